@@ -1,0 +1,1 @@
+"""Tidegate: stateful stream processing with Flink-grade checkpoints, in Python, on Spark."""

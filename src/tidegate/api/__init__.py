@@ -1,0 +1,1 @@
+"""The contract between user code and the engine."""

@@ -1,0 +1,203 @@
+"""Every exception of Tidegate.
+
+TidegateError                     carries what, where, remedy; pickles, since it crosses processes
+├─ UserError                      the caller can put it right; exit code 2, HTTP 400
+│  ├─ ConfigError                 an option, a path, an argument
+│  ├─ GraphError                  a program that cannot become a job
+│  ├─ UnsupportedKey              a key without a hash that is stable across processes
+│  └─ RestoreRefused              a snapshot does not fit the program
+│     ├─ SerializerIncompatible   state whose type has changed too far
+│     ├─ OperatorMissing          state that no operator takes
+│     └─ MaxParallelismChanged    key groups cannot be mapped
+├─ UserCodeFailed                 a user's function raised
+├─ BadRecord                      an input row that cannot be read, under the policy "fail"
+├─ CheckpointAborted              a checkpoint was given up; carries Flink's reason
+├─ JobFailed                      the job ended in FAILED; carries the failure that ended it
+├─ JobCanceled                    the job was ended from outside
+├─ WorldError                     retried by policy
+│  ├─ StorageFailed               bytes could not be read or written
+│  ├─ PeerLost                    a connection broke
+│  ├─ SlotLost                    a slot is gone
+│  ├─ SlotsMissing                the slots asked for did not come
+│  └─ CommitFailed                a sink could not commit
+├─ LeadershipLost                 somebody else leads this job: stop acting, delete nothing
+├─ OutcomeUnknown                 a write may or may not have happened: delete nothing
+└─ FormatError                    bytes that are not what they say
+
+Beside ``AssertionError`` (a fault of our own) nothing else leaves the package.
+"""
+
+from __future__ import annotations
+
+
+class TidegateError(Exception):
+    """An error that says what happened, where, and what to do about it.
+
+    what: one sentence on what happened. where: job, vertex, subtask, file, option; may be empty.
+    remedy: what the reader can do; may be empty.
+    """
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.append(f"  where: {self.where}")
+        if self.remedy:
+            parts.append(f"  what to do: {self.remedy}")
+        return "\n".join(parts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.args, dict(self.__dict__)))
+
+
+def _rebuild(
+    kind: type[TidegateError], args: tuple[object, ...], fields: dict[str, object]
+) -> TidegateError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class UserError(TidegateError):
+    """Something the caller can put right."""
+
+
+class ConfigError(UserError):
+    """An option, a path or an argument that cannot be used."""
+
+
+class GraphError(UserError):
+    """A program that cannot become a job."""
+
+
+class UnsupportedKey(UserError):
+    """A key whose hash is not stable across processes."""
+
+
+class RestoreRefused(UserError):
+    """A snapshot that does not fit the program."""
+
+
+class SerializerIncompatible(RestoreRefused):
+    """State whose type has changed too far."""
+
+
+class OperatorMissing(RestoreRefused):
+    """State in a snapshot that no operator of the program takes."""
+
+
+class MaxParallelismChanged(RestoreRefused):
+    """The number of key groups differs from the snapshot's."""
+
+
+class UserCodeFailed(TidegateError):
+    """A user's function raised; ``trace`` is its traceback as text."""
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", trace: str = "") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.trace = trace
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.trace}" if self.trace else super().__str__()
+
+
+class BadRecord(TidegateError):
+    """An input row that cannot be read."""
+
+
+class CheckpointAborted(TidegateError):
+    """A checkpoint was given up.
+
+    reason: the name of Flink's ``CheckpointFailureReason``, such as ``CHECKPOINT_EXPIRED``.
+    """
+
+    def __init__(self, reason: str, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.reason = reason
+
+
+class JobFailed(TidegateError):
+    """The job ended in FAILED; ``cause_text`` is the failure that ended it."""
+
+    def __init__(
+        self, what: str, *, where: str = "", remedy: str = "", cause_text: str = ""
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.cause_text = cause_text
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.cause_text}" if self.cause_text else super().__str__()
+
+
+class JobCanceled(TidegateError):
+    """The job was ended from outside."""
+
+
+class WorldError(TidegateError):
+    """Something outside the program failed; retried by policy."""
+
+
+class StorageFailed(WorldError):
+    """Bytes could not be read or written."""
+
+
+class PeerLost(WorldError):
+    """A connection to a peer broke."""
+
+
+class SlotLost(WorldError):
+    """A slot is gone."""
+
+
+class SlotsMissing(WorldError):
+    """The slots that a job needs did not come in time."""
+
+
+class CommitFailed(WorldError):
+    """A sink could not commit what it had prepared."""
+
+
+class LeadershipLost(TidegateError):
+    """Somebody else leads this job: stop acting, delete nothing."""
+
+
+class OutcomeUnknown(TidegateError):
+    """A write may or may not have happened: delete nothing."""
+
+
+class FormatError(TidegateError):
+    """Bytes that are not what they say.
+
+    offset: position of the first wrong byte, in bytes from the start; -1 where there is none.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        remedy: str = "",
+        offset: int = -1,
+        expected: str = "",
+        found: str = "",
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+
+    def __str__(self) -> str:
+        parts = [super().__str__()]
+        if self.offset >= 0:
+            parts.append(f"  at byte: {self.offset}")
+        if self.expected:
+            parts.append(f"  expected: {self.expected}")
+        if self.found:
+            parts.append(f"  found: {self.found}")
+        return "\n".join(parts)

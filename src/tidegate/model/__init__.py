@@ -1,0 +1,1 @@
+"""Frozen values that every room shares: ids, elements, handles, topology, messages."""

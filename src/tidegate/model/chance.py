@@ -1,0 +1,33 @@
+"""Chance: the only way to draw."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+
+class Chance(Protocol):
+    """Where randomness comes from; an argument of everything that draws."""
+
+    def uniform_ms(self, low: int, high: int) -> int:
+        """A whole number of milliseconds in [low, high]."""
+        ...
+
+    def bits64(self) -> int:
+        """64 random bits."""
+        ...
+
+
+class SeededChance:
+    """Chance over one generator, made at a process's entry from a logged seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def uniform_ms(self, low: int, high: int) -> int:
+        """A whole number of milliseconds in [low, high]."""
+        return self._random.randint(low, high)
+
+    def bits64(self) -> int:
+        """64 random bits."""
+        return self._random.getrandbits(64)

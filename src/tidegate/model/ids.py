@@ -1,0 +1,52 @@
+"""Names of things: jobs, operators, subtasks, checkpoints, slots, channels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NewType
+
+JobId = NewType("JobId", str)
+"""32 hexadecimal digits, as in Flink."""
+
+OperatorId = NewType("OperatorId", bytes)
+"""16 bytes that outlive redeployments; made by graph.operator_ids."""
+
+VertexId = NewType("VertexId", bytes)
+"""16 bytes: the operator id of the head of the vertex's chain, as in Flink."""
+
+CheckpointId = NewType("CheckpointId", int)
+"""Counts from 1, ascending, never used twice in the life of a job."""
+
+SlotId = NewType("SlotId", str)
+"""One life of one slot; a slot that returns has a new one."""
+
+Epoch = NewType("Epoch", int)
+"""One run of the job under one leader: the fencing token. Only grows."""
+
+Attempt = NewType("Attempt", int)
+"""One deployment of a subtask, from 0. Only grows within an epoch."""
+
+
+class SubtaskId(NamedTuple):
+    """One parallel instance of a vertex."""
+
+    vertex: VertexId
+    index: int
+
+
+class ExecutionId(NamedTuple):
+    """One attempt at running a subtask; what acknowledgements carry."""
+
+    subtask: SubtaskId
+    attempt: Attempt
+    epoch: Epoch
+
+
+class ChannelId(NamedTuple):
+    """An ordered lane from one subtask to another.
+
+    edge: index into ``Topology.edges``. producer, consumer: subtask indexes on either side.
+    """
+
+    edge: int
+    producer: int
+    consumer: int
