@@ -1,0 +1,304 @@
+"""What the driver and the slots say to each other.
+
+Every message that concerns a subtask carries its ``ExecutionId``, and with it epoch and attempt:
+whoever holds a lower one is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tidegate.errors import TidegateError
+from tidegate.model.elements import CheckpointOptions, OperatorEvent
+from tidegate.model.ids import (
+    ChannelId,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    JobId,
+    OperatorId,
+    SlotId,
+)
+from tidegate.model.settings import JobSettings
+
+if TYPE_CHECKING:
+    from tidegate.model.snapshots import SubtaskState
+    from tidegate.model.topology import Topology
+
+
+class ExecutionState(Enum):
+    """Life of one attempt; names are Flink's."""
+
+    CREATED = "CREATED"
+    SCHEDULED = "SCHEDULED"
+    DEPLOYING = "DEPLOYING"
+    INITIALIZING = "INITIALIZING"
+    RUNNING = "RUNNING"
+    FINISHED = "FINISHED"
+    CANCELING = "CANCELING"
+    CANCELED = "CANCELED"
+    FAILED = "FAILED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing more happens to the attempt."""
+        return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
+
+
+class JobStatus(Enum):
+    """Life of a job; names are Flink's."""
+
+    INITIALIZING = "INITIALIZING"
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELLING = "CANCELLING"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+    RESTARTING = "RESTARTING"
+    SUSPENDED = "SUSPENDED"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the job is over for good (Flink's globally terminal states)."""
+        return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+
+# --- driver to slot ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The slot is part of the job. settings: the job's."""
+
+    slot: SlotId
+    job: JobId
+    epoch: Epoch
+    settings: JobSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The slot is not wanted; it ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Host this subtask: restore it, open it, say RESTORED by ``SubtaskChanged(INITIALIZING)``.
+
+    operators: pickled ``api.operator.OperatorPlan`` values, head to tail. topology: of the whole
+    job. peers: the slot of each channel's other end, inputs and outputs alike. addresses: of each
+    slot named in ``peers``. state: per operator, empty on a fresh start. restored: the checkpoint
+    that the state is of. finished: all of the vertex had finished in that checkpoint, so only
+    barriers and the end pass through.
+    """
+
+    execution: ExecutionId
+    operators: bytes
+    topology: Topology
+    peers: Mapping[ChannelId, SlotId]
+    addresses: Mapping[SlotId, str]
+    state: Mapping[OperatorId, SubtaskState]
+    restored: CheckpointId | None = None
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """All subtasks are restored: open the channels, read the sources."""
+
+    execution: ExecutionId
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the subtask without finishing it; answered by ``SubtaskChanged(CANCELED)``."""
+
+    execution: ExecutionId
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerCheckpoint:
+    """Take a checkpoint at the source. triggered_ms: wall clock."""
+
+    execution: ExecutionId
+    checkpoint: CheckpointId
+    triggered_ms: int
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointComplete:
+    """The checkpoint is durable. subsumed: the newest one that was deleted for it, or None."""
+
+    execution: ExecutionId
+    checkpoint: CheckpointId
+    subsumed: CheckpointId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAborted:
+    """The checkpoint was given up. latest_completed repairs a lost completion; None: there is none."""
+
+    execution: ExecutionId
+    checkpoint: CheckpointId
+    latest_completed: CheckpointId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToOperator:
+    """From an operator's coordinator to one of its subtasks."""
+
+    execution: ExecutionId
+    operator: OperatorId
+    event: OperatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The slot is needed no more; it ends in order."""
+
+    reason: str = ""
+
+
+ToSlot = (
+    Accepted
+    | Refused
+    | Deploy
+    | Start
+    | Cancel
+    | TriggerCheckpoint
+    | CheckpointComplete
+    | CheckpointAborted
+    | ToOperator
+    | Release
+)
+
+
+# --- slot to driver ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A slot offers itself. address: ``host:port`` of its data server. versions: of package, Python,
+    pyarrow; compared with the driver's. request: the provider's name for what was asked for, so
+    that a slot and the Spark job that hosts it can be told to belong together."""
+
+    slot: SlotId
+    address: str
+    pid: int
+    host: str
+    versions: Mapping[str, str]
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskFigures:
+    """Counters of one subtask since it was deployed."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    batches_in: int = 0
+    busy_ms: int = 0
+    blocked_ms: int = 0
+    watermark_ms: int | None = None
+    rows_skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle."""
+
+    slot: SlotId
+    batch_age_ms: int = 0
+    memory_bytes: int = 0
+    figures: Mapping[ExecutionId, SubtaskFigures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskChanged:
+    """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED."""
+
+    execution: ExecutionId
+    state: ExecutionState
+    error: TidegateError | None = None
+    restore_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFigures:
+    """What a subtask measured of one checkpoint; durations in milliseconds, sizes in bytes.
+
+    bytes_written: new bytes; what is referenced from earlier checkpoints does not count.
+    checksums: crc32c and size of each file written, by path as in its handle.
+    """
+
+    sync_ms: int = 0
+    async_ms: int = 0
+    alignment_ms: int = 0
+    start_delay_ms: int = 0
+    bytes_written: int = 0
+    bytes_processed: int = 0
+    bytes_persisted: int = 0
+    unaligned: bool = False
+    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointAcknowledged:
+    """The subtask's share is written. state: None where it has none.
+
+    finished_on_restore: it was restored as finished. finished_operators: it took the snapshot
+    after its operators' ``finish``.
+    """
+
+    execution: ExecutionId
+    checkpoint: CheckpointId
+    state: Mapping[OperatorId, SubtaskState] | None
+    figures: CheckpointFigures
+    finished_on_restore: bool = False
+    finished_operators: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDeclined:
+    """The subtask could not take its share. reason: name of Flink's failure reason."""
+
+    execution: ExecutionId
+    checkpoint: CheckpointId
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCoordinator:
+    """From a subtask's operator to the operator's coordinator."""
+
+    execution: ExecutionId
+    operator: OperatorId
+    event: OperatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLeaving:
+    """The slot ends. error: why, where it was not asked to."""
+
+    slot: SlotId
+    error: TidegateError | None = None
+
+
+ToDriver = (
+    Offer
+    | Pulse
+    | SubtaskChanged
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | ToCoordinator
+    | SlotLeaving
+)

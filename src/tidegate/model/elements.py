@@ -1,0 +1,172 @@
+"""What travels in a channel, in order: batches of records, and the marks between them.
+
+A batch never spans a barrier or a watermark. Batches are read-only once emitted: whoever wants to
+change one makes a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from tidegate.model.ids import CheckpointId
+
+MIN_TIMESTAMP_MS = -(2**63)
+MAX_WATERMARK_MS = 2**63 - 1
+
+
+@dataclass(slots=True)
+class RowBatch:
+    """Python values in one piece; 1 to 4 thousand rows is the right size.
+
+    timestamps_ms: event times, one a row, or None where the rows have none. keys, key_groups: what
+    the key exchange in front of a keyed operator found, one a row; None on other edges.
+    kinds: Flink's RowKind is part of a Row value, so there is no column for it.
+    """
+
+    values: list[object]
+    timestamps_ms: list[int] | None = None
+    keys: list[object] | None = None
+    key_groups: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def piece(self, start: int, stop: int) -> RowBatch:
+        """Rows start (inclusive) to stop (exclusive)."""
+        return RowBatch(
+            self.values[start:stop],
+            None if self.timestamps_ms is None else self.timestamps_ms[start:stop],
+            None if self.keys is None else self.keys[start:stop],
+            None if self.key_groups is None else self.key_groups[start:stop],
+        )
+
+
+@dataclass(slots=True)
+class ArrowBatch:
+    """Rows as Arrow columns; about 64 thousand rows is the right size.
+
+    timestamps_ms: int64 array of event times, one a row, or None. key_column, key_groups: set on a
+    keyed edge: the column's name and an int array of the rows' key groups.
+    """
+
+    batch: pa.RecordBatch
+    timestamps_ms: np.ndarray | None = None
+    key_column: str | None = None
+    key_groups: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return self.batch.num_rows
+
+    def piece(self, start: int, stop: int) -> ArrowBatch:
+        """Rows start (inclusive) to stop (exclusive), without copying."""
+        return ArrowBatch(
+            self.batch.slice(start, stop - start),
+            None if self.timestamps_ms is None else self.timestamps_ms[start:stop],
+            self.key_column,
+            None if self.key_groups is None else self.key_groups[start:stop],
+        )
+
+
+Batch = RowBatch | ArrowBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """No row with an event time at or before ``ms`` will come any more."""
+
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkStatus:
+    """Whether a channel counts for the watermark of its reader."""
+
+    idle: bool
+
+
+class AlignmentType(Enum):
+    """How a barrier is aligned; Flink's ``CheckpointOptions.AlignmentType``."""
+
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+    ALIGNED = "ALIGNED"
+    UNALIGNED = "UNALIGNED"
+    FORCED_ALIGNED = "FORCED_ALIGNED"
+
+
+class SnapshotKind(Enum):
+    """What a trigger asks for; Flink's snapshot types."""
+
+    CHECKPOINT = "Checkpoint"
+    FULL_CHECKPOINT = "Full Checkpoint"
+    SAVEPOINT = "Savepoint"
+    SUSPEND = "Suspend Savepoint"
+    TERMINATE = "Terminate Savepoint"
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether the user owns the result."""
+        return self not in (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether the job stops with it."""
+        return self in (SnapshotKind.SUSPEND, SnapshotKind.TERMINATE)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOptions:
+    """How one checkpoint is to be taken.
+
+    target: directory of a savepoint, None for the checkpoint's default place. aligned_timeout_ms:
+    age of the checkpoint at which alignment turns unaligned; None for never.
+    """
+
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    alignment: AlignmentType = AlignmentType.ALIGNED
+    aligned_timeout_ms: int | None = None
+    target: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Checkpoint ``checkpoint`` cuts the stream here. triggered_ms: wall clock of the trigger."""
+
+    checkpoint: CheckpointId
+    triggered_ms: int
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CancelBarrier:
+    """No barrier of this checkpoint will come: give it up."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """No more rows will come; drain: whether event time advances to its end (not on suspend)."""
+
+    drain: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfPartition:
+    """Nothing more will come; the channel is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEvent:
+    """A message between an operator and its coordinator. payload: any picklable value."""
+
+    payload: object
+
+
+Mark = Watermark | WatermarkStatus | Barrier | CancelBarrier | EndOfData | EndOfPartition
+Element = Batch | Mark

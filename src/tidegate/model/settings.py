@@ -1,0 +1,145 @@
+"""Settings that travel with a job: how it is checkpointed and restarted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class CheckpointingMode(Enum):
+    """The guarantee; it chooses the barrier handler."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"
+
+
+class RetentionPolicy(Enum):
+    """What happens to checkpoints when the job ends (``ExternalizedCheckpointRetention``)."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+
+
+class ClaimMode(Enum):
+    """Who owns the files of the snapshot that a job starts from."""
+
+    NO_CLAIM = "NO_CLAIM"
+    CLAIM = "CLAIM"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """Flink's ``JobCheckpointingSettings``: made by config.checkpoint, already validated.
+
+    interval_ms: None where nothing is triggered periodically (the coordinator exists all the same).
+    All durations are milliseconds. storage: ``jobmanager`` or ``filesystem``. directory: root URL
+    of the checkpoints, None for the JobManager's memory.
+    """
+
+    interval_ms: int | None = None
+    timeout_ms: int = 600_000
+    min_pause_ms: int = 0
+    max_concurrent: int = 1
+    tolerable_failures: int = 0
+    mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
+    unaligned: bool = False
+    aligned_timeout_ms: int = 0
+    retention: RetentionPolicy = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
+    retained_max: int = 1
+    after_tasks_finish: bool = True
+    interval_during_backlog_ms: int | None = None
+    storage: str = "jobmanager"
+    directory: str | None = None
+    savepoint_directory: str | None = None
+    inline_threshold_bytes: int = 20 * 1024
+    state_backend: str = "hashmap"
+    history_max: int = 10
+
+    @property
+    def periodic(self) -> bool:
+        """Whether checkpoints are triggered by time."""
+        return self.interval_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NoRestart:
+    """The first failure ends the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelay:
+    """At most ``attempts`` restarts, each after ``delay_ms``."""
+
+    attempts: int = 1
+    delay_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRate:
+    """Restart while no more than ``failures_max`` failures fall into ``interval_ms``."""
+
+    failures_max: int = 1
+    interval_ms: int = 60_000
+    delay_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExponentialDelay:
+    """Restart after a wait that grows with each failure. jitter: share of the wait, 0 to 1."""
+
+    initial_ms: int = 1_000
+    max_ms: int = 60_000
+    multiplier: float = 1.5
+    reset_threshold_ms: int = 3_600_000
+    jitter: float = 0.1
+    attempts_before_reset: int = 2**31 - 1
+
+
+RestartSettings = NoRestart | FixedDelay | FailureRate | ExponentialDelay
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSettings:
+    """What to start from (``SavepointRestoreSettings``).
+
+    path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
+    """
+
+    path: str | None = None
+    allow_non_restored: bool = False
+    claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSettings:
+    """How slots work; all durations in milliseconds.
+
+    rows, arrow_rows: rows of a full batch. buffer_timeout_ms: age at which a part-filled batch is
+    sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
+    """
+
+    rows: int = 2_048
+    arrow_rows: int = 65_536
+    buffer_timeout_ms: int = 100
+    credit: int = 4
+    yield_ms: float = 1.0
+    slice_idle_ms: float = 0.3
+    slice_busy_ms: float = 10.0
+    pulse_ms: int = 1_000
+    lease_ms: int = 10_000
+    object_reuse: bool = False
+    port_range: tuple[int, int] = (0, 0)
+    upload_threads: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """All settings of one job."""
+
+    checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
+    restart: RestartSettings = field(default_factory=NoRestart)
+    restore: RestoreSettings = field(default_factory=RestoreSettings)
+    slot: SlotSettings = field(default_factory=SlotSettings)
+    slots_timeout_ms: int = 60_000
+    exception_history_max: int = 16

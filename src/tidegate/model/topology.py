@@ -1,0 +1,137 @@
+"""The shape of a job: vertices, the operators chained in them, and the edges between.
+
+It is what the two deciding machines know of a job graph: no code, no configuration of operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from tidegate.model.ids import ChannelId, OperatorId, SubtaskId, VertexId
+
+
+class Partitioner(Enum):
+    """How rows of an edge find their target subtask; names are Flink's."""
+
+    FORWARD = "FORWARD"
+    HASH = "HASH"
+    REBALANCE = "REBALANCE"
+    RESCALE = "RESCALE"
+    SHUFFLE = "SHUFFLE"
+    BROADCAST = "BROADCAST"
+    GLOBAL = "GLOBAL"
+    CUSTOM = "CUSTOM"
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether a producer reaches only some consumers."""
+        return self in (Partitioner.FORWARD, Partitioner.RESCALE)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """One operator of a chain.
+
+    upstream: index in the vertex's ``operators`` of the one that feeds it; None for the head.
+    uid_hash: a second id to look state up by, as given by the user. has_coordinator: whether the
+    driver runs a coordinator for it.
+    """
+
+    id: OperatorId
+    name: str
+    uid: str | None = None
+    uid_hash: OperatorId | None = None
+    upstream: int | None = None
+    has_coordinator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A chain of operators that runs as ``parallelism`` subtasks.
+
+    operators: from head to tail; an operator stands after the one that feeds it. max_parallelism:
+    number of key groups. max_parallelism_set: whether the user chose it.
+    """
+
+    id: VertexId
+    name: str
+    operators: tuple[OperatorInfo, ...]
+    parallelism: int
+    max_parallelism: int
+    max_parallelism_set: bool = False
+
+    def subtasks(self) -> tuple[SubtaskId, ...]:
+        """The subtasks in order of their index."""
+        return tuple(SubtaskId(self.id, i) for i in range(self.parallelism))
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Rows from one vertex to another.
+
+    operator: index in the source vertex's ``operators`` of the one whose output it carries.
+    port: which input of the target's head it feeds. tag: name of the side output it carries; None
+    for the main output.
+    """
+
+    source: VertexId
+    target: VertexId
+    partitioner: Partitioner
+    operator: int
+    port: int = 0
+    tag: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """vertices: in topological order, sources first. edges: in the order they were made."""
+
+    vertices: tuple[Vertex, ...]
+    edges: tuple[Edge, ...]
+
+    def vertex(self, vertex: VertexId) -> Vertex:
+        """The vertex of that id."""
+        return next(v for v in self.vertices if v.id == vertex)
+
+    def inputs(self, vertex: VertexId) -> tuple[int, ...]:
+        """Indexes of the edges that end in the vertex."""
+        return tuple(i for i, e in enumerate(self.edges) if e.target == vertex)
+
+    def outputs(self, vertex: VertexId) -> tuple[int, ...]:
+        """Indexes of the edges that begin in the vertex."""
+        return tuple(i for i, e in enumerate(self.edges) if e.source == vertex)
+
+    def subtasks(self) -> Iterator[SubtaskId]:
+        """Every subtask, vertex by vertex."""
+        for vertex in self.vertices:
+            yield from vertex.subtasks()
+
+    def channels(self, edge: int) -> tuple[ChannelId, ...]:
+        """Every channel of an edge, by producer and then consumer."""
+        made = self.edges[edge]
+        producers = self.vertex(made.source).parallelism
+        consumers = self.vertex(made.target).parallelism
+        if not made.partitioner.is_pointwise:
+            return tuple(
+                ChannelId(edge, p, c) for p in range(producers) for c in range(consumers)
+            )
+        pairs = sorted(
+            (p, c) for c in range(consumers) for p in pointwise_producers(c, producers, consumers)
+        )
+        return tuple(ChannelId(edge, p, c) for p, c in pairs)
+
+    def slots_needed(self) -> int:
+        """Slots for the job when every slot hosts one subtask of each vertex."""
+        return max((v.parallelism for v in self.vertices), default=0)
+
+
+def pointwise_producers(consumer: int, producers: int, consumers: int) -> range:
+    """Producers that feed one consumer over a pointwise edge.
+
+    Source: Flink, VertexInputInfoComputationUtils (pointwise distribution).
+    """
+    if producers >= consumers:
+        return range(consumer * producers // consumers, (consumer + 1) * producers // consumers)
+    return range(consumer * producers // consumers, consumer * producers // consumers + 1)
