@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +69,7 @@ def test_each_key_group_belongs_to_the_subtask_whose_range_holds_it(data: st.Dat
     parallelism = data.draw(st.integers(1, min(max_parallelism, 64)))
     ranges = [KeyGroupRange.of(i, parallelism, max_parallelism) for i in range(parallelism)]
     assert ranges[0].first == 0 and ranges[-1].last == max_parallelism - 1
-    for before, after in zip(ranges, ranges[1:], strict=False):
+    for before, after in pairwise(ranges):
         assert after.first == before.last + 1
     for subtask, groups in enumerate(ranges):
         for group in (groups.first, groups.last):

@@ -6,11 +6,13 @@ Source: Flink, KeyGroupRangeAssignment; golden values in tests/flink/fixtures/go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PARALLELISM_MAX: Final = 32768
 DEFAULT_LOWER_BOUND: Final = 128
