@@ -25,7 +25,7 @@ from tidegate.model.ids import (
 from tidegate.model.settings import JobSettings
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import SubtaskState
+    from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
     from tidegate.model.topology import Topology
 
 
@@ -104,7 +104,7 @@ class Deploy:
     topology: Topology
     peers: Mapping[ChannelId, SlotId]
     addresses: Mapping[SlotId, str]
-    state: Mapping[OperatorId, SubtaskState]
+    state: Mapping[OperatorId, RestoredOperatorState]
     restored: CheckpointId | None = None
     finished: bool = False
 

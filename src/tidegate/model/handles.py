@@ -12,11 +12,14 @@ Their bytes in a ``_metadata`` file: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from tidegate.model.key_groups import KeyGroupRange
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.model.key_groups import KeyGroupRange
 
 
 @dataclass(frozen=True, slots=True)

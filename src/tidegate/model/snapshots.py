@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    InputStateHandle,
-    KeyedStateHandle,
-    OperatorStateHandle,
-    OutputStateHandle,
-)
-from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.settings import RetentionPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.model.handles import (
+        ByteStreamStateHandle,
+        InputStateHandle,
+        KeyedStateHandle,
+        OperatorStateHandle,
+        OutputStateHandle,
+    )
+    from tidegate.model.ids import CheckpointId, OperatorId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,14 +201,6 @@ FULL_CHECKPOINT: Final = CheckpointType("Full Checkpoint", SharingFilesStrategy.
 """Automatic; writes every file anew."""
 
 
-class CheckpointRetentionPolicy(Enum):
-    """When the checkpoints of a job that has ended are kept; names as in Flink."""
-
-    NEVER_RETAIN_AFTER_TERMINATION = "NEVER_RETAIN_AFTER_TERMINATION"
-    RETAIN_ON_FAILURE = "RETAIN_ON_FAILURE"
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointProperties:
     """What kind of snapshot it is, and in which cases it is deleted.
@@ -225,11 +221,11 @@ class CheckpointProperties:
 
     @staticmethod
     def for_checkpoint(
-        retention: CheckpointRetentionPolicy, *, snapshot_type: CheckpointType = CHECKPOINT
+        retention: RetentionPolicy, *, snapshot_type: CheckpointType = CHECKPOINT
     ) -> CheckpointProperties:
         """Those of an automatic checkpoint."""
-        keep_cancelled = retention is CheckpointRetentionPolicy.RETAIN_ON_CANCELLATION
-        keep_failed = retention is not CheckpointRetentionPolicy.NEVER_RETAIN_AFTER_TERMINATION
+        keep_cancelled = retention is RetentionPolicy.RETAIN_ON_CANCELLATION
+        keep_failed = retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
         return CheckpointProperties(
             snapshot_type=snapshot_type,
             discard_subsumed=True,
@@ -304,10 +300,9 @@ class RestoredOperatorState:
 class SubtaskRestore:
     """What one subtask starts from.
 
-    operators: without those that start empty. finished: it had reached its end, and only passes
-    that on.
+    operators: without those that start empty. finished: all of its vertex had finished, so it
+    only passes barriers and the end on.
     """
 
-    checkpoint: CheckpointId
     operators: Mapping[OperatorId, RestoredOperatorState]
     finished: bool
