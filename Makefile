@@ -1,0 +1,30 @@
+# Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check features bench docs clean
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+setup: ## the virtual environment, with the package and its tools
+	@bash scripts/setup.sh
+
+demo: setup ## the main job on Spark, with a killed worker: make demo ARGS="--json --kill-at 5"
+	@bash scripts/demo.sh $(ARGS)
+
+test: check ## everything that must hold
+	@bash scripts/test.sh
+
+check: setup ## format, lint, types, contracts, house style, quick tests: under a minute
+	@bash scripts/check.sh
+
+features: setup ## every row of docs/features.tsv with its tests and state
+	@.venv/bin/python scripts/features.py
+
+bench: setup ## rates beside those of Flink and PyFlink, in one run: make bench ARGS="--rounds 1"
+	@bash scripts/bench.sh $(ARGS)
+
+docs: setup ## the generated pages of docs/reference
+	@.venv/bin/python scripts/reference.py
+
+clean: ## all that can be made again, the virtual environment included
+	@rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
