@@ -1,0 +1,68 @@
+"""What all tests share: hypothesis profiles, Spark's worker, and the record of what each test shows.
+
+`--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which rows of
+docs/features.tsv; scripts/features.py lays the two together.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("default", deadline=None)
+settings.register_profile(
+    "fast", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+SPARK_TESTS = Path(__file__).parent / "spark"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tidegate")
+    group.addoption("--results", type=Path, help="write the outcome of each test as JSON")
+    group.addoption("--feature-marks", type=Path, help="write which test marks which feature")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return  # the outcomes of all workers arrive at the process that started them
+    results = config.getoption("--results")
+    if results is not None:
+        config.pluginmanager.register(OutcomeRecord(results))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if SPARK_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+    marks = config.getoption("--feature-marks")
+    if marks is not None:
+        marks.write_text(json.dumps({item.nodeid: feature_ids(item) for item in items}, indent=1))
+
+
+def feature_ids(item: pytest.Item) -> list[str]:
+    """The rows of docs/features.tsv whose check this test performs."""
+    return [name for marker in item.iter_markers("feature") for name in marker.args]
+
+
+class OutcomeRecord:
+    """Writes the outcome of each test of a session: passed, failed or skipped."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        name = report.nodeid.removesuffix("@spark")  # xdist adds the group to the name
+        if report.when == "call" or report.outcome != "passed":
+            if self._outcomes.get(name) != "failed":
+                self._outcomes[name] = report.outcome
+
+    def pytest_sessionfinish(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(self._outcomes, indent=1))
