@@ -1,0 +1,88 @@
+"""The driver-side half of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidegate.errors import TidegateError
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import CheckpointId
+
+
+class CoordinatorContext(Protocol):
+    """What the driver offers an operator coordinator; every call is made on the driver's loop."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of the operator's subtasks."""
+        ...
+
+    def send(self, subtask: int, event: OperatorEvent) -> None:
+        """Send an event to a subtask; held back while the subtask's gateway is closed."""
+        ...
+
+    def run_blocking(
+        self, call: Callable[[], object], then: Callable[[object], None]
+    ) -> None:
+        """Run a call that blocks on the driver's pool and pass its result to ``then`` on the loop.
+
+        What the call raises fails the job with the operator's name.
+        """
+        ...
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Make a call on the loop after a delay; dropped when the coordinator is closed or reset."""
+        ...
+
+    def fail(self, error: TidegateError) -> None:
+        """Fail the job."""
+        ...
+
+
+class OperatorCoordinator(Protocol):
+    """Decides for all subtasks of one operator; its state is part of each checkpoint.
+
+    It is made anew for each restore, then ``start`` is called.
+    """
+
+    def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
+        """Begin, from the state of a checkpoint or from nothing."""
+        ...
+
+    def subtask_ready(self, subtask: int) -> None:
+        """The subtask runs and can be sent events."""
+        ...
+
+    def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
+        """The subtask alone was restored: take back what it was given after that checkpoint."""
+        ...
+
+    def on_event(self, subtask: int, event: OperatorEvent) -> None:
+        """An event from a subtask's operator."""
+        ...
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """The state for this checkpoint; events sent after this call come behind the barrier."""
+        ...
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        ...
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up."""
+        ...
+
+    def close(self) -> None:
+        """The job ends or restarts."""
+        ...
+
+
+class Coordinated(Protocol):
+    """An operator that has a coordinator implements this beside ``Operator``."""
+
+    def coordinator(self, context: CoordinatorContext) -> OperatorCoordinator:
+        """Make the driver-side half."""
+        ...

@@ -1,0 +1,265 @@
+"""What an operator is to the slot that hosts it, and what the slot is to the operator.
+
+An operator is a plain picklable value until it is opened: the driver builds it and ships it, the
+slot opens it. It is called on the slot's loop only, with whole batches, and never waits: what must
+wait goes through ``run_blocking`` or ``start``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidegate.api.functions import RuntimeContext
+    from tidegate.api.state import (
+        BroadcastState,
+        ColumnState,
+        ColumnStateDescriptor,
+        KeyedColumns,
+        MapStateDescriptor,
+        OperatorListState,
+        OperatorStateDescriptor,
+        State,
+        StateDescriptor,
+    )
+    from tidegate.metrics import MetricGroup
+    from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
+    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.typeinfo.types import TypeInformation
+
+
+class Output(Protocol):
+    """Where an operator's results go: the next operators of the chain, or the channels."""
+
+    def emit(self, batch: Batch) -> None:
+        """Pass a batch on. It must not be changed afterwards."""
+        ...
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        """Pass a batch on to the side output of that name."""
+        ...
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        """Pass on how far event time has come."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """False where more output would pile up; an operator's iterator then pauses."""
+        ...
+
+
+class KeyCell:
+    """The key that keyed state stands on: set by the operator before each row, read by the state.
+
+    One a keyed operator. Plain attributes, since they are set for every row.
+    """
+
+    __slots__ = ("group", "key")
+
+    def __init__(self) -> None:
+        self.key: object = None
+        self.group: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotContext:
+    """What a function may know of the checkpoint being taken. triggered_ms: wall clock."""
+
+    checkpoint: CheckpointId
+    triggered_ms: int
+
+
+class OperatorContext(Protocol):
+    """What the slot offers an open operator."""
+
+    @property
+    def operator(self) -> OperatorId:
+        """Id of the operator."""
+        ...
+
+    @property
+    def subtask(self) -> int:
+        """Index of the subtask."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """Number of subtasks."""
+        ...
+
+    @property
+    def max_parallelism(self) -> int:
+        """Number of key groups."""
+        ...
+
+    @property
+    def restored_checkpoint(self) -> CheckpointId | None:
+        """The checkpoint that the state comes from; None on a fresh start."""
+        ...
+
+    @property
+    def current_key(self) -> KeyCell:
+        """The cell that keyed state reads its key from."""
+        ...
+
+    @property
+    def runtime(self) -> RuntimeContext:
+        """The view of this context that user functions get."""
+        ...
+
+    @property
+    def metrics(self) -> MetricGroup:
+        """Metrics of this operator."""
+        ...
+
+    @property
+    def object_reuse(self) -> bool:
+        """Whether emitted values may be shared without a copy."""
+        ...
+
+    def keyed_state(self, descriptor: StateDescriptor) -> State:
+        """The keyed state of that name; made or restored. Raises SerializerIncompatible."""
+        ...
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
+        """The dense index of this operator's keys, for columnar state."""
+        ...
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The columnar keyed state of that name."""
+        ...
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState:
+        """The operator's list state of that name (split or union)."""
+        ...
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState:
+        """The operator's broadcast state of that name."""
+        ...
+
+    def processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        """Run a call that blocks on the slot's pool."""
+        ...
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Run a coroutine on the slot's loop; its failure is the subtask's.
+
+        A subtask does not end before what it started has ended; on cancel it is cancelled.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Ask for ``on_ready`` (a source: ``poll``) soon; callable from coroutines on the loop."""
+        ...
+
+    def to_coordinator(self, event: OperatorEvent) -> None:
+        """Send an event to the operator's coordinator."""
+        ...
+
+
+class Operator:
+    """Base of all operators: what is not overridden does nothing.
+
+    ``process``, ``on_watermark`` and ``on_timers`` may return an iterator when they may emit without
+    bound: the slot advances it only while the output has room.
+    """
+
+    def open(self, context: OperatorContext) -> None:
+        """Called once, after state is restored, from the tail of the chain to its head."""
+
+    def process(self, batch: Batch, port: int, out: Output) -> Iterator[None] | None:
+        """A batch has come on an input; port counts the inputs from 0."""
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Iterator[None] | None:
+        """Event time has advanced (the minimum over the inputs). Default: pass it on."""
+        out.emit_watermark(watermark)
+
+    def on_ready(self, out: Output) -> None:
+        """What was started or asked for by ``wake`` is ready."""
+
+    def on_event(self, event: OperatorEvent) -> None:
+        """An event from the operator's coordinator."""
+
+    def finish(self, out: Output) -> Iterator[None] | None:
+        """No more input: emit what is left. The final checkpoint comes after this."""
+
+    def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
+        """Emit what belongs before the barrier."""
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Put into operator state what is not there yet. Keyed state is taken by the slot."""
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was given up."""
+
+    def on_subsumed(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint was made needless by a newer one and deleted."""
+
+    def close(self) -> None:
+        """Called once at the end, also after a failure or a cancel."""
+
+
+class Polled(Enum):
+    """What a source found."""
+
+    MORE = "MORE"
+    NOTHING = "NOTHING"
+    END = "END"
+
+
+class SourceOperator(Operator):
+    """An operator without inputs: it is polled."""
+
+    def poll(self, out: Output) -> Polled:
+        """Emit at most one batch. NOTHING: call again after ``OperatorContext.wake``."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBy:
+    """How the rows of an edge get their key.
+
+    Exactly one of selector (for rows: a plain function) and column (for Arrow batches; for rows
+    that are mappings, its value under that name).
+    """
+
+    selector: Callable[[object], object] | None = None
+    column: str | None = None
+    key_type: TypeInformation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """The code of an edge. edge: index into ``Topology.edges``.
+
+    partition: custom partitioner ``(key, number of targets) -> target``; for CUSTOM edges only.
+    """
+
+    edge: int
+    key: KeyBy | None = None
+    partition: Callable[[object, int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class VertexPlan:
+    """The code of a vertex; shipped as one pickle.
+
+    operators: as in ``model.topology.Vertex.operators``. side_tags: per operator the tag by which
+    it reads its upstream operator's side output; None for the main output.
+    """
+
+    operators: tuple[Operator, ...]
+    outputs: tuple[OutputPlan, ...] = ()
+    side_tags: tuple[str | None, ...] = ()

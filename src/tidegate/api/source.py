@@ -1,0 +1,187 @@
+"""Sources: an enumerator on the driver hands splits to readers in the slots."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from tidegate.errors import TidegateError
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
+
+Split = TypeVar("Split")
+
+
+class ReaderContext(Protocol):
+    """What a reader may ask of its slot."""
+
+    @property
+    def subtask(self) -> int:
+        """Index of the subtask."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Rows of a full row batch."""
+        ...
+
+    @property
+    def arrow_rows(self) -> int:
+        """Rows of a full Arrow batch."""
+        ...
+
+    def processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        """Run a call that blocks on the slot's pool."""
+        ...
+
+    def read_ahead(
+        self, call: Callable[[], object], then: Callable[[object], None]
+    ) -> None:
+        """Run a call on the pool; ``then`` gets its result on the loop, and ``poll`` comes after."""
+        ...
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        """Poll again at that time of ``monotonic_ms``."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """The slot's monotonic clock."""
+        ...
+
+    def skipped(self, rows: int) -> None:
+        """Count rows that were skipped under the policy "skip"."""
+        ...
+
+
+class SourceReader(Protocol[Split]):
+    """Reads splits; called on the slot's loop, never waits."""
+
+    def add_splits(self, splits: Sequence[Split]) -> None:
+        """More splits to read; on restore, with the positions they had."""
+        ...
+
+    def no_more_splits(self) -> None:
+        """All splits have been assigned."""
+        ...
+
+    def poll(self) -> Batch | None:
+        """The next batch; None where there is none at present."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether everything assigned is read and nothing more will be."""
+        ...
+
+    @property
+    def wants_splits(self) -> bool:
+        """Whether the enumerator should be asked for more."""
+        ...
+
+    def snapshot(self) -> Sequence[Split]:
+        """The splits not read to their end, with their positions."""
+        ...
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class EnumeratorContext(Protocol[Split]):
+    """What an enumerator may do; all on the driver's loop."""
+
+    @property
+    def parallelism(self) -> int:
+        """Number of readers."""
+        ...
+
+    def assign(self, subtask: int, splits: Sequence[Split]) -> None:
+        """Give splits to a reader."""
+        ...
+
+    def no_more_splits(self, subtask: int) -> None:
+        """Tell a reader that it will get no more."""
+        ...
+
+    def run_blocking(
+        self, call: Callable[[], object], then: Callable[[object], None]
+    ) -> None:
+        """Run a call that blocks on the driver's pool; ``then`` gets its result."""
+        ...
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Make a call after a delay."""
+        ...
+
+    def fail(self, error: TidegateError) -> None:
+        """Fail the job."""
+        ...
+
+
+class SplitEnumerator(Protocol[Split]):
+    """Finds splits and decides who reads them."""
+
+    def start(self) -> None:
+        """Begin to look for splits."""
+        ...
+
+    def split_requested(self, subtask: int) -> None:
+        """A reader wants more."""
+        ...
+
+    def add_back(self, subtask: int, splits: Sequence[Split]) -> None:
+        """Splits of a reader that was reset; assign them again."""
+        ...
+
+    def reader_ready(self, subtask: int) -> None:
+        """A reader runs."""
+        ...
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """What is not assigned yet, and what is needed to go on looking."""
+        ...
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held."""
+        ...
+
+
+class Source(Protocol, Generic[Split]):
+    """A picklable description of where records come from.
+
+    Splits are picklable values; positions are part of them.
+    """
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it comes to an end by itself."""
+        ...
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Type of the records, where it is known."""
+        ...
+
+    def enumerator(
+        self, context: EnumeratorContext[Split], restored: bytes | None
+    ) -> SplitEnumerator[Split]:
+        """The driver-side half, from the state of a checkpoint or from nothing."""
+        ...
+
+    def reader(self, context: ReaderContext) -> SourceReader[Split]:
+        """The slot-side half."""
+        ...
