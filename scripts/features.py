@@ -2,8 +2,8 @@
 
 A row is shown by a test that carries its marker and has not failed in the last `make test`
 (build/test-results.json, where there is one), or by a benchmark whose module declares
-`FEATURES = {"F217": "checkpoint-loss.jsonl"}` and whose stored result, the last line of that file in
-benchmarks/results/, says `"features": {"F217": true}`.
+`FEATURES = {"F217": "checkpoint-loss.jsonl"}` and whose stored result, the last line of that file
+in benchmarks/results/, says `"features": {"F217": true}`.
 
 Exit status 1 where a marker or a benchmark names no row, 2 where the tests cannot be collected.
 """

@@ -1,7 +1,7 @@
-"""What all tests share: hypothesis profiles, Spark's worker, and the record of what each test shows.
+"""What all tests share: hypothesis profiles, Spark's worker, the record of what each test shows.
 
-`--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which rows of
-docs/features.tsv; scripts/features.py lays the two together.
+`--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which
+rows of docs/features.tsv; scripts/features.py lays the two together.
 """
 
 import json
@@ -59,9 +59,9 @@ class OutcomeRecord:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid.removesuffix("@spark")  # xdist adds the group to the name
-        if report.when == "call" or report.outcome != "passed":
-            if self._outcomes.get(name) != "failed":
-                self._outcomes[name] = report.outcome
+        ended = report.when == "call" or report.outcome != "passed"
+        if ended and self._outcomes.get(name) != "failed":
+            self._outcomes[name] = report.outcome
 
     def pytest_sessionfinish(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

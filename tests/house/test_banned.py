@@ -1,0 +1,120 @@
+"""What the source does not do. Time, chance and paths are held by ruff's TID251."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.source import ROOT, parsed, place, python_files
+
+SOURCE = ROOT / "src" / "tidegate"
+BANNED_CALLS = {
+    "hash": "differs between processes; see typeinfo.key_hash",
+    "eval": "runs text",
+    "exec": "runs text",
+    "breakpoint": "is for debugging",
+    "input": "waits without a deadline",
+}
+MAKES_MUTABLE = {"list", "dict", "set", "defaultdict", "deque", "OrderedDict", "Counter"}
+CHANGES = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
+    "remove", "setdefault", "update",
+}  # fmt: skip
+
+
+def test_nothing_calls_what_is_banned() -> None:
+    found = [
+        f"{place(path, call)} {name}() {BANNED_CALLS[name]}"
+        for path in python_files("src")
+        for call, name in calls(parsed(path))
+        if name in BANNED_CALLS
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_only_the_command_line_and_the_print_sink_print() -> None:
+    found = [
+        place(path, call)
+        for path in python_files("src")
+        if SOURCE / "cli" not in path.parents and path.name != "print.py"
+        for call, name in calls(parsed(path))
+        if name == "print"
+    ]
+    assert not found, f"log through the injected logger: {found}"
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    """Calls of plain names; what a `__hash__` does is its own affair."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__":
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node, node.func.id
+        yield from calls(node)
+
+
+def test_no_module_keeps_state() -> None:
+    found = [line for path in python_files("src") for line in module_state(path)]
+    assert not found, (
+        "Spark reuses Python workers: what is left in a module belongs to the job before. "
+        "Make it a constructor argument, or a constant:\n" + "\n".join(found)
+    )
+
+
+def module_state(path: Path) -> Iterator[str]:
+    tree = parsed(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield f"{place(path, node)} global {', '.join(node.names)}"
+    constants: set[str] = set()
+    for name, node in module_values(tree):
+        if name.isupper() or name.startswith("__"):
+            constants.add(name)
+        elif makes_mutable(node):
+            yield f"{place(path, node)} {name} can change"
+    for node in ast.walk(tree):
+        if (name := changed_name(node)) in constants:
+            yield f"{place(path, node)} changes {name}"
+
+
+def module_values(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value and isinstance(node.target, ast.Name):
+            yield node.target.id, node.value
+
+
+def makes_mutable(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in MAKES_MUTABLE
+    return isinstance(
+        node, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+    )
+
+
+def changed_name(node: ast.AST) -> str | None:
+    """The name whose value this node changes in place, where it does."""
+    target: ast.expr | None = None
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        target = node.value
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        target = node.func.value if node.func.attr in CHANGES else None
+    return target.id if isinstance(target, ast.Name) else None
+
+
+IGNORE = re.compile(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore)(.*)")
+NAMED = re.compile(r"(:\s*[A-Z]+\d+|\[[A-Za-z]+\])")
+
+
+def test_an_ignored_rule_is_named() -> None:
+    found = [
+        f"{place(path, number)} {line.strip()}"
+        for path in python_files("src", "tests", "scripts", "benchmarks", "examples")
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (match := IGNORE.search(line)) and not NAMED.match(match[2].strip())
+    ]
+    assert not found, "name the rule that is ignored:\n" + "\n".join(found)

@@ -1,0 +1,51 @@
+"""The Python in README and docs is run as a reader would: each page one program, in an empty folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.house.source import ROOT
+
+FENCE = re.compile(r"^```(\w*)[^\n]*$")
+LIMIT_S = 60
+
+
+def pages() -> list[Path]:
+    return sorted(
+        page for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if program(page)
+    )
+
+
+def program(page: Path) -> str:
+    """The page's ```python blocks, each on the line where it stands in the page."""
+    lines: list[str] = []
+    language = ""
+    for line in page.read_text(encoding="utf-8").splitlines():
+        fence = FENCE.match(line)
+        if fence:
+            language = "" if language else fence[1] or "text"
+        lines.append(line if language == "python" and not fence else "")
+    return "\n".join(lines) + "\n" if any(lines) else ""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_python_on_this_page_runs(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / page.with_suffix(".py").name
+    script.write_text(program(page), encoding="utf-8")
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    run = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert run.returncode == 0, f"{page.relative_to(ROOT)}:\n{run.stdout}\n{run.stderr}"

@@ -1,0 +1,53 @@
+"""The tests themselves: each asks something, none is skipped, none mocks."""
+
+import ast
+import re
+
+from tests.house.source import functions, parsed, place, python_files
+
+ASKS = re.compile(
+    r"assert|check|expect|verif|raises|warns|agree|same|compare|refuse", re.IGNORECASE
+)
+SKIPS = {"skip", "skipif", "xfail", "importorskip"}
+
+
+def test_every_test_asks_something() -> None:
+    silent = [
+        f"{place(path, function)} {function.name}"
+        for path in python_files("tests")
+        for function in functions(parsed(path))
+        if function.name.startswith("test_") and not asks(function)
+    ]
+    assert not silent, f"these tests assert nothing: {silent}"
+
+
+def asks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it asserts, or calls a helper whose name says that it does."""
+    return any(
+        isinstance(node, ast.Assert)
+        or (isinstance(node, ast.Call) and ASKS.search(ast.unparse(node.func)) is not None)
+        for node in ast.walk(function)
+    )
+
+
+def test_no_test_is_skipped() -> None:
+    skipped = [
+        place(path, node)
+        for path in python_files("tests")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr in SKIPS
+        and ast.unparse(node.value) in ("pytest", "pytest.mark")
+    ]
+    assert not skipped, f"a test that does not run is none: {skipped}"
+
+
+def test_no_test_mocks() -> None:
+    mocking = [
+        place(path, node)
+        for path in python_files("tests")
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest.mock"))
+        or (isinstance(node, ast.Import) and any("mock" in name.name for name in node.names))
+    ]
+    assert not mocking, f"use a fake that passes the same tests as the real one: {mocking}"
