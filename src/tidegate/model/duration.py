@@ -1,0 +1,86 @@
+"""Lengths of time as users write them, under PyFlink's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A length of time; equal by length."""
+
+    nanos: int
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        """So many days of 24 hours."""
+        return Duration.of_hours(24 * days)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        """So many hours."""
+        return Duration.of_minutes(60 * hours)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        """So many minutes."""
+        return Duration.of_seconds(60 * minutes)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        """So many seconds."""
+        return Duration.of_millis(1_000 * seconds)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        """So many milliseconds."""
+        return Duration(1_000_000 * millis)
+
+    @staticmethod
+    def of_nanos(nanos: int) -> Duration:
+        """So many nanoseconds."""
+        return Duration(nanos)
+
+    def to_millis(self) -> int:
+        """Whole milliseconds, rounded down."""
+        return self.nanos // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Time:
+    """A span in milliseconds, as windows, time-to-live and timeouts take it."""
+
+    span_ms: int
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """So many milliseconds."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """So many seconds."""
+        return Time(1_000 * seconds)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """So many minutes."""
+        return Time.seconds(60 * minutes)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """So many hours."""
+        return Time.minutes(60 * hours)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """So many days of 24 hours."""
+        return Time.hours(24 * days)
+
+    def to_milliseconds(self) -> int:
+        """The span in milliseconds."""
+        return self.span_ms
+
+    def to_millis(self) -> int:
+        """The span in milliseconds."""
+        return self.span_ms
