@@ -1,4 +1,4 @@
-"""The Python in README and docs is run as a reader would: each page one program, in an empty folder."""
+"""The Python in README and docs runs as a reader would run it: each page one program, elsewhere."""
 
 import os
 import re

@@ -1,0 +1,31 @@
+"""Each option is documented, and the pages made from the source are those of today's source."""
+
+from scripts import reference
+from tests.house.source import ROOT
+from tidegate.config.options import ALL
+
+REMEDY = "run `make docs` and commit what it wrote"
+
+
+def test_the_page_of_options_is_todays() -> None:
+    assert reference.OPTIONS.read_text(encoding="utf-8") == reference.options_page(), REMEDY
+
+
+def test_the_page_of_deviations_is_todays() -> None:
+    assert reference.DEVIATIONS.read_text(encoding="utf-8") == reference.deviations_page(), REMEDY
+
+
+def test_each_option_says_in_a_sentence_what_it_does() -> None:
+    silent = [option.key for option in ALL if not option.description.endswith(".")]
+    assert not silent
+
+
+def test_no_key_is_given_twice() -> None:
+    keys = [key for option in ALL for key in (option.key, *option.old_keys)]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_features_table_counts_its_rows() -> None:
+    lines = (ROOT / "docs" / "features.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    assert [line.split("\t")[0] for line in lines] == [f"F{n:03}" for n in range(1, 295)]
+    assert all(line.count("\t") == 4 for line in lines)
