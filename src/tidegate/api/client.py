@@ -1,0 +1,71 @@
+"""A handle on a submitted job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidegate.model.control import JobStatus
+    from tidegate.model.ids import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """How a job ended. runtime_ms: from submission to the end."""
+
+    job_id: JobId
+    runtime_ms: int
+
+    def get_job_id(self) -> JobId:
+        """Id of the job."""
+        return self.job_id
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from submission to the end."""
+        return self.runtime_ms
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    """A checkpoint that was asked for. pointer: its directory, or "" in the driver's memory."""
+
+    checkpoint: int
+    pointer: str
+
+
+class JobClient(Protocol):
+    """A handle on a submitted job; methods may be called from any thread.
+
+    Futures fail with the ``TidegateError`` that says why.
+    """
+
+    def get_job_id(self) -> JobId:
+        """Id of the job."""
+        ...
+
+    def get_job_status(self) -> Future[JobStatus]:
+        """Its status now."""
+        ...
+
+    def cancel(self) -> Future[None]:
+        """End it; done when it has ended. Nothing happens when it has ended already."""
+        ...
+
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """Done when the job has finished; fails with JobFailed or JobCanceled."""
+        ...
+
+    def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
+        """Take a checkpoint now. full: reference nothing of older ones."""
+        ...
+
+    def view(self) -> object:
+        """What the job is doing: a ``jobmaster.view.JobView``, a frozen value."""
+        ...
+
+    def collected(self, name: str) -> Iterator[object]:
+        """The records that the collect sink of that name has made available."""
+        ...

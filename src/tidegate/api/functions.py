@@ -1,0 +1,301 @@
+"""User functions: what a job author implements or hands over as a plain function or lambda.
+
+Names and meaning are PyFlink's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ColumnState,
+        ColumnStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        OperatorListState,
+        OperatorStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from tidegate.metrics import MetricGroup
+    from tidegate.model.ids import CheckpointId
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+T = TypeVar("T")
+Acc = TypeVar("Acc")
+Key = TypeVar("Key", covariant=True)
+
+
+class RuntimeContext(Protocol):
+    """Where a function runs, and its state. Handed to ``open``."""
+
+    def get_job_id(self) -> str:
+        """Id of the job, 32 hexadecimal digits."""
+        ...
+
+    def get_task_name(self) -> str:
+        """Name of the vertex."""
+        ...
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Name of the vertex with index and parallelism: ``name (2/4)``, counted from 1."""
+        ...
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+        ...
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Number of key groups."""
+        ...
+
+    def get_index_of_this_subtask(self) -> int:
+        """Index of this subtask, from 0."""
+        ...
+
+    def get_attempt_number(self) -> int:
+        """How often the subtask was deployed before."""
+        ...
+
+    def get_job_parameters(self) -> Mapping[str, str]:
+        """Parameters set with ``pipeline.global-job-parameters``."""
+        ...
+
+    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
+        """One of them."""
+        ...
+
+    def get_metrics_group(self) -> MetricGroup:
+        """Metrics of this operator."""
+        ...
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+        """Value state of the current key."""
+        ...
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        """List state of the current key."""
+        ...
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        """Map state of the current key."""
+        ...
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+        """Reducing state of the current key."""
+        ...
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState:
+        """Aggregating state of the current key."""
+        ...
+
+    def get_operator_list_state(
+        self, state_descriptor: OperatorStateDescriptor
+    ) -> OperatorListState:
+        """List state of the subtask."""
+        ...
+
+
+class Function:
+    """Base of all user functions."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once before the first record."""
+
+    def close(self) -> None:
+        """Called once at the end, also after a failure or a cancel."""
+
+
+class CheckpointedFunction(ABC):
+    """A function with operator state; mixed into any ``Function``.
+
+    ``open`` comes after restore, so state is asked for there
+    (``RuntimeContext.get_operator_list_state``); ``snapshot_state`` brings it up to date.
+    """
+
+    @abstractmethod
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        """A checkpoint is being taken: put what belongs in it into state."""
+
+
+class CheckpointListener:
+    """A function that is told of checkpoints; mixed into any ``Function``."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint is durable. Ids ascend, each comes at most once."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """The checkpoint was given up."""
+
+
+class MapFunction(Function, Generic[In, Out]):
+    """One value for each."""
+
+    @abstractmethod
+    def map(self, value: In) -> Out:
+        """The value for a value."""
+
+
+class FlatMapFunction(Function, Generic[In, Out]):
+    """Any number of values for each."""
+
+    @abstractmethod
+    def flat_map(self, value: In) -> Iterable[Out] | None:
+        """The values for a value."""
+
+
+class FilterFunction(Function, Generic[In]):
+    """Keeps some values."""
+
+    @abstractmethod
+    def filter(self, value: In) -> bool:
+        """Whether to keep it."""
+
+
+class ReduceFunction(Function, Generic[T]):
+    """Makes one value of two, of the same type."""
+
+    @abstractmethod
+    def reduce(self, value1: T, value2: T) -> T:
+        """value1: what was reduced so far. value2: the new one."""
+
+
+class AggregateFunction(Function, Generic[In, Acc, Out]):
+    """Gathers values in an accumulator."""
+
+    @abstractmethod
+    def create_accumulator(self) -> Acc:
+        """A new accumulator."""
+
+    @abstractmethod
+    def add(self, value: In, accumulator: Acc) -> Acc:
+        """The accumulator with the value added."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Acc) -> Out:
+        """The result of an accumulator."""
+
+    @abstractmethod
+    def merge(self, acc_a: Acc, acc_b: Acc) -> Acc:
+        """One accumulator of two."""
+
+
+class KeySelector(Function, Generic[In, Key]):
+    """Finds the key of a value."""
+
+    @abstractmethod
+    def get_key(self, value: In) -> Key:
+        """The key: deterministic, of a type with a stable hash."""
+
+
+class Partitioner(Function):
+    """Chooses a target subtask for a key."""
+
+    @abstractmethod
+    def partition(self, key: object, num_partitions: int) -> int:
+        """The target, in [0, num_partitions)."""
+
+
+class TimerService(Protocol):
+    """Time and timers of the current key."""
+
+    def current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def current_watermark(self) -> int:
+        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        ...
+
+
+class ProcessFunction(Function, Generic[In, Out]):
+    """Any number of values for each, with time and side outputs."""
+
+    class Context(Protocol):
+        """What is known of the current record."""
+
+        def timestamp(self) -> int | None:
+            """Event time of the record, milliseconds; None where it has none."""
+            ...
+
+        def timer_service(self) -> TimerService:
+            """Time."""
+            ...
+
+    @abstractmethod
+    def process_element(self, value: In, ctx: ProcessFunction.Context) -> Iterable[Out] | None:
+        """Yield (or return an iterable of) the values for a value."""
+
+
+class KeyedProcessFunction(Function, Generic[In, Out]):
+    """A ``ProcessFunction`` on a keyed stream: with state and timers of the current key."""
+
+    class Context(Protocol):
+        """What is known of the current record."""
+
+        def get_current_key(self) -> object:
+            """The record's key."""
+            ...
+
+        def timestamp(self) -> int | None:
+            """Event time of the record, milliseconds; None where it has none."""
+            ...
+
+        def timer_service(self) -> TimerService:
+            """Time and timers."""
+            ...
+
+    @abstractmethod
+    def process_element(
+        self, value: In, ctx: KeyedProcessFunction.Context
+    ) -> Iterable[Out] | None:
+        """Yield (or return an iterable of) the values for a value."""
+
+
+class BatchContext(Protocol):
+    """State of the keys in an Arrow batch, as columns."""
+
+    @property
+    def key_index(self) -> np.ndarray:
+        """Row of each record's key in this subtask's columns: int64, shape (rows,)."""
+        ...
+
+    @property
+    def keys_total(self) -> int:
+        """Number of keys this subtask has seen; rows are in [0, keys_total)."""
+        ...
+
+    @property
+    def timestamps_ms(self) -> np.ndarray | None:
+        """Event times of the records, or None."""
+        ...
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The column of that name."""
+        ...
+
+
+class KeyedBatchFunction(Function):
+    """Works on whole Arrow batches of a keyed stream, with columnar state."""
+
+    @abstractmethod
+    def process_batch(
+        self, batch: pa.RecordBatch, ctx: BatchContext
+    ) -> pa.RecordBatch | Iterable[pa.RecordBatch] | None:
+        """The output for a batch, of the declared schema."""

@@ -1,0 +1,286 @@
+"""State as user functions and operators see it: descriptors, and views of the current key.
+
+Names and meaning are PyFlink's. A descriptor is a plain value; the view that it stands for is made
+by ``RuntimeContext.get_state`` and the like, once, in ``open``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from tidegate.api.functions import AggregateFunction, ReduceFunction
+    from tidegate.typeinfo.types import TypeInformation
+
+K = TypeVar("K")
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class State(Protocol):
+    """Any keyed state."""
+
+    def clear(self) -> None:
+        """Forget the current key's value."""
+        ...
+
+
+class ValueState(State, Protocol[T]):
+    """One value a key."""
+
+    def value(self) -> T | None:
+        """The current key's value; None where there is none."""
+        ...
+
+    def update(self, value: T | None) -> None:
+        """Set it; None clears."""
+        ...
+
+
+class ListState(State, Protocol[T]):
+    """A list a key."""
+
+    def get(self) -> Iterable[T]:
+        """The elements; empty where there are none."""
+        ...
+
+    def add(self, value: T) -> None:
+        """Append one."""
+        ...
+
+    def add_all(self, values: Iterable[T]) -> None:
+        """Append many."""
+        ...
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replace all; an empty list clears."""
+        ...
+
+
+class MapState(State, Protocol[K, V]):
+    """A map a key."""
+
+    def get(self, key: K) -> V | None:
+        """The value under a map key; None where there is none."""
+        ...
+
+    def put(self, key: K, value: V) -> None:
+        """Set it."""
+        ...
+
+    def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
+        """Set many."""
+        ...
+
+    def remove(self, key: K) -> None:
+        """Remove it, if it is there."""
+        ...
+
+    def contains(self, key: K) -> bool:
+        """Whether it is there."""
+        ...
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All pairs."""
+        ...
+
+    def keys(self) -> Iterator[K]:
+        """All map keys."""
+        ...
+
+    def values(self) -> Iterator[V]:
+        """All values."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entries."""
+        ...
+
+
+class ReducingState(State, Protocol[T]):
+    """One value a key, made of all that was added by a ``ReduceFunction``."""
+
+    def get(self) -> T | None:
+        """The reduced value; None where nothing was added."""
+        ...
+
+    def add(self, value: T) -> None:
+        """Add one."""
+        ...
+
+
+class AggregatingState(State, Protocol[T, V]):
+    """One accumulator a key, made of all that was added by an ``AggregateFunction``."""
+
+    def get(self) -> V | None:
+        """The result; None where nothing was added."""
+        ...
+
+    def add(self, value: T) -> None:
+        """Add one."""
+        ...
+
+
+class OperatorListState(Protocol[T]):
+    """A list a subtask; spread anew over the subtasks on restore."""
+
+    def get(self) -> list[T]:
+        """The elements."""
+        ...
+
+    def add(self, value: T) -> None:
+        """Append one."""
+        ...
+
+    def update(self, values: Iterable[T]) -> None:
+        """Replace all."""
+        ...
+
+    def clear(self) -> None:
+        """Remove all."""
+        ...
+
+
+class BroadcastState(Protocol[K, V]):
+    """A map that is the same in all subtasks, by contract."""
+
+    def get(self, key: K) -> V | None:
+        """The value under a key; None where there is none."""
+        ...
+
+    def put(self, key: K, value: V) -> None:
+        """Set it."""
+        ...
+
+    def remove(self, key: K) -> None:
+        """Remove it, if it is there."""
+        ...
+
+    def contains(self, key: K) -> bool:
+        """Whether it is there."""
+        ...
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        """All pairs."""
+        ...
+
+    def clear(self) -> None:
+        """Remove all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateTtlConfig:
+    """How long state lives after it was last written. ttl_ms: milliseconds, processing time."""
+
+    ttl_ms: int
+
+
+@dataclass(slots=True)
+class StateDescriptor:
+    """Name and type of a keyed state.
+
+    type_info: a ``TypeInformation``, or None for any picklable value.
+    """
+
+    name: str
+    type_info: TypeInformation | None = None
+    ttl: StateTtlConfig | None = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True)
+class ValueStateDescriptor(StateDescriptor):
+    """One value a key."""
+
+
+@dataclass(slots=True)
+class ListStateDescriptor(StateDescriptor):
+    """A list a key. type_info: of the elements."""
+
+
+@dataclass(slots=True)
+class MapStateDescriptor(StateDescriptor):
+    """A map a key. type_info: of the map keys; value_type_info: of the values."""
+
+    value_type_info: TypeInformation | None = None
+
+
+@dataclass(slots=True)
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+    """One reduced value a key: ``ReducingStateDescriptor(name, reduce_function, type_info)``."""
+
+    reduce_function: ReduceFunction | None = None
+
+    def __init__(
+        self, name: str, reduce_function: ReduceFunction, type_info: TypeInformation | None = None
+    ) -> None:
+        StateDescriptor.__init__(self, name, type_info)
+        self.reduce_function = reduce_function
+
+
+@dataclass(slots=True)
+class AggregatingStateDescriptor(StateDescriptor):
+    """One accumulator a key: ``AggregatingStateDescriptor(name, function, accumulator type)``."""
+
+    aggregate_function: AggregateFunction | None = None
+
+    def __init__(
+        self, name: str, agg_function: AggregateFunction, type_info: TypeInformation | None = None
+    ) -> None:
+        StateDescriptor.__init__(self, name, type_info)
+        self.aggregate_function = agg_function
+
+
+class RedistributionMode(Enum):
+    """How an operator's list state is spread on restore."""
+
+    SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
+    UNION = "UNION"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorStateDescriptor:
+    """Name, type and redistribution of an operator's list state."""
+
+    name: str
+    type_info: TypeInformation | None = None
+    mode: RedistributionMode = RedistributionMode.SPLIT_DISTRIBUTE
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStateDescriptor:
+    """A column of fixed-width values, one a key. default: the value of a key not yet written."""
+
+    name: str
+    type: pa.DataType
+    default: object = 0
+
+
+class KeyedColumns(Protocol):
+    """The dense index of the keys that columnar state of one operator has seen."""
+
+    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
+        """The row of each key, int64, shape (rows,); new keys get the next free rows."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of keys seen."""
+        ...
+
+
+class ColumnState(Protocol):
+    """A column with one value a key, addressed by the key's row."""
+
+    def get(self, index: np.ndarray) -> np.ndarray:
+        """The values of these rows: a copy, shape (rows,)."""
+        ...
+
+    def put(self, index: np.ndarray, values: np.ndarray) -> None:
+        """Set the values of these rows; of a row named twice the last one counts."""
+        ...
