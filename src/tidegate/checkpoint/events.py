@@ -1,0 +1,268 @@
+"""What happens to the checkpoint coordinator; each is an argument of its ``handle``.
+
+Three kinds: what the job does (states, requests, failures), what subtasks answer (the messages of
+``model.control`` themselves), and how the coordinator's own commands went. A command that is
+answered says by which events in its docstring.
+
+Only `NextIdTaken` and `Restored` carry wall time. Every other time of a checkpoint is reckoned
+from its trigger on the monotonic clock, so that no duration is ever negative.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.model.control import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    ExecutionState,
+    JobStatus,
+)
+from tidegate.model.elements import OperatorEvent, SnapshotKind
+from tidegate.model.snapshots import MasterState, SavepointFormat
+
+if TYPE_CHECKING:
+    from tidegate.errors import TidegateError
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+
+
+@dataclass(frozen=True, slots=True)
+class Woke:
+    """It is ``wake_at_ms``, or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatusChanged:
+    """The job is in another status. Its end is said by `JobEnded`."""
+
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionChanged:
+    """An attempt at running a subtask is in another state.
+
+    The newest attempt is the subtask's current one from its first mention, CREATED, on.
+    """
+
+    execution: ExecutionId
+    state: ExecutionState
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverStarted:
+    """Subtasks are about to be restored: no checkpoint that is under way may complete.
+
+    Whoever restores waits until ``settled``, then asks for ``latest_completed``.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The job is being restored from this checkpoint or savepoint; None: it starts empty."""
+
+    checkpoint: CheckpointId | None
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogReported:
+    """The source of this operator does, or no longer does, catch up with old data."""
+
+    operator: OperatorId
+    backlog: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorEventSent:
+    """An operator's coordinator wants this brought to one of its subtasks.
+
+    It has to reach the inbox in order with the answer to `SnapshotCoordinator`.
+    """
+
+    execution: ExecutionId
+    operator: OperatorId
+    event: OperatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequested:
+    """Somebody asks for a checkpoint or a savepoint; answered by one `RequestDone`.
+
+    request: the asker's number for it. target: folder in which a savepoint gets its own folder;
+    None for the configured one. format: of a savepoint. cancels: the job is cancelled once the
+    savepoint is complete, so nothing else may be triggered from now on.
+    """
+
+    request: int
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    target: str | None = None
+    format: SavepointFormat = SavepointFormat.CANONICAL
+    cancels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The job is over, for good or (SUSPENDED) under this leader. Nothing is taken after it."""
+
+    status: JobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class NextIdTaken:
+    """`TakeNextId` went well. wall_ms: the time of the trigger."""
+
+    trigger: int
+    checkpoint: CheckpointId
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NextIdFailed:
+    """`TakeNextId` failed."""
+
+    trigger: int
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class LocationReady:
+    """`PrepareLocation` went well. location: the folder of this checkpoint or savepoint."""
+
+    checkpoint: CheckpointId
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocationFailed:
+    """`PrepareLocation` failed."""
+
+    checkpoint: CheckpointId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSnapshotTaken:
+    """`SnapshotCoordinator` went well."""
+
+    checkpoint: CheckpointId
+    operator: OperatorId
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSnapshotFailed:
+    """`SnapshotCoordinator` failed."""
+
+    checkpoint: CheckpointId
+    operator: OperatorId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class HooksTriggered:
+    """`TriggerHooks` went well. states: of those hooks that have some."""
+
+    checkpoint: CheckpointId
+    states: tuple[MasterState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HookFailed:
+    """`TriggerHooks` failed: a hook raised, or has state and no serializer for it."""
+
+    checkpoint: CheckpointId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerFailed:
+    """A `TriggerCheckpoint` could not be sent."""
+
+    checkpoint: CheckpointId
+    execution: ExecutionId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataWritten:
+    """`WriteMetadata` went well: the file is durable. pointer: what to restore from."""
+
+    checkpoint: CheckpointId
+    pointer: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFailed:
+    """`WriteMetadata` failed."""
+
+    checkpoint: CheckpointId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class PointerAdded:
+    """`AddPointer` went well: from now on the checkpoint exists."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class PointerFailed:
+    """`AddPointer` failed. outcome_unknown: the pointer may stand all the same."""
+
+    checkpoint: CheckpointId
+    error: TidegateError
+    outcome_unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PointersForgotten:
+    """`ForgetPointers` went well: what they named may be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointersNotForgotten:
+    """`ForgetPointers` failed, or may have: nothing is deleted."""
+
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """`DiscardCheckpoint` is over, whether or not each file could be deleted."""
+
+    checkpoint: CheckpointId
+
+
+CheckpointEvent = (
+    Woke
+    | JobStatusChanged
+    | ExecutionChanged
+    | FailoverStarted
+    | Restored
+    | BacklogReported
+    | OperatorEventSent
+    | CheckpointRequested
+    | JobEnded
+    | NextIdTaken
+    | NextIdFailed
+    | LocationReady
+    | LocationFailed
+    | CoordinatorSnapshotTaken
+    | CoordinatorSnapshotFailed
+    | HooksTriggered
+    | HookFailed
+    | TriggerFailed
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | MetadataWritten
+    | MetadataFailed
+    | PointerAdded
+    | PointerFailed
+    | PointersForgotten
+    | PointersNotForgotten
+    | Cleaned
+)
