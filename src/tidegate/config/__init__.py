@@ -1,0 +1,1 @@
+"""Options: Flink's keys, types and defaults, each with a sentence."""

@@ -1,0 +1,273 @@
+"""How a job is checkpointed: PyFlink's ``CheckpointConfig``, and its settings for the job graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidegate.config import options
+from tidegate.config.options import RuntimeExecutionMode
+from tidegate.errors import ConfigError
+from tidegate.model.duration import Duration
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from tidegate.config.configuration import Configuration
+    from tidegate.config.option import ConfigOption
+
+INTERVAL_MIN_MS: Final = 10
+"""A shorter interval counts as none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
+
+MIN_PAUSE_MAX_MS: Final = 365 * 24 * 3600 * 1000
+"""A longer pause counts as this; one year."""
+
+_ALL_FAILURES_TOLERATED: Final = 2**31 - 1
+
+
+class CheckpointConfig:
+    """The checkpointing part of a configuration; changing it changes the job.
+
+    Setters return the object itself. All numbers of time are milliseconds.
+    """
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def is_checkpointing_enabled(self) -> bool:
+        """Whether checkpoints are taken periodically."""
+        return self.get_checkpoint_interval() > 0
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The guarantee; exactly-once unless set."""
+        return self._configuration.get(options.CHECKPOINT_MODE)
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        """Sets the guarantee; at-least-once never holds back a channel."""
+        return self._set(options.CHECKPOINT_MODE, checkpointing_mode)
+
+    def get_checkpoint_interval(self) -> int:
+        """Time between two checkpoints; -1 where none are taken."""
+        interval_ms = self._configuration.get(options.CHECKPOINT_INTERVAL)
+        return -1 if interval_ms is None else interval_ms
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        """Sets the time between two checkpoints. Raises ConfigError below 10 ms."""
+        if checkpoint_interval < INTERVAL_MIN_MS:
+            raise ConfigError(
+                f"The checkpoint interval is {checkpoint_interval} ms, which is below "
+                f"{INTERVAL_MIN_MS} ms",
+                remedy="Give milliseconds, or leave checkpointing off by setting no interval.",
+            )
+        return self._set(options.CHECKPOINT_INTERVAL, checkpoint_interval)
+
+    def get_checkpoint_timeout(self) -> int:
+        """Time after which a checkpoint is given up."""
+        return self._configuration.get(options.CHECKPOINT_TIMEOUT)
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        """Sets the time after which a checkpoint is given up; at least 10."""
+        return self._set(options.CHECKPOINT_TIMEOUT, checkpoint_timeout)
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """Least time from the end of a checkpoint to the next."""
+        return self._configuration.get(options.CHECKPOINT_MIN_PAUSE)
+
+    def set_min_pause_between_checkpoints(
+        self, min_pause_between_checkpoints: int
+    ) -> CheckpointConfig:
+        """Sets the least time from the end of a checkpoint to the next."""
+        return self._set(options.CHECKPOINT_MIN_PAUSE, min_pause_between_checkpoints)
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        """How many checkpoints may be under way at once."""
+        return self._configuration.get(options.MAX_CONCURRENT_CHECKPOINTS)
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """Sets how many checkpoints may be under way at once."""
+        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
+
+    def is_fail_on_checkpointing_errors(self) -> bool:
+        """Whether the first failed checkpoint restarts the job."""
+        return self.get_tolerable_checkpoint_failure_number() == 0
+
+    def set_fail_on_checkpointing_errors(
+        self, fail_on_checkpointing_errors: bool
+    ) -> CheckpointConfig:
+        """Old form of the tolerable number: none, or all."""
+        tolerated = 0 if fail_on_checkpointing_errors else _ALL_FAILURES_TOLERATED
+        return self.set_tolerable_checkpoint_failure_number(tolerated)
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Failed checkpoints in a row that the job survives."""
+        return self._configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS)
+
+    def set_tolerable_checkpoint_failure_number(
+        self, tolerable_checkpoint_failure_number: int
+    ) -> CheckpointConfig:
+        """Sets how many failed checkpoints in a row the job survives."""
+        return self._set(options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
+
+    def set_externalized_checkpoint_retention(
+        self, retention_mode: RetentionPolicy
+    ) -> CheckpointConfig:
+        """Sets which checkpoints stay when the job ends."""
+        return self._set(options.CHECKPOINT_RETENTION, retention_mode)
+
+    def is_externalized_checkpoints_enabled(self) -> bool:
+        """Whether any checkpoint may stay when the job ends."""
+        kept = self.get_externalized_checkpoint_retention()
+        return kept is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
+
+    def get_externalized_checkpoint_retention(self) -> RetentionPolicy:
+        """Which checkpoints stay when the job ends."""
+        return self._configuration.get(options.CHECKPOINT_RETENTION)
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake batches under way."""
+        return self._configuration.get(options.UNALIGNED_CHECKPOINTS)
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Lets barriers overtake batches under way; results do not differ."""
+        return self._set(options.UNALIGNED_CHECKPOINTS, enabled)
+
+    def disable_unaligned_checkpoints(self) -> CheckpointConfig:
+        """Back to aligned barriers."""
+        return self.enable_unaligned_checkpoints(False)
+
+    def set_aligned_checkpoint_timeout(
+        self, alignment_timeout: Duration | timedelta | int
+    ) -> CheckpointConfig:
+        """Sets after how long an aligned checkpoint turns unaligned."""
+        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+
+    def get_aligned_checkpoint_timeout(self) -> Duration:
+        """After how long an aligned checkpoint turns unaligned."""
+        return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
+
+    def set_alignment_timeout(
+        self, alignment_timeout: Duration | timedelta | int
+    ) -> CheckpointConfig:
+        """Older name of ``set_aligned_checkpoint_timeout``."""
+        return self.set_aligned_checkpoint_timeout(alignment_timeout)
+
+    def get_alignment_timeout(self) -> Duration:
+        """Older name of ``get_aligned_checkpoint_timeout``."""
+        return self.get_aligned_checkpoint_timeout()
+
+    def set_force_unaligned_checkpoints(
+        self, force_unaligned_checkpoints: bool = True
+    ) -> CheckpointConfig:
+        """Permits unaligned checkpoints where they are refused."""
+        return self._set(options.FORCE_UNALIGNED_CHECKPOINTS, force_unaligned_checkpoints)
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether unaligned checkpoints are permitted where they are refused."""
+        return self._configuration.get(options.FORCE_UNALIGNED_CHECKPOINTS)
+
+    def _set(self, option: ConfigOption[object], value: object) -> CheckpointConfig:
+        self._configuration.set(option, value)
+        return self
+
+
+def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
+    """The settings that travel with a job graph, by the rules of Flink's translation.
+
+    A short interval counts as none, a pause of more than a year as a year, and the interval is
+    raised to the pause. Without periodic checkpoints the mode is at-least-once, the cheaper one.
+    Raises ConfigError, with all faults at once, for what contradicts itself.
+    """
+    interval_ms = _interval_ms(configuration)
+    min_pause_ms = min(configuration.get(options.CHECKPOINT_MIN_PAUSE), MIN_PAUSE_MAX_MS)
+    mode = configuration.get(options.CHECKPOINT_MODE)
+    if interval_ms is None:
+        mode = CheckpointingMode.AT_LEAST_ONCE
+    retained = configuration.get(options.RETAINED_CHECKPOINTS)
+    settings = CheckpointSettings(
+        interval_ms=interval_ms,
+        timeout_ms=configuration.get(options.CHECKPOINT_TIMEOUT),
+        min_pause_ms=min_pause_ms,
+        max_concurrent=configuration.get(options.MAX_CONCURRENT_CHECKPOINTS),
+        tolerable_failures=configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS),
+        mode=mode,
+        unaligned=mode is CheckpointingMode.EXACTLY_ONCE
+        and configuration.get(options.UNALIGNED_CHECKPOINTS),
+        aligned_timeout_ms=configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT),
+        retention=configuration.get(options.CHECKPOINT_RETENTION),
+        retained_max=retained if retained > 0 else options.RETAINED_CHECKPOINTS.default,
+        after_tasks_finish=configuration.get(options.CHECKPOINTS_AFTER_TASKS_FINISH),
+        interval_during_backlog_ms=_backlog_ms(configuration),
+        storage=_storage(configuration),
+        directory=_folder(configuration, options.CHECKPOINT_DIRECTORY),
+        savepoint_directory=_folder(configuration, options.SAVEPOINT_DIRECTORY),
+        inline_threshold_bytes=configuration.get(options.INLINE_THRESHOLD),
+        state_backend=configuration.get(options.STATE_BACKEND),
+        history_max=configuration.get(options.CHECKPOINT_HISTORY),
+    )
+    _refuse_contradictions(settings, configuration)
+    if interval_ms is not None and interval_ms < min_pause_ms:
+        return replace(settings, interval_ms=min_pause_ms)
+    return settings
+
+
+def _interval_ms(configuration: Configuration) -> int | None:
+    interval_ms = configuration.get(options.CHECKPOINT_INTERVAL)
+    if configuration.get(options.RUNTIME_MODE) is RuntimeExecutionMode.BATCH:
+        return None
+    return None if interval_ms is None or interval_ms < INTERVAL_MIN_MS else interval_ms
+
+
+def _backlog_ms(configuration: Configuration) -> int | None:
+    backlog_ms = configuration.get(options.CHECKPOINT_INTERVAL_DURING_BACKLOG)
+    return 0 if backlog_ms is not None and backlog_ms < INTERVAL_MIN_MS else backlog_ms
+
+
+def _storage(configuration: Configuration) -> str:
+    given = configuration.get(options.CHECKPOINT_STORAGE)
+    if given is not None:
+        return given
+    return "filesystem" if _folder(configuration, options.CHECKPOINT_DIRECTORY) else "jobmanager"
+
+
+def _folder(configuration: Configuration, option: ConfigOption[str | None]) -> str | None:
+    text = configuration.get(option)
+    return text.strip() or None if text is not None else None
+
+
+def _refuse_contradictions(settings: CheckpointSettings, configuration: Configuration) -> None:
+    faults: list[tuple[str, ConfigOption[object], str]] = []
+    if settings.unaligned and settings.max_concurrent > 1:
+        faults.append(
+            (
+                "maxConcurrentCheckpoints can't be > 1 if UnalignedCheckpoints enabled",
+                options.MAX_CONCURRENT_CHECKPOINTS,
+                f"Set {options.MAX_CONCURRENT_CHECKPOINTS.key} to 1.",
+            )
+        )
+    backlog_ms, interval_ms = settings.interval_during_backlog_ms, settings.interval_ms
+    if backlog_ms and interval_ms is not None and backlog_ms < interval_ms:
+        faults.append(
+            (
+                "Checkpoint interval during backlog must be larger than or equal to that in "
+                f"normal situation ({backlog_ms} ms against {interval_ms} ms)",
+                options.CHECKPOINT_INTERVAL_DURING_BACKLOG,
+                f"Set {options.CHECKPOINT_INTERVAL_DURING_BACKLOG.key} to 0 or to at least "
+                "the interval.",
+            )
+        )
+    if settings.storage == "filesystem" and settings.directory is None:
+        faults.append(
+            (
+                "Checkpoints shall be kept in the file system, but there is no folder for them",
+                options.CHECKPOINT_STORAGE,
+                f"Set {options.CHECKPOINT_DIRECTORY.key}.",
+            )
+        )
+    if faults:
+        places = {configuration.where_set(option) for _, option, _ in faults} - {""}
+        raise ConfigError(
+            "; ".join(what for what, _, _ in faults),
+            where=", ".join(sorted(places)),
+            remedy=" ".join(remedy for _, _, remedy in faults),
+        )

@@ -1,0 +1,229 @@
+"""``Configuration``: what is set, as text by key, with typed access.
+
+Values of known options are checked when they are set, so reading one never fails. Keys nobody
+knows are kept: a program may carry its own. A key of ours that does not exist, or one that looks
+like a slip of a known one, is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidegate.config.option import ConfigOption
+from tidegate.config.options import ALL, FLINK_ONLY, by_key, canonical_key
+from tidegate.config.values import BooleanType, IntegerType, NumberType, ValueType, parse_list
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+_OWN_PREFIX: Final = "tidegate."
+_SLIP_RATIO: Final = 0.88
+_BOOLEAN: Final = BooleanType()
+_INTEGER: Final = IntegerType()
+_NUMBER: Final = NumberType()
+
+
+class Configuration:
+    """Settings by key, with PyFlink's methods; setters return the configuration itself."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._where: dict[str, str] = {}
+        self._frozen = False
+
+    @staticmethod
+    def from_dict(map: Mapping[str, str]) -> Configuration:
+        """A configuration with these settings."""
+        configuration = Configuration()
+        for key, value in map.items():
+            configuration.set(key, value)
+        return configuration
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, else its default."""
+        text = self._texts.get(option.key)
+        if text is None:
+            return option.default
+        return option.parse(text, where=self._where.get(option.key, ""))
+
+    def set(
+        self, option: ConfigOption[object] | str, value: object, *, where: str = ""
+    ) -> Configuration:
+        """Sets an option, by itself or by key.
+
+        value: text, or the plain Python value. where: said in errors, such as a file and line.
+        Raises ConfigError for a value that does not fit and for a key that is surely a slip.
+        """
+        self._check_not_frozen()
+        if isinstance(option, str):
+            check_key(option, where=where)
+            key = canonical_key(option)
+            known = by_key(key)
+        else:
+            key, known = option.key, option
+        if known is None:
+            self._texts[key] = _free_text(value)
+        else:
+            parsed = known.parse(value, where=where)
+            self._texts[key] = value if isinstance(value, str) else known.render(parsed)
+        if where:
+            self._where[key] = where
+        else:
+            self._where.pop(key, None)
+        return self
+
+    def unset(self, option: ConfigOption[object]) -> Configuration:
+        """Forgets an option, so that its default holds again."""
+        self.remove_config(option.key)
+        return self
+
+    def contains(self, option: ConfigOption[object]) -> bool:
+        """Whether the option is set."""
+        return option.key in self._texts
+
+    def where_set(self, option: ConfigOption[object]) -> str:
+        """Where the option was set, such as a file and line; empty where that is not known."""
+        return self._where.get(option.key, "")
+
+    def get_string(self, key: str, default_value: str) -> str:
+        """The text under a key, else the given default."""
+        return self._texts.get(canonical_key(key), default_value)
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Sets a text; that of a known option has to fit it."""
+        return self.set(key, value)
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        """The whole number under a key, else the given default."""
+        return self._typed(key, _INTEGER, default_value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Sets a whole number."""
+        return self.set(key, value)
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        """The truth value under a key, else the given default."""
+        return self._typed(key, _BOOLEAN, default_value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Sets a truth value."""
+        return self.set(key, value)
+
+    def get_float(self, key: str, default_value: float) -> float:
+        """The number under a key, else the given default."""
+        return self._typed(key, _NUMBER, default_value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Sets a number."""
+        return self.set(key, value)
+
+    def key_set(self) -> set[str]:
+        """The keys that are set."""
+        return set(self._texts)
+
+    def contains_key(self, key: str) -> bool:
+        """Whether a key, or an older spelling of it, is set."""
+        return canonical_key(key) in self._texts
+
+    def remove_config(self, key: str) -> bool:
+        """Forgets a key; whether it was there."""
+        self._check_not_frozen()
+        key = canonical_key(key)
+        self._where.pop(key, None)
+        return self._texts.pop(key, None) is not None
+
+    def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
+        """Takes over all settings of another; its values win. prefix goes before each key."""
+        for key, text in other._texts.items():
+            self.set(f"{prefix or ''}{key}", text, where=other._where.get(key, ""))
+        return self
+
+    def add_all_to_dict(self, target_dict: dict[str, str]) -> None:
+        """Copies all settings into a dict."""
+        target_dict.update(self._texts)
+
+    def to_dict(self) -> dict[str, str]:
+        """All settings as texts."""
+        return dict(self._texts)
+
+    @staticmethod
+    def parse_list_value(value: str | None) -> list[str]:
+        """The items of ``[a, b]`` or ``a;b``; None gives an empty list."""
+        return list(parse_list(value)) if value else []
+
+    def copy(self) -> Configuration:
+        """A copy that can be changed."""
+        copy = Configuration()
+        copy._texts = dict(self._texts)
+        copy._where = dict(self._where)
+        return copy
+
+    def freeze(self) -> Configuration:
+        """A copy that cannot be changed."""
+        frozen = self.copy()
+        frozen._frozen = True
+        return frozen
+
+    def ignored_keys(self) -> list[str]:
+        """Keys set here that Flink reads and Tidegate does not, in order; worth a warning."""
+        return sorted(key for key in self._texts if key in FLINK_ONLY)
+
+    def _typed(self, key: str, kind: ValueType[T], default: T) -> T:
+        key = canonical_key(key)
+        if key not in self._texts:
+            return default
+        reader = ConfigOption(key, kind, default, "")
+        return reader.parse(self._texts[key], where=self._where.get(key, ""))
+
+    def _check_not_frozen(self) -> None:
+        if self._frozen:
+            raise ConfigError(
+                "This configuration is in force and cannot be changed",
+                remedy="Change the environment before execute, or a copy().",
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Configuration) and self._texts == other._texts
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._texts.items()))
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{key}={text}" for key, text in self._texts.items()) + "}"
+
+    def __repr__(self) -> str:
+        return f"Configuration({self})"
+
+
+def check_key(key: str, *, where: str = "") -> None:
+    """Refuses a key of ours that does not exist, and what looks like a slip of a known key.
+
+    Raises ConfigError, naming the closest known key. Other unknown keys pass: they may be the
+    program's own.
+    """
+    if by_key(canonical_key(key)) is not None or key in FLINK_ONLY:
+        return
+    closest = closest_key(key)
+    slip = closest is not None and difflib.SequenceMatcher(None, key, closest).ratio()
+    if key.startswith(_OWN_PREFIX) or (slip and slip >= _SLIP_RATIO):
+        raise ConfigError(
+            f"There is no option {key!r}",
+            where=where,
+            remedy=f"Did you mean {closest!r}?" if closest else "See the list of options.",
+        )
+
+
+def closest_key(key: str) -> str | None:
+    """The known key that looks most like this one; None where nothing does."""
+    matches = difflib.get_close_matches(key, [option.key for option in ALL], n=1, cutoff=0.6)
+    return matches[0] if matches else None
+
+
+def _free_text(value: object) -> str:
+    if isinstance(value, bool):
+        return _BOOLEAN.render(value)
+    return str(value)

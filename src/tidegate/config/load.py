@@ -1,0 +1,151 @@
+"""Settings from a file and from the command line.
+
+A file is YAML with Flink's keys, flat (``state.backend.type: hashmap``) or nested, or both mixed.
+What is set in code wins over ``-D key=value``, which wins over the file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.config.configuration import Configuration
+from tidegate.config.options import by_key, canonical_key
+from tidegate.config.values import ListType, MapType
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+_LIST: Final = ListType()
+_MAP: Final = MapType()
+
+
+def load_configuration(file: Path | None = None, dynamic: Sequence[str] = ()) -> Configuration:
+    """What a file and ``-D`` arguments say, the latter winning.
+
+    dynamic: texts such as ``execution.checkpointing.interval=1 s``. Raises ConfigError that names
+    the file and line of each fault, all of them at once.
+    """
+    configuration = Configuration() if file is None else read_file(file)
+    return configuration.add_all(read_dynamic(dynamic))
+
+
+def read_file(file: Path) -> Configuration:
+    """The settings of one YAML file; an empty file has none."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The configuration file cannot be read: {error}",
+            where=str(file),
+            remedy="Give the path of a YAML file with options.",
+        ) from error
+    faults: list[ConfigError] = []
+    configuration = Configuration()
+    lines: dict[str, int] = {}
+    for key, value, line in _entries(_compose(text, file), (), str(file)):
+        where = f"{file}, line {line}"
+        if canonical_key(key) in lines:
+            faults.append(_set_twice(key, where, lines[canonical_key(key)]))
+            continue
+        lines[canonical_key(key)] = line
+        try:
+            configuration.set(key, value, where=where)
+        except ConfigError as fault:
+            faults.append(fault)
+    _raise_all(faults)
+    return configuration
+
+
+def read_dynamic(arguments: Sequence[str]) -> Configuration:
+    """The settings of ``key=value`` arguments; of two for the same key the later one wins."""
+    faults: list[ConfigError] = []
+    configuration = Configuration()
+    for argument in arguments:
+        key, equals, value = argument.partition("=")
+        where = f"command line, -D {argument}"
+        try:
+            if not equals or not key.strip():
+                raise ConfigError(
+                    f"{argument!r} sets nothing", where=where, remedy="Write -D key=value."
+                )
+            configuration.set(key.strip(), value.strip(), where=where)
+        except ConfigError as fault:
+            faults.append(fault)
+    _raise_all(faults)
+    return configuration
+
+
+def _compose(text: str, file: Path) -> Node | None:
+    import yaml
+
+    try:
+        return yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise ConfigError(
+            f"The configuration file is no YAML: {error.problem}",
+            where=f"{file}, line {line}",
+            remedy="Write one 'key: value' a line.",
+        ) from error
+
+
+def _entries(node: Node | None, path: tuple[str, ...], file: str) -> Iterator[tuple[str, str, int]]:
+    from yaml.nodes import MappingNode, ScalarNode
+
+    if node is None:
+        return
+    if not path and not isinstance(node, MappingNode):
+        raise ConfigError(
+            "The configuration file holds no options",
+            where=f"{file}, line {_line(node)}",
+            remedy="Write one 'key: value' a line.",
+        )
+    key = ".".join(path)
+    option = by_key(canonical_key(key))
+    if isinstance(node, MappingNode) and not (option and option.type.name == _MAP.name):
+        for name, child in _children(node):
+            yield from _entries(child, (*path, name), file)
+    elif isinstance(node, MappingNode):
+        yield key, _MAP.render({name: _text(child) for name, child in _children(node)}), _line(node)
+    elif isinstance(node, ScalarNode):
+        if node.tag != "tag:yaml.org,2002:null":
+            yield key, _text(node), _line(node)
+    else:
+        items = cast("list[Node]", cast("SequenceNode", node).value)
+        yield key, _LIST.render([_text(item) for item in items]), _line(node)
+
+
+def _children(node: MappingNode) -> list[tuple[str, Node]]:
+    pairs = cast("list[tuple[Node, Node]]", node.value)
+    return [(_text(name), child) for name, child in pairs]
+
+
+def _text(node: Node) -> str:
+    return str(cast("ScalarNode", node).value)
+
+
+def _line(node: Node) -> int:
+    return node.start_mark.line + 1
+
+
+def _set_twice(key: str, where: str, first_line: int) -> ConfigError:
+    return ConfigError(
+        f"{key} is set a second time, after line {first_line}",
+        where=where,
+        remedy="Keep one of the two.",
+    )
+
+
+def _raise_all(faults: list[ConfigError]) -> None:
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise ConfigError(
+            "; ".join(fault.what for fault in faults),
+            where="; ".join(fault.where for fault in faults),
+            remedy=" ".join(dict.fromkeys(fault.remedy for fault in faults)),
+        )

@@ -1,0 +1,471 @@
+"""Every option that Tidegate reads: Flink's under Flink's keys, ours under ``tidegate.*``.
+
+Source of keys, defaults and old keys: Flink 2.3. An option whose default differs says why in
+``differs``. An option stands here only when something reads it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import (
+    BooleanType,
+    ChoiceType,
+    DurationType,
+    EnumType,
+    IntegerType,
+    MapType,
+    MemoryType,
+    NumberType,
+    PortRangeType,
+    TextType,
+)
+from tidegate.model.settings import CheckpointingMode, ClaimMode, RetentionPolicy
+
+_TEXT: Final = TextType()
+_BOOLEAN: Final = BooleanType()
+_DURATION: Final = DurationType()
+_COUNT: Final = IntegerType(at_least=0)
+_POSITIVE: Final = IntegerType(at_least=1)
+
+_MINUTE_MS: Final = 60_000
+_KIB: Final = 1024
+
+
+class RuntimeExecutionMode(Enum):
+    """Whether a job runs as a stream or as a batch."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+# Checkpointing
+
+CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
+    "execution.checkpointing.interval",
+    _DURATION,
+    None,
+    "Time between two periodic checkpoints; unset or below 10 ms takes none. A value below the "
+    "minimum pause is raised to it.",
+)
+CHECKPOINT_MODE: Final = ConfigOption(
+    "execution.checkpointing.mode",
+    EnumType(CheckpointingMode),
+    CheckpointingMode.EXACTLY_ONCE,
+    "The guarantee of checkpoints; at-least-once never holds back a channel.",
+)
+CHECKPOINT_TIMEOUT: Final = ConfigOption(
+    "execution.checkpointing.timeout",
+    DurationType(at_least_ms=10),
+    10 * _MINUTE_MS,
+    "A checkpoint that takes longer is given up.",
+)
+CHECKPOINT_MIN_PAUSE: Final = ConfigOption(
+    "execution.checkpointing.min-pause",
+    _DURATION,
+    0,
+    "Least time from the end of one checkpoint to the start of the next periodic one; at most a "
+    "year counts.",
+)
+MAX_CONCURRENT_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.max-concurrent-checkpoints",
+    _POSITIVE,
+    1,
+    "How many checkpoints may be under way at once; 1 with unaligned checkpoints.",
+)
+TOLERABLE_FAILED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.tolerable-failed-checkpoints",
+    _COUNT,
+    0,
+    "Failed checkpoints in a row that the job survives without a restart.",
+)
+CHECKPOINT_INTERVAL_DURING_BACKLOG: Final[ConfigOption[int | None]] = ConfigOption(
+    "execution.checkpointing.interval-during-backlog",
+    _DURATION,
+    None,
+    "Interval while a source reports a backlog; 0 takes none meanwhile, unset keeps the interval.",
+)
+CHECKPOINT_RETENTION: Final = ConfigOption(
+    "execution.checkpointing.externalized-checkpoint-retention",
+    EnumType(RetentionPolicy),
+    RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS,
+    "Which checkpoints stay when the job ends.",
+)
+RETAINED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.num-retained",
+    IntegerType(),
+    1,
+    "How many completed checkpoints are kept; a value below 1 counts as the default.",
+    old_keys=("state.checkpoints.num-retained",),
+)
+CHECKPOINTS_AFTER_TASKS_FINISH: Final = ConfigOption(
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    _BOOLEAN,
+    True,
+    "Go on with checkpoints when some tasks have finished; tasks wait for a last one.",
+    old_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
+)
+UNALIGNED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.unaligned.enabled",
+    _BOOLEAN,
+    False,
+    "Barriers overtake batches under way, which become part of the checkpoint; needs "
+    "exactly-once and one checkpoint at a time.",
+    old_keys=("execution.checkpointing.unaligned",),
+)
+ALIGNED_CHECKPOINT_TIMEOUT: Final = ConfigOption(
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    _DURATION,
+    0,
+    "With unaligned checkpoints: start aligned, turn unaligned after this time; 0 turns at once.",
+    old_keys=("execution.checkpointing.alignment-timeout",),
+)
+FORCE_UNALIGNED_CHECKPOINTS: Final = ConfigOption(
+    "execution.checkpointing.unaligned.forced",
+    _BOOLEAN,
+    False,
+    "Permit unaligned checkpoints where they are refused, such as with custom partitioners.",
+)
+
+# Storage of checkpoints
+
+CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.storage",
+    ChoiceType(("jobmanager", "filesystem")),
+    None,
+    "Where checkpoints are kept; unset means the file system where a directory is given, else "
+    "the driver's memory.",
+    old_keys=("state.checkpoint-storage",),
+)
+CHECKPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.dir",
+    _TEXT,
+    None,
+    "Folder of checkpoints, a path or URL that the driver and all slots reach.",
+    old_keys=("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
+)
+SAVEPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.savepoint-dir",
+    _TEXT,
+    None,
+    "Folder of savepoints that are asked for without one.",
+    old_keys=("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
+)
+INLINE_THRESHOLD: Final = ConfigOption(
+    "execution.checkpointing.data-inline-threshold",
+    MemoryType(at_most=_KIB * _KIB),
+    20 * _KIB,
+    "State smaller than this is kept inside the metadata file.",
+    old_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
+)
+
+# Recovery
+
+RESTORE_PATH: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.state-recovery.path",
+    _TEXT,
+    None,
+    "Checkpoint or savepoint to start from.",
+    old_keys=("execution.savepoint.path",),
+)
+RESTORE_CLAIM_MODE: Final = ConfigOption(
+    "execution.state-recovery.claim-mode",
+    EnumType(ClaimMode),
+    ClaimMode.NO_CLAIM,
+    "Who owns the files of the snapshot that the job starts from.",
+    old_keys=("execution.savepoint-restore-mode",),
+)
+IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
+    "execution.state-recovery.ignore-unclaimed-state",
+    _BOOLEAN,
+    False,
+    "Allow state in that snapshot which no operator takes.",
+    old_keys=("execution.savepoint.ignore-unclaimed-state",),
+)
+
+# Restart
+
+RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
+    "restart-strategy.type",
+    ChoiceType(
+        ("disable", "fixed-delay", "failure-rate", "exponential-delay"),
+        aliases=(
+            ("none", "disable"),
+            ("off", "disable"),
+            ("fixeddelay", "fixed-delay"),
+            ("failurerate", "failure-rate"),
+            ("exponentialdelay", "exponential-delay"),
+        ),
+    ),
+    None,
+    "When a failed job is restarted; unset means exponential delay with checkpointing, never "
+    "without.",
+    old_keys=("restart-strategy",),
+)
+FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
+    "restart-strategy.fixed-delay.attempts",
+    _COUNT,
+    1,
+    "Restarts before the job fails for good.",
+)
+FIXED_DELAY: Final = ConfigOption(
+    "restart-strategy.fixed-delay.delay", _DURATION, 1_000, "Wait before each restart."
+)
+FAILURE_RATE_MAX: Final = ConfigOption(
+    "restart-strategy.failure-rate.max-failures-per-interval",
+    _POSITIVE,
+    1,
+    "Failures allowed within the interval.",
+)
+FAILURE_RATE_INTERVAL: Final = ConfigOption(
+    "restart-strategy.failure-rate.failure-rate-interval",
+    DurationType(at_least_ms=1),
+    _MINUTE_MS,
+    "Length of the interval in which failures are counted.",
+)
+FAILURE_RATE_DELAY: Final = ConfigOption(
+    "restart-strategy.failure-rate.delay", _DURATION, 1_000, "Wait before each restart."
+)
+EXPONENTIAL_INITIAL: Final = ConfigOption(
+    "restart-strategy.exponential-delay.initial-backoff",
+    DurationType(at_least_ms=1),
+    1_000,
+    "First wait.",
+)
+EXPONENTIAL_MAX: Final = ConfigOption(
+    "restart-strategy.exponential-delay.max-backoff",
+    DurationType(at_least_ms=1),
+    _MINUTE_MS,
+    "Longest wait.",
+)
+EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.backoff-multiplier",
+    NumberType(above=1.0),
+    1.5,
+    "Growth of the wait from failure to failure.",
+)
+EXPONENTIAL_RESET_THRESHOLD: Final = ConfigOption(
+    "restart-strategy.exponential-delay.reset-backoff-threshold",
+    DurationType(at_least_ms=1),
+    60 * _MINUTE_MS,
+    "Time without failure after which the wait is the first one again.",
+)
+EXPONENTIAL_JITTER: Final = ConfigOption(
+    "restart-strategy.exponential-delay.jitter-factor",
+    NumberType(at_least=0.0, at_most=1.0),
+    0.1,
+    "Random share by which the wait is lengthened or shortened.",
+)
+EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+    _POSITIVE,
+    2**31 - 1,
+    "Restarts without a reset of the wait before the job fails for good.",
+)
+
+# State
+
+STATE_BACKEND: Final = ConfigOption(
+    "state.backend.type",
+    ChoiceType(("hashmap",)),
+    "hashmap",
+    "Where a running job keeps its state.",
+    old_keys=("state.backend",),
+)
+
+# Pipeline
+
+PARALLELISM: Final = ConfigOption(
+    "parallelism.default", _POSITIVE, 1, "Parallel instances of an operator that sets none."
+)
+MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.max-parallelism",
+    IntegerType(at_least=-1, at_most=32_768),
+    -1,
+    "Number of key groups, the upper bound of any later parallelism; -1 derives it.",
+)
+AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
+    "pipeline.auto-watermark-interval",
+    _DURATION,
+    200,
+    "Time between two watermarks of a periodic generator; 0 emits none.",
+)
+OBJECT_REUSE: Final = ConfigOption(
+    "pipeline.object-reuse",
+    _BOOLEAN,
+    False,
+    "Pass values of mutable types on without a copy.",
+)
+OPERATOR_CHAINING: Final = ConfigOption(
+    "pipeline.operator-chaining.enabled",
+    _BOOLEAN,
+    True,
+    "Run operators that follow one another in one task.",
+    old_keys=("pipeline.operator-chaining",),
+)
+AUTO_GENERATE_UIDS: Final = ConfigOption(
+    "pipeline.auto-generate-uids",
+    _BOOLEAN,
+    True,
+    "Derive ids for operators without a uid; off refuses such operators.",
+)
+JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
+    "pipeline.name", _TEXT, None, "Name of the job; unset takes the script's."
+)
+GLOBAL_JOB_PARAMETERS: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
+    "pipeline.global-job-parameters",
+    MapType(),
+    None,
+    "Free parameters that functions read through their runtime context.",
+)
+RUNTIME_MODE: Final = ConfigOption(
+    "execution.runtime-mode",
+    EnumType(RuntimeExecutionMode),
+    RuntimeExecutionMode.STREAMING,
+    "Whether the job runs as a stream or as a batch.",
+)
+BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
+    "execution.buffer-timeout.enabled",
+    _BOOLEAN,
+    True,
+    "Send batches that are not full after a time; off sends full ones only.",
+)
+BUFFER_TIMEOUT: Final = ConfigOption(
+    "execution.buffer-timeout.interval",
+    _DURATION,
+    100,
+    "Age at which a batch that is not full is sent; 0 sends at once.",
+    old_keys=("execution.buffer-timeout",),
+)
+COMMITTER_RETRIES: Final = ConfigOption(
+    "sink.committer.retries",
+    _COUNT,
+    10,
+    "Tries to commit what a sink has prepared, beside the first, before the job fails over.",
+)
+
+# Liveness and display
+
+HEARTBEAT_INTERVAL: Final = ConfigOption(
+    "heartbeat.interval",
+    DurationType(at_least_ms=10),
+    1_000,
+    "Time between two signs of life of a slot.",
+    differs="Flink beats each 10 s. A beat here costs next to nothing, and a dead slot is what "
+    "users wait for.",
+)
+HEARTBEAT_TIMEOUT: Final = ConfigOption(
+    "heartbeat.timeout",
+    DurationType(at_least_ms=100),
+    10_000,
+    "A peer without a sign of life for this long is taken for dead.",
+    differs="Flink waits 50 s. A closed connection tells most losses at once; this bounds the "
+    "rest.",
+)
+CHECKPOINT_HISTORY: Final = ConfigOption(
+    "web.checkpoints.history",
+    _COUNT,
+    10,
+    "Checkpoints that statistics remember.",
+    old_keys=("jobmanager.web.checkpoints.history",),
+)
+EXCEPTION_HISTORY: Final = ConfigOption(
+    "web.exception-history-size", _COUNT, 16, "Failures that are remembered for each job."
+)
+
+# Ours
+
+BATCH_ROWS: Final = ConfigOption(
+    "tidegate.batch.rows",
+    IntegerType(at_least=1, at_most=65_536),
+    2_048,
+    "Rows of a full row batch; 1024 to 4096 is fastest.",
+)
+BATCH_ARROW_ROWS: Final = ConfigOption(
+    "tidegate.batch.arrow-rows",
+    IntegerType(at_least=1, at_most=1 << 24),
+    65_536,
+    "Rows of a full Arrow batch.",
+)
+CHANNEL_CREDIT: Final = ConfigOption(
+    "tidegate.net.credit",
+    IntegerType(at_least=1, at_most=1_024),
+    4,
+    "Batches that may be under way in one channel before its sender waits.",
+)
+PORT_RANGE: Final = ConfigOption(
+    "tidegate.net.port-range",
+    PortRangeType(),
+    (0, 0),
+    "Ports that the driver and slots may listen on, such as '50100-50200'; 0 takes any.",
+)
+SLOTS_START_TIMEOUT: Final = ConfigOption(
+    "tidegate.slots.start-timeout",
+    DurationType(at_least_ms=100),
+    60_000,
+    "Time within which all slots of a job have to be there.",
+)
+LOOP_YIELD: Final = ConfigOption(
+    "tidegate.loop.yield-ms",
+    NumberType(above=0.0),
+    1.0,
+    "Milliseconds of work after which a slot's loop looks at everything else.",
+)
+SNAPSHOT_SLICE_IDLE: Final = ConfigOption(
+    "tidegate.snapshot.slice-idle-ms",
+    NumberType(above=0.0),
+    0.3,
+    "Milliseconds a slot encodes state at a time while its input is paced.",
+)
+SNAPSHOT_SLICE_BUSY: Final = ConfigOption(
+    "tidegate.snapshot.slice-busy-ms",
+    NumberType(above=0.0),
+    10.0,
+    "Milliseconds a slot encodes state at a time while it is saturated.",
+)
+UPLOAD_THREADS: Final = ConfigOption(
+    "tidegate.io.threads",
+    IntegerType(at_least=1, at_most=256),
+    4,
+    "Threads of a slot for uploads and for connectors' blocking calls.",
+)
+LEADER_BEAT_INTERVAL: Final = ConfigOption(
+    "tidegate.ha.beat-interval",
+    DurationType(at_least_ms=10),
+    500,
+    "Time between two signs of life of a job's leader in its checkpoint folder.",
+)
+LEADER_LEASE: Final = ConfigOption(
+    "tidegate.ha.lease",
+    DurationType(at_least_ms=20),
+    3_000,
+    "A leader whose sign of life has not changed for this long is taken for dead.",
+)
+
+
+def _all_options() -> tuple[ConfigOption[object], ...]:
+    return tuple(value for value in globals().values() if isinstance(value, ConfigOption))
+
+
+ALL: Final[tuple[ConfigOption[object], ...]] = _all_options()
+"""Every option there is, in the order of this page."""
+
+_BY_KEY: Final = {option.key: option for option in ALL}
+_CANONICAL: Final = {old: option.key for option in ALL for old in option.old_keys}
+
+FLINK_ONLY: Final = frozenset(FLINK_KEYS) - _BY_KEY.keys()
+"""Keys that Flink reads and Tidegate does not: kept, so that configurations carry over."""
+
+
+def by_key(key: str) -> ConfigOption[object] | None:
+    """The option with this key; None where there is none."""
+    return _BY_KEY.get(key)
+
+
+def canonical_key(key: str) -> str:
+    """The key itself, or today's where an old one is given."""
+    return _CANONICAL.get(key, key)

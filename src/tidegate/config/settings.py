@@ -1,0 +1,120 @@
+"""From a configuration to the settings of one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.config import options
+from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.errors import ConfigError
+from tidegate.model.settings import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    JobSettings,
+    NoRestart,
+    RestartSettings,
+    RestoreSettings,
+    SlotSettings,
+)
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+
+
+def job_settings(configuration: Configuration) -> JobSettings:
+    """All settings of a job. Raises ConfigError for what contradicts itself."""
+    checkpoints = checkpoint_settings(configuration)
+    return JobSettings(
+        checkpoints=checkpoints,
+        restart=restart_settings(configuration, checkpointing=checkpoints.periodic),
+        restore=restore_settings(configuration),
+        slot=slot_settings(configuration),
+        slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),
+        exception_history_max=configuration.get(options.EXCEPTION_HISTORY),
+    )
+
+
+def restart_settings(configuration: Configuration, *, checkpointing: bool) -> RestartSettings:
+    """When a failed job is restarted; unset, that depends on whether it is checkpointed."""
+    default = "exponential-delay" if checkpointing else "disable"
+    match configuration.get(options.RESTART_STRATEGY) or default:
+        case "fixed-delay":
+            return FixedDelay(
+                attempts=configuration.get(options.FIXED_DELAY_ATTEMPTS),
+                delay_ms=configuration.get(options.FIXED_DELAY),
+            )
+        case "failure-rate":
+            return FailureRate(
+                failures_max=configuration.get(options.FAILURE_RATE_MAX),
+                interval_ms=configuration.get(options.FAILURE_RATE_INTERVAL),
+                delay_ms=configuration.get(options.FAILURE_RATE_DELAY),
+            )
+        case "exponential-delay":
+            return _exponential_delay(configuration)
+        case _:
+            return NoRestart()
+
+
+def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
+    initial_ms = configuration.get(options.EXPONENTIAL_INITIAL)
+    max_ms = configuration.get(options.EXPONENTIAL_MAX)
+    if initial_ms > max_ms:
+        raise ConfigError(
+            f"The first wait before a restart is {initial_ms} ms, longer than the longest, "
+            f"{max_ms} ms",
+            where=configuration.where_set(options.EXPONENTIAL_INITIAL),
+            remedy=f"Lower {options.EXPONENTIAL_INITIAL.key} or raise "
+            f"{options.EXPONENTIAL_MAX.key}.",
+        )
+    return ExponentialDelay(
+        initial_ms=initial_ms,
+        max_ms=max_ms,
+        multiplier=configuration.get(options.EXPONENTIAL_MULTIPLIER),
+        reset_threshold_ms=configuration.get(options.EXPONENTIAL_RESET_THRESHOLD),
+        jitter=configuration.get(options.EXPONENTIAL_JITTER),
+        attempts_before_reset=configuration.get(options.EXPONENTIAL_ATTEMPTS),
+    )
+
+
+def restore_settings(configuration: Configuration) -> RestoreSettings:
+    """What to start from."""
+    return RestoreSettings(
+        path=configuration.get(options.RESTORE_PATH),
+        allow_non_restored=configuration.get(options.IGNORE_UNCLAIMED_STATE),
+        claim_mode=configuration.get(options.RESTORE_CLAIM_MODE),
+    )
+
+
+def slot_settings(configuration: Configuration) -> SlotSettings:
+    """How slots work."""
+    buffered = configuration.get(options.BUFFER_TIMEOUT_ENABLED)
+    return SlotSettings(
+        rows=configuration.get(options.BATCH_ROWS),
+        arrow_rows=configuration.get(options.BATCH_ARROW_ROWS),
+        buffer_timeout_ms=configuration.get(options.BUFFER_TIMEOUT) if buffered else -1,
+        credit=configuration.get(options.CHANNEL_CREDIT),
+        yield_ms=configuration.get(options.LOOP_YIELD),
+        slice_idle_ms=configuration.get(options.SNAPSHOT_SLICE_IDLE),
+        slice_busy_ms=configuration.get(options.SNAPSHOT_SLICE_BUSY),
+        pulse_ms=configuration.get(options.HEARTBEAT_INTERVAL),
+        lease_ms=configuration.get(options.HEARTBEAT_TIMEOUT),
+        object_reuse=configuration.get(options.OBJECT_REUSE),
+        port_range=configuration.get(options.PORT_RANGE),
+        upload_threads=configuration.get(options.UPLOAD_THREADS),
+    )
+
+
+def configuration_warnings(configuration: Configuration) -> list[str]:
+    """What is set and has no effect, or another than the text says; a sentence each."""
+    warnings = [
+        f"{key} is an option of Flink that Tidegate does not read; it has no effect."
+        for key in configuration.ignored_keys()
+    ]
+    retained = configuration.get(options.RETAINED_CHECKPOINTS)
+    if retained <= 0:
+        warnings.append(
+            f"{options.RETAINED_CHECKPOINTS.key} is {retained}; at least one checkpoint is "
+            f"kept, so {options.RETAINED_CHECKPOINTS.default} is used."
+        )
+    return warnings

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+
+from tidegate.config import options
+from tidegate.config.checkpoint import CheckpointConfig, checkpoint_settings
+from tidegate.config.configuration import Configuration
+from tidegate.errors import ConfigError
+from tidegate.model.duration import Duration
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
+
+
+def with_interval(interval: object = "1 s") -> Configuration:
+    return Configuration().set(options.CHECKPOINT_INTERVAL, interval)
+
+
+def test_without_an_interval_nothing_is_triggered_and_the_cheaper_mode_holds() -> None:
+    settings = checkpoint_settings(Configuration())
+    assert settings == CheckpointSettings(mode=CheckpointingMode.AT_LEAST_ONCE)
+    assert not settings.periodic
+
+
+def test_an_interval_below_ten_milliseconds_counts_as_none() -> None:
+    assert checkpoint_settings(with_interval("9 ms")).interval_ms is None
+    assert checkpoint_settings(with_interval("10 ms")).interval_ms == 10
+
+
+def test_a_batch_job_takes_no_checkpoints() -> None:
+    configuration = with_interval().set(options.RUNTIME_MODE, "batch")
+    assert checkpoint_settings(configuration).interval_ms is None
+
+
+@pytest.mark.feature("F032")
+def test_a_pause_of_more_than_a_year_counts_as_a_year() -> None:
+    configuration = with_interval().set(options.CHECKPOINT_MIN_PAUSE, "3650 d")
+    assert checkpoint_settings(configuration).min_pause_ms == 31_536_000_000
+
+
+@pytest.mark.feature("F033")
+def test_the_interval_is_raised_to_the_pause() -> None:
+    configuration = with_interval("100 ms").set(options.CHECKPOINT_MIN_PAUSE, "1000 ms")
+    assert checkpoint_settings(configuration).interval_ms == 1_000
+
+
+def test_unaligned_checkpoints_need_exactly_once() -> None:
+    configuration = with_interval().set(options.UNALIGNED_CHECKPOINTS, True)
+    assert checkpoint_settings(configuration).unaligned
+    configuration.set(options.CHECKPOINT_MODE, "at-least-once")
+    assert not checkpoint_settings(configuration).unaligned
+
+
+def test_all_contradictions_are_told_at_once() -> None:
+    configuration = with_interval("10 s")
+    configuration.set(options.UNALIGNED_CHECKPOINTS, True)
+    configuration.set(options.MAX_CONCURRENT_CHECKPOINTS, 2, where="conf.yaml, line 3")
+    configuration.set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 s")
+    configuration.set(options.CHECKPOINT_STORAGE, "filesystem")
+    with pytest.raises(ConfigError) as caught:
+        checkpoint_settings(configuration)
+    assert "maxConcurrentCheckpoints can't be > 1" in caught.value.what
+    assert "must be larger than or equal to that in normal situation" in caught.value.what
+    assert "no folder for them" in caught.value.what
+    assert caught.value.where == "conf.yaml, line 3"
+    assert "execution.checkpointing.dir" in caught.value.remedy
+
+
+def test_a_backlog_interval_of_nought_takes_none_meanwhile() -> None:
+    configuration = with_interval().set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 ms")
+    assert checkpoint_settings(configuration).interval_during_backlog_ms == 0
+    configuration.set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "1 min")
+    assert checkpoint_settings(configuration).interval_during_backlog_ms == 60_000
+
+
+def test_the_storage_follows_from_the_folder_unless_it_is_set() -> None:
+    assert checkpoint_settings(with_interval()).storage == "jobmanager"
+    configuration = with_interval().set(options.CHECKPOINT_DIRECTORY, "/c")
+    assert checkpoint_settings(configuration).storage == "filesystem"
+    assert checkpoint_settings(configuration).directory == "/c"
+    configuration.set(options.CHECKPOINT_STORAGE, "JobManager")
+    assert checkpoint_settings(configuration).storage == "jobmanager"
+
+
+def test_at_least_one_checkpoint_is_retained() -> None:
+    configuration = with_interval().set(options.RETAINED_CHECKPOINTS, 0)
+    assert checkpoint_settings(configuration).retained_max == 1
+    configuration.set(options.RETAINED_CHECKPOINTS, 3)
+    assert checkpoint_settings(configuration).retained_max == 3
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("execution.checkpointing.timeout", "9 ms"),
+        ("execution.checkpointing.min-pause", -1),
+        ("execution.checkpointing.max-concurrent-checkpoints", 0),
+        ("execution.checkpointing.tolerable-failed-checkpoints", -1),
+        ("execution.checkpointing.data-inline-threshold", "2 mb"),
+    ],
+)
+def test_what_flink_rejects_is_rejected_when_it_is_set(key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=key):
+        Configuration().set(key, value)
+
+
+def test_the_config_object_is_a_view_with_chained_setters() -> None:
+    configuration = Configuration()
+    checkpoints = CheckpointConfig(configuration)
+    assert checkpoints.get_checkpoint_interval() == -1
+    assert not checkpoints.is_checkpointing_enabled()
+    returned = (
+        checkpoints.set_checkpoint_interval(500)
+        .set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+        .set_checkpoint_timeout(1_000)
+        .set_min_pause_between_checkpoints(20)
+        .set_max_concurrent_checkpoints(2)
+        .set_tolerable_checkpoint_failure_number(3)
+        .set_externalized_checkpoint_retention(RetentionPolicy.RETAIN_ON_CANCELLATION)
+        .enable_unaligned_checkpoints()
+        .set_alignment_timeout(Duration.of_seconds(1))
+        .set_force_unaligned_checkpoints()
+    )
+    assert returned is checkpoints
+    assert checkpoints.is_checkpointing_enabled()
+    assert checkpoints.get_checkpoint_interval() == 500
+    assert checkpoints.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE
+    assert checkpoints.get_checkpoint_timeout() == 1_000
+    assert checkpoints.get_min_pause_between_checkpoints() == 20
+    assert checkpoints.get_max_concurrent_checkpoints() == 2
+    assert checkpoints.get_tolerable_checkpoint_failure_number() == 3
+    assert not checkpoints.is_fail_on_checkpointing_errors()
+    assert checkpoints.is_externalized_checkpoints_enabled()
+    assert checkpoints.is_unaligned_checkpoints_enabled()
+    assert checkpoints.get_alignment_timeout() == Duration.of_seconds(1)
+    assert checkpoints.is_force_unaligned_checkpoints()
+    assert not checkpoints.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert checkpoints.set_fail_on_checkpointing_errors(True).is_fail_on_checkpointing_errors()
+    checkpoints.set_fail_on_checkpointing_errors(False)
+    assert checkpoints.get_tolerable_checkpoint_failure_number() == 2**31 - 1
+    assert checkpoint_settings(configuration).retention is RetentionPolicy.RETAIN_ON_CANCELLATION
+
+
+def test_an_interval_that_would_count_as_none_is_refused_in_code() -> None:
+    with pytest.raises(ConfigError, match="below 10 ms"):
+        CheckpointConfig(Configuration()).set_checkpoint_interval(0)

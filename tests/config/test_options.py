@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tidegate.config import options
+from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.option import ConfigOption
+
+
+@pytest.mark.parametrize("option", options.ALL, ids=lambda option: option.key)
+def test_every_option_has_a_sentence_and_a_default_that_it_would_take(
+    option: ConfigOption[object],
+) -> None:
+    assert option.description.endswith(".")
+    assert re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)+", option.key)
+    if option.default is None:
+        assert option.default_text == "(none)"
+    else:
+        assert option.parse(option.default_text) == option.default
+
+
+def test_keys_are_unique_and_no_old_key_is_a_key_of_today() -> None:
+    keys = [option.key for option in options.ALL]
+    old = [key for option in options.ALL for key in option.old_keys]
+    assert len(set(keys)) == len(keys)
+    assert len(set(old)) == len(old)
+    assert not set(keys) & set(old)
+
+
+def test_every_key_is_flinks_or_says_that_it_is_ours() -> None:
+    for option in options.ALL:
+        assert option.key in FLINK_KEYS or option.key.startswith("tidegate.")
+
+
+def test_the_defaults_that_differ_from_flinks_say_why() -> None:
+    differing = {option.key for option in options.ALL if option.differs}
+    assert differing == {"heartbeat.interval", "heartbeat.timeout"}
+
+
+def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:
+    source = Path(options.__file__).parents[1]
+    text = "\n".join(path.read_text() for path in source.rglob("*.py") if path.name != "options.py")
+    names = {name for name, value in vars(options).items() if isinstance(value, ConfigOption)}
+    unread = {name for name in names if not re.search(rf"\b{name}\b", text)}
+    assert unread <= {
+        "AUTO_WATERMARK_INTERVAL",
+        "AUTO_GENERATE_UIDS",
+        "COMMITTER_RETRIES",
+        "GLOBAL_JOB_PARAMETERS",
+        "JOB_NAME",
+        "LEADER_BEAT_INTERVAL",
+        "LEADER_LEASE",
+        "MAX_PARALLELISM",
+        "OPERATOR_CHAINING",
+        "PARALLELISM",
+    }

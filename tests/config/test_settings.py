@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from tidegate.config import options
+from tidegate.config.configuration import Configuration
+from tidegate.config.settings import configuration_warnings, job_settings
+from tidegate.errors import ConfigError
+from tidegate.model.settings import (
+    ClaimMode,
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    JobSettings,
+    NoRestart,
+    RestartSettings,
+    SlotSettings,
+)
+
+
+def restart_of(settings: dict[str, str]) -> RestartSettings:
+    return job_settings(Configuration.from_dict(settings)).restart
+
+
+def test_with_nothing_set_the_defaults_of_the_options_are_those_of_the_settings() -> None:
+    settings = job_settings(Configuration())
+    assert settings == JobSettings(checkpoints=settings.checkpoints)
+
+
+def test_restart_depends_on_checkpointing_where_nothing_is_set() -> None:
+    assert restart_of({}) == NoRestart()
+    assert restart_of({"execution.checkpointing.interval": "1 s"}) == ExponentialDelay()
+
+
+def test_each_restart_strategy_is_read_with_its_options() -> None:
+    assert restart_of({"restart-strategy": "none"}) == NoRestart()
+    assert restart_of(
+        {
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "0 s",
+        }
+    ) == FixedDelay(attempts=3, delay_ms=0)
+    assert restart_of(
+        {
+            "restart-strategy.type": "failurerate",
+            "restart-strategy.failure-rate.max-failures-per-interval": "2",
+        }
+    ) == FailureRate(failures_max=2)
+    assert restart_of(
+        {
+            "restart-strategy.type": "Exponential_Delay",
+            "restart-strategy.exponential-delay.max-backoff": "2 min",
+        }
+    ) == ExponentialDelay(max_ms=120_000)
+
+
+def test_a_first_wait_longer_than_the_longest_is_refused() -> None:
+    with pytest.raises(ConfigError, match="longer than the longest"):
+        restart_of(
+            {
+                "restart-strategy.type": "exponential-delay",
+                "restart-strategy.exponential-delay.initial-backoff": "2 min",
+            }
+        )
+
+
+def test_what_to_start_from_is_read() -> None:
+    restore = job_settings(
+        Configuration.from_dict(
+            {
+                "execution.savepoint.path": "/s/chk-7",
+                "execution.state-recovery.claim-mode": "claim",
+                "execution.state-recovery.ignore-unclaimed-state": "true",
+            }
+        )
+    ).restore
+    assert restore.path == "/s/chk-7"
+    assert restore.claim_mode is ClaimMode.CLAIM
+    assert restore.allow_non_restored
+
+
+def test_slots_are_told_how_to_work() -> None:
+    configuration = Configuration()
+    assert job_settings(configuration).slot == SlotSettings()
+    configuration.set(options.BUFFER_TIMEOUT_ENABLED, False).set(options.PORT_RANGE, "1-2")
+    assert job_settings(configuration).slot == SlotSettings(buffer_timeout_ms=-1, port_range=(1, 2))
+
+
+def test_what_has_no_effect_is_said() -> None:
+    configuration = Configuration().set("rest.flamegraph.enabled", True)
+    configuration.set(options.RETAINED_CHECKPOINTS, -3)
+    first, second = configuration_warnings(configuration)
+    assert first.startswith("rest.flamegraph.enabled is an option of Flink")
+    assert second == (
+        "execution.checkpointing.num-retained is -3; at least one checkpoint is kept, so 1 is used."
+    )
