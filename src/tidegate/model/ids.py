@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
 JobId = NewType("JobId", str)
@@ -26,8 +27,9 @@ Attempt = NewType("Attempt", int)
 """One deployment of a subtask, from 0. Only grows within an epoch."""
 
 
-class SubtaskId(NamedTuple):
-    """One parallel instance of a vertex."""
+@dataclass(frozen=True, slots=True, order=True)
+class SubtaskId:
+    """One parallel instance of a vertex. index: from 0."""
 
     vertex: VertexId
     index: int

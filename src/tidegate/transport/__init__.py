@@ -1,0 +1,1 @@
+"""Messages and batches between peers, with credit."""

@@ -1,0 +1,89 @@
+"""Proof that both ends of a link know the job's secret, before a byte is unpickled.
+
+Both sides send a nonce; each answers the other's with an HMAC-SHA256 over both nonces, its role
+and its name. Bytes: docs/formats/wire.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+
+from tidegate.errors import PeerLost
+
+MAGIC = b"TGW1"
+NONCE_BYTES = 16
+PROOF_BYTES = 32
+_NAME_LENGTH = struct.Struct("!H")
+
+
+class Handshake:
+    """One side of the exchange, without IO: give it frames, send what it returns.
+
+    Order: the server sends its greeting at once; the client answers with greeting and proof; the
+    server sends its proof.
+    """
+
+    def __init__(self, *, secret: bytes, server: bool, name: str, nonce: bytes) -> None:
+        assert len(nonce) == NONCE_BYTES, "a nonce has sixteen bytes"
+        self._secret = secret
+        self._server = server
+        self._name = name.encode()
+        self._nonce = nonce
+        self._peer_nonce = b""
+        self._peer_name = b""
+        self.done = False
+
+    @property
+    def peer(self) -> str:
+        """The name that the proved peer gave."""
+        return self._peer_name.decode()
+
+    def greeting(self) -> bytes | None:
+        """What this side sends before it has received anything."""
+        return MAGIC + self._nonce if self._server else None
+
+    def receive(self, frame: bytes) -> bytes | None:
+        """Take a frame of the exchange; the result, if any, is to be sent. Raises PeerLost."""
+        if self._server:
+            return self._receive_as_server(frame)
+        return self._receive_as_client(frame)
+
+    def _receive_as_client(self, frame: bytes) -> bytes | None:
+        if not self._peer_nonce:
+            self._peer_nonce = _nonce_of(frame)
+            name = _NAME_LENGTH.pack(len(self._name)) + self._name
+            return MAGIC + self._nonce + name + self._proof(b"client", self._name)
+        self._check(frame, b"server", b"")
+        self.done = True
+        return None
+
+    def _receive_as_server(self, frame: bytes) -> bytes:
+        self._peer_nonce = _nonce_of(frame)
+        rest = frame[len(MAGIC) + NONCE_BYTES :]
+        if len(rest) < _NAME_LENGTH.size + PROOF_BYTES:
+            raise PeerLost("a peer sent a handshake that is too short")
+        (length,) = _NAME_LENGTH.unpack_from(rest)
+        self._peer_name = rest[_NAME_LENGTH.size : _NAME_LENGTH.size + length]
+        self._check(rest[_NAME_LENGTH.size + length :], b"client", self._peer_name)
+        self.done = True
+        return self._proof(b"server", b"")
+
+    def _proof(self, role: bytes, name: bytes) -> bytes:
+        ours, theirs = (self._nonce, self._peer_nonce)
+        nonces = ours + theirs if self._server else theirs + ours
+        return hmac.new(self._secret, role + nonces + name, hashlib.sha256).digest()
+
+    def _check(self, proof: bytes, role: bytes, name: bytes) -> None:
+        if not hmac.compare_digest(proof, self._proof(role, name)):
+            raise PeerLost(
+                "a peer does not know the job's secret",
+                remedy="Look for a program of another job, or a scanner, at this port.",
+            )
+
+
+def _nonce_of(frame: bytes) -> bytes:
+    if frame[: len(MAGIC)] != MAGIC or len(frame) < len(MAGIC) + NONCE_BYTES:
+        raise PeerLost("a peer speaks another protocol, or another version of this one")
+    return frame[len(MAGIC) : len(MAGIC) + NONCE_BYTES]

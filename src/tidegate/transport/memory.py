@@ -1,0 +1,93 @@
+"""Links inside one process: the faithful twin of ``transport.tcp``.
+
+Frames are copied into bytes and delivered by the loop, one call a frame, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from tidegate.errors import PeerLost
+from tidegate.transport.wire import Accept, Buffer, Wire, WireHandler
+
+
+class MemoryNetwork:
+    """A network of one process: addresses are ``memory:<n>``."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[str, Accept] = {}
+        self._next = 0
+
+    async def listen(self, accept: Accept) -> MemoryListener:
+        """Take links from anybody who shares this network."""
+        address = f"memory:{self._next}"
+        self._next += 1
+        self._listeners[address] = accept
+        return MemoryListener(self._listeners, address)
+
+    async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
+        """Open a link; raises PeerLost where nobody listens."""
+        accept = self._listeners.get(address)
+        if accept is None:
+            raise PeerLost(f"nobody listens at {address}")
+        loop = asyncio.get_running_loop()
+        ours, theirs = MemoryWire(loop, address), MemoryWire(loop, name)
+        ours.join(theirs, handler)
+        theirs.join(ours, accept(theirs))
+        return ours
+
+
+class MemoryListener:
+    """An address of a ``MemoryNetwork``."""
+
+    def __init__(self, listeners: dict[str, Accept], address: str) -> None:
+        self._listeners = listeners
+        self.address = address
+
+    async def close(self) -> None:
+        """Take no more links."""
+        self._listeners.pop(self.address, None)
+
+
+class MemoryWire:
+    """One end of a link."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+        self._loop = loop
+        self.peer = peer
+        self._other: MemoryWire | None = None
+        self._handler: WireHandler | None = None
+        self._open = True
+
+    def join(self, other: MemoryWire, handler: WireHandler) -> None:
+        """Tie both ends together."""
+        self._other = other
+        self._handler = handler
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Deliver a frame to the other end in a later turn of the loop."""
+        other = self._other
+        if self._open and other is not None:
+            self._loop.call_soon(other.deliver, b"".join(parts))
+
+    def deliver(self, frame: bytes) -> None:
+        """Hand a frame to this end's handler."""
+        if self._open and self._handler is not None:
+            self._handler.on_frame(memoryview(frame))
+
+    def close(self) -> None:
+        """End the link on both sides."""
+        if not self._open:
+            return
+        if self._other is not None:
+            self._loop.call_soon(self._other.end, PeerLost(f"{self.peer} closed the connection"))
+        self.end(None)
+
+    def end(self, error: PeerLost | None) -> None:
+        """This side of the link is over."""
+        if not self._open:
+            return
+        self._open = False
+        if self._handler is not None:
+            self._handler.on_closed(error)

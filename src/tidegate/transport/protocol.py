@@ -1,0 +1,71 @@
+"""Many channels over one link: what each frame is for, and who may still speak.
+
+Without IO. A frame names its channel and the epoch and attempt of the deployment that it belongs
+to; frames of an older deployment are dropped, so nothing of a subtask's former life reaches its
+successor. Both ends of a channel are always deployed together, hence one attempt serves both.
+Bytes: docs/formats/wire.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidegate.errors import FormatError
+from tidegate.model.ids import Attempt, ChannelId, Epoch
+
+_HEADER = struct.Struct("!BHHHIII")
+HEADER_BYTES = _HEADER.size
+
+
+class FrameKind(IntEnum):
+    """What a frame carries."""
+
+    ELEMENT = 1
+    CREDIT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
+    """credit: batches granted, on CREDIT frames; else 0."""
+
+    kind: FrameKind
+    channel: ChannelId
+    epoch: Epoch
+    attempt: Attempt
+    credit: int = 0
+
+
+def pack(header: FrameHeader) -> bytes:
+    """The header's bytes."""
+    channel = header.channel
+    return _HEADER.pack(
+        header.kind,
+        channel.edge,
+        channel.producer,
+        channel.consumer,
+        header.epoch,
+        header.attempt,
+        header.credit,
+    )
+
+
+def unpack(frame: memoryview) -> FrameHeader:
+    """The header of a frame. Raises FormatError where it is none."""
+    try:
+        kind, edge, producer, consumer, epoch, attempt, credit = _HEADER.unpack_from(frame)
+        return FrameHeader(
+            FrameKind(kind),
+            ChannelId(edge, producer, consumer),
+            Epoch(epoch),
+            Attempt(attempt),
+            credit,
+        )
+    except (struct.error, ValueError) as error:
+        raise FormatError(
+            "a data frame without a valid header",
+            offset=0,
+            expected=f"{HEADER_BYTES} bytes, kind 1 or 2",
+            found=bytes(frame[:HEADER_BYTES]).hex(),
+        ) from error

@@ -1,0 +1,222 @@
+"""Links over TCP: frames of a four-byte length and a body, after the handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from tidegate.errors import ConfigError, PeerLost
+from tidegate.transport.handshake import NONCE_BYTES, Handshake
+from tidegate.transport.wire import FRAME_BYTES_MAX, Accept, Buffer, Wire, WireHandler
+
+_LENGTH = struct.Struct("!I")
+_HANDSHAKE_FRAME_MAX = 4096
+
+
+class TcpNetwork:
+    """Makes TCP links between processes that share a secret.
+
+    host: the address to bind and to announce. ports: first and last port to try; (0, 0) takes any.
+    draw: 64 random bits a call, for nonces. connect_timeout_s bounds connecting and proving.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: bytes,
+        host: str,
+        draw: Callable[[], int],
+        announce: str | None = None,
+        ports: tuple[int, int] = (0, 0),
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        self._secret = secret
+        self._host = host
+        self._announce = announce or host
+        self._draw = draw
+        self._ports = ports
+        self._timeout_s = connect_timeout_s
+
+    async def listen(self, accept: Accept) -> TcpListener:
+        """Take links from peers that know the secret. Raises ConfigError where no port is free."""
+        loop = asyncio.get_running_loop()
+
+        def make() -> _TcpWire:
+            handshake = self._handshake(server=True, name="")
+            return _TcpWire(loop, handshake, accept, None, self._timeout_s)
+
+        first, last = self._ports
+        for port in range(first, last + 1):
+            try:
+                server = await loop.create_server(make, self._host, port)
+            except OSError:
+                continue
+            bound = server.sockets[0].getsockname()[1]
+            return TcpListener(server, f"{self._announce}:{bound}")
+        raise ConfigError(
+            f"no port from {first} to {last} is free on {self._host}",
+            where="tidegate.net.port-range",
+            remedy="Give a wider range, or 0 for any port.",
+        )
+
+    async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
+        """Open a link and prove both sides. Raises PeerLost within the deadline."""
+        loop = asyncio.get_running_loop()
+        host, _, port = address.rpartition(":")
+        proved: asyncio.Future[None] = loop.create_future()
+        handshake = self._handshake(server=False, name=name)
+
+        def make() -> _TcpWire:
+            return _TcpWire(loop, handshake, lambda _: handler, proved, self._timeout_s)
+
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                _, protocol = await loop.create_connection(make, host, int(port))
+                await proved
+        except (OSError, TimeoutError) as error:
+            raise PeerLost(
+                f"cannot connect to {address}: {error or 'no answer in time'}",
+                where=f"{name} to {address}",
+                remedy="Check that the address can be reached from there, "
+                "and that tidegate.net.port-range is open between the machines.",
+            ) from error
+        return protocol
+
+    def _handshake(self, *, server: bool, name: str) -> Handshake:
+        nonce = self._draw().to_bytes(8, "big") + self._draw().to_bytes(8, "big")
+        return Handshake(secret=self._secret, server=server, name=name, nonce=nonce[:NONCE_BYTES])
+
+
+class TcpListener:
+    """A bound server socket."""
+
+    def __init__(self, server: asyncio.AbstractServer, address: str) -> None:
+        self._server = server
+        self.address = address
+
+    async def close(self) -> None:
+        """Take no more links."""
+        self._server.close()
+
+
+class _TcpWire(asyncio.Protocol):
+    """One end of a link: first the handshake, then frames."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        handshake: Handshake,
+        accept: Accept,
+        proved: asyncio.Future[None] | None,
+        timeout_s: float,
+    ) -> None:
+        self._loop = loop
+        self._handshake: Handshake | None = handshake
+        self._accept = accept
+        self._proved = proved
+        self._handler: WireHandler | None = None
+        self._transport: asyncio.Transport | None = None
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._want = _LENGTH.size
+        self._closing = False
+        self._deadline = loop.call_later(timeout_s, self._expire)
+        self.peer = ""
+
+    # --- the wire ---
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        size = sum(len(part) for part in parts)
+        transport.writelines([_LENGTH.pack(size), *parts])
+
+    def close(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # --- asyncio's side ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=FRAME_BYTES_MAX)
+        greeting = self._handshake.greeting() if self._handshake else None
+        if greeting is not None:
+            self.send([greeting])
+
+    def data_received(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._have += len(data)
+        if self._have >= self._want:
+            self._take_frames()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._deadline.cancel()
+        self._transport = None
+        reason = PeerLost(f"the connection to {self.peer or 'a peer'} broke: {exc or 'closed'}")
+        if self._proved is not None and not self._proved.done():
+            self._proved.set_exception(reason)
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            handler.on_closed(None if self._closing else reason)
+
+    # --- frames ---
+
+    def _take_frames(self) -> None:
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        view = memoryview(data)
+        at, end = 0, len(data)
+        while end - at >= _LENGTH.size:
+            (size,) = _LENGTH.unpack_from(data, at)
+            if size > (_HANDSHAKE_FRAME_MAX if self._handshake else FRAME_BYTES_MAX):
+                self._abort()
+                return
+            if end - at < _LENGTH.size + size:
+                self._want = _LENGTH.size + size
+                break
+            frame = view[at + _LENGTH.size : at + _LENGTH.size + size]
+            at += _LENGTH.size + size
+            self._on_frame(frame)
+        else:
+            self._want = _LENGTH.size
+        rest = data[at:]
+        self._chunks = [rest] if rest else []
+        self._have = len(rest)
+
+    def _on_frame(self, frame: memoryview) -> None:
+        if self._handshake is not None:
+            self._prove(bytes(frame))
+        elif self._handler is not None:
+            self._handler.on_frame(frame)
+
+    def _prove(self, frame: bytes) -> None:
+        handshake = self._handshake
+        assert handshake is not None, "frames after the proof are not the handshake's"
+        try:
+            answer = handshake.receive(frame)
+        except PeerLost as error:
+            if self._proved is not None and not self._proved.done():
+                self._proved.set_exception(error)
+            self._abort()
+            return
+        if answer is not None:
+            self.send([answer])
+        if handshake.done:
+            self._handshake = None
+            self._deadline.cancel()
+            self.peer = handshake.peer
+            self._handler = self._accept(self)
+            if self._proved is not None and not self._proved.done():
+                self._proved.set_result(None)
+
+    def _expire(self) -> None:
+        if self._handshake is not None:
+            self._abort()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
