@@ -327,7 +327,7 @@ class ChangelogStateBackendHandle:
 
     key_groups: KeyGroupRange
     materialized: tuple[KeyedStateHandle, ...]
-    non_materialized: tuple[KeyedStateHandle, ...]
+    non_materialized: tuple[ChangelogStateHandle, ...]
     materialization_id: int
     checkpoint_id: int
     checkpointed_size: int
@@ -402,6 +402,9 @@ StreamStateHandle = (
 
 OperatorStateHandle = OperatorStreamStateHandle | FileMergingOperatorStreamStateHandle
 """Operator state of one subtask."""
+
+ChangelogStateHandle = InMemoryChangelogStateHandle | ChangelogStateHandleStream
+"""A part of a changelog."""
 
 KeyedStateHandle = (
     KeyGroupsStateHandle
