@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/java.sh
 bash benchmarks/peers/pyflink/setup.sh >&2
-exec .venv/bin/python benchmarks/run.py "$@"
+exec .venv/bin/python -m benchmarks.run "$@"

@@ -1,0 +1,36 @@
+"""Runs the benchmarks and prints what they measured beside what they are compared with.
+
+python -m benchmarks.run [w1 checkpoint-loss] [--rounds N] [--only TEXT] [--scale FACTOR]
+Exit status 1 where a figure falls short of the floor that its benchmark guards.
+"""
+
+import argparse
+import sys
+
+from rich.console import Console
+
+from benchmarks import checkpoint_loss, w1
+
+BENCHMARKS = {"w1": w1.main, "checkpoint-loss": checkpoint_loss.main}
+
+
+def main() -> int:
+    """Run those that were named, else all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each")
+    parser.add_argument("--only", default="", help="contenders whose name holds this text")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on all numbers of records")
+    args = parser.parse_args()
+    unknown = sorted(set(args.names) - set(BENCHMARKS))
+    if unknown:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    console = Console(width=110)
+    ok = True
+    for name in args.names or BENCHMARKS:
+        ok &= BENCHMARKS[name](console, args.rounds, args.only, args.scale)
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
