@@ -1,0 +1,352 @@
+"""Types of values, under PyFlink's names: `Types.TUPLE([Types.STRING(), Types.LONG()])`.
+
+A type is a frozen tree that compares by structure and prints as Flink prints it. It says how values
+are encoded in state, what their Arrow column is and how keys are hashed; it never converts a value
+by itself. Where no type is declared, values are pickled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from tidegate.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TypeInformation:
+    """What the values of a stream or a state are; the base of all types."""
+
+    __slots__ = ()
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The types of the parts, in order."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BasicTypeInfo(TypeInformation):
+    """A number, a text, a truth value; `name` is Flink's, such as `Integer` for INT."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SqlTimeTypeInfo(TypeInformation):
+    """A date, a time of day or a date with time, all without zone."""
+
+    name: Literal["Date", "Time", "Timestamp"]
+
+    def __repr__(self) -> str:
+        return f"SqlTimeTypeInfo({self.name})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PickledBytesTypeInfo(TypeInformation):
+    """Any picklable object."""
+
+    def __repr__(self) -> str:
+        return "PickledByteArrayTypeInfo"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PrimitiveArrayTypeInfo(TypeInformation):
+    """A list of numbers or truth values; of bytes, it is `bytes`."""
+
+    element_type: TypeInformation
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The type of the elements."""
+        return (self.element_type,)
+
+    def __repr__(self) -> str:
+        return f"PrimitiveArrayTypeInfo<{self.element_type}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ListTypeInfo(TypeInformation):
+    """A `list`; Flink's basic and object arrays are lists too."""
+
+    element_type: TypeInformation
+    name: str = "ListTypeInfo"
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The type of the elements."""
+        return (self.element_type,)
+
+    def __repr__(self) -> str:
+        return f"{self.name}<{self.element_type}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MapTypeInfo(TypeInformation):
+    """A `dict`."""
+
+    key_type: TypeInformation
+    value_type: TypeInformation
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The types of key and value."""
+        return (self.key_type, self.value_type)
+
+    def __repr__(self) -> str:
+        return f"MapTypeInfo<{self.key_type}, {self.value_type}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, init=False)
+class TupleTypeInfo(TypeInformation):
+    """A `tuple` of a fixed length."""
+
+    field_types: tuple[TypeInformation, ...]
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        object.__setattr__(self, "field_types", tuple(field_types))
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self.field_types
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """The types of the fields, as a list."""
+        return list(self.field_types)
+
+    def __repr__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self.field_types))})"
+
+
+@dataclass(frozen=True, slots=True, repr=False, init=False)
+class RowTypeInfo(TypeInformation):
+    """A `Row` with named fields; f0, f1, ... where no names are given."""
+
+    field_types: tuple[TypeInformation, ...]
+    field_names: tuple[str, ...]
+
+    def __init__(
+        self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None
+    ) -> None:
+        names = tuple(field_names or (f"f{i}" for i in range(len(field_types))))
+        _check_names(names, len(field_types))
+        object.__setattr__(self, "field_types", tuple(field_types))
+        object.__setattr__(self, "field_names", names)
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self.field_types
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """The types of the fields, as a list."""
+        return list(self.field_types)
+
+    def get_field_names(self) -> list[str]:
+        """The names of the fields, as a list."""
+        return list(self.field_names)
+
+    def get_field_index(self, field_name: str) -> int:
+        """Position of a field; raises ValueError where there is none of that name."""
+        return self.field_names.index(field_name)
+
+    def __repr__(self) -> str:
+        return f"RowTypeInfo({_fields(self.field_names, self.field_types)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RecordTypeInfo(TypeInformation):
+    """A dataclass or a NamedTuple of the user's, the counterpart of Flink's POJO.
+
+    name: the class's name, for display. python_class: None in a type that was read from a snapshot.
+    defaulted: names of the fields that have a default.
+    """
+
+    name: str
+    kind: Literal["dataclass", "namedtuple"]
+    field_names: tuple[str, ...]
+    field_types: tuple[TypeInformation, ...]
+    defaulted: frozenset[str] = field(default=frozenset(), compare=False)
+    python_class: type | None = field(default=None, compare=False)
+
+    @property
+    def children(self) -> tuple[TypeInformation, ...]:
+        """The types of the fields."""
+        return self.field_types
+
+    def __repr__(self) -> str:
+        return f"{self.name}({_fields(self.field_names, self.field_types)})"
+
+
+def _fields(names: Sequence[str], types: Sequence[TypeInformation]) -> str:
+    return ", ".join(f"{name}: {kind}" for name, kind in zip(names, types, strict=True))
+
+
+def _check_names(names: Sequence[str], count: int) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if len(names) != count or twice:
+        fault = f"the names {twice} come twice" if twice else f"{len(names)} names"
+        raise GraphError(
+            f"A row of {count} fields can't be named {list(names)}: {fault}",
+            where="Types.ROW_NAMED",
+            remedy="Give each field one name of its own.",
+        )
+
+
+STRING: Final = BasicTypeInfo("String")
+BYTE: Final = BasicTypeInfo("Byte")
+BOOLEAN: Final = BasicTypeInfo("Boolean")
+SHORT: Final = BasicTypeInfo("Short")
+INT: Final = BasicTypeInfo("Integer")
+LONG: Final = BasicTypeInfo("Long")
+FLOAT: Final = BasicTypeInfo("Float")
+DOUBLE: Final = BasicTypeInfo("Double")
+CHAR: Final = BasicTypeInfo("Char")
+BIG_INT: Final = BasicTypeInfo("BigInteger")
+BIG_DEC: Final = BasicTypeInfo("BigDecimal")
+INSTANT: Final = BasicTypeInfo("Instant")
+SQL_DATE: Final = SqlTimeTypeInfo("Date")
+SQL_TIME: Final = SqlTimeTypeInfo("Time")
+SQL_TIMESTAMP: Final = SqlTimeTypeInfo("Timestamp")
+PICKLED: Final = PickledBytesTypeInfo()
+BYTES: Final = PrimitiveArrayTypeInfo(BYTE)
+
+INTEGER_BITS: Final = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
+"""Width of the integer types, by name."""
+
+
+class Types:
+    """Makes types, under PyFlink's names; arguments by position as there."""
+
+    @staticmethod
+    def STRING() -> TypeInformation:
+        """`str`."""
+        return STRING
+
+    @staticmethod
+    def BYTE() -> TypeInformation:
+        """`int` of 8 bits."""
+        return BYTE
+
+    @staticmethod
+    def BOOLEAN() -> TypeInformation:
+        """`bool`."""
+        return BOOLEAN
+
+    @staticmethod
+    def SHORT() -> TypeInformation:
+        """`int` of 16 bits."""
+        return SHORT
+
+    @staticmethod
+    def INT() -> TypeInformation:
+        """`int` of 32 bits."""
+        return INT
+
+    @staticmethod
+    def LONG() -> TypeInformation:
+        """`int` of 64 bits."""
+        return LONG
+
+    @staticmethod
+    def FLOAT() -> TypeInformation:
+        """`float` of single precision."""
+        return FLOAT
+
+    @staticmethod
+    def DOUBLE() -> TypeInformation:
+        """`float`."""
+        return DOUBLE
+
+    @staticmethod
+    def CHAR() -> TypeInformation:
+        """`str` of one character."""
+        return CHAR
+
+    @staticmethod
+    def BIG_INT() -> TypeInformation:
+        """`int` without bounds."""
+        return BIG_INT
+
+    @staticmethod
+    def BIG_DEC() -> TypeInformation:
+        """`decimal.Decimal`."""
+        return BIG_DEC
+
+    @staticmethod
+    def INSTANT() -> TypeInformation:
+        """`datetime.datetime` with a zone."""
+        return INSTANT
+
+    @staticmethod
+    def SQL_DATE() -> TypeInformation:
+        """`datetime.date`."""
+        return SQL_DATE
+
+    @staticmethod
+    def SQL_TIME() -> TypeInformation:
+        """`datetime.time`."""
+        return SQL_TIME
+
+    @staticmethod
+    def SQL_TIMESTAMP() -> TypeInformation:
+        """`datetime.datetime` without zone."""
+        return SQL_TIMESTAMP
+
+    @staticmethod
+    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+        """Any picklable object."""
+        return PICKLED
+
+    @staticmethod
+    def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
+        """`Row` with the fields f0, f1, ..."""
+        return RowTypeInfo(field_types)
+
+    @staticmethod
+    def ROW_NAMED(
+        field_names: Sequence[str], field_types: Sequence[TypeInformation]
+    ) -> RowTypeInfo:
+        """`Row` with named fields."""
+        return RowTypeInfo(field_types, field_names)
+
+    @staticmethod
+    def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
+        """`tuple`."""
+        return TupleTypeInfo(field_types)
+
+    @staticmethod
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:
+        """`list` of a numeric type or of truth values; of BYTE, `bytes`."""
+        return PrimitiveArrayTypeInfo(element_type)
+
+    @staticmethod
+    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:
+        """`list` of a basic type."""
+        return ListTypeInfo(element_type, "BasicArrayTypeInfo")
+
+    @staticmethod
+    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:
+        """`list` of any type."""
+        return ListTypeInfo(element_type, "ObjectArrayTypeInfo")
+
+    @staticmethod
+    def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
+        """`dict`."""
+        return MapTypeInfo(key_type_info, value_type_info)
+
+    @staticmethod
+    def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
+        """`list`."""
+        return ListTypeInfo(element_type_info)
+
+
+def holds_pickled(type_info: TypeInformation) -> bool:
+    """Whether some part of a value of this type can only be pickled."""
+    return type_info == PICKLED or any(map(holds_pickled, type_info.children))
