@@ -7,12 +7,14 @@ wait goes through ``run_blocking`` or ``start``.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
     from tidegate.api.functions import RuntimeContext
     from tidegate.api.state import (
         BroadcastState,
@@ -27,8 +29,13 @@ if TYPE_CHECKING:
     )
     from tidegate.metrics import MetricGroup
     from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
-    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.ids import CheckpointId, JobId, OperatorId
+    from tidegate.model.settings import SlotSettings
     from tidegate.typeinfo.types import TypeInformation
+
+
+Steps = Iterator["Awaitable[object] | None"]
+"""Work in pieces; see ``Operator``."""
 
 
 class Output(Protocol):
@@ -117,8 +124,23 @@ class OperatorContext(Protocol):
         ...
 
     @property
-    def object_reuse(self) -> bool:
-        """Whether emitted values may be shared without a copy."""
+    def settings(self) -> SlotSettings:
+        """Batch sizes, ``object_reuse`` (emitted values may be shared without a copy) and others."""
+        ...
+
+    @property
+    def job(self) -> JobId:
+        """Id of the job."""
+        ...
+
+    @property
+    def attempt_name(self) -> str:
+        """A file-name-safe word that no other attempt of any subtask of the job has ever had."""
+        ...
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether checkpoints are taken by time, so that a final one follows ``finish``."""
         ...
 
     def keyed_state(self, descriptor: StateDescriptor) -> State:
@@ -145,6 +167,18 @@ class OperatorContext(Protocol):
         """Wall clock, milliseconds since 1970."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        ...
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        """As ``wake``, at that time of ``monotonic_ms``."""
+        ...
+
+    def skipped(self, rows: int) -> None:
+        """Count input rows that were passed over."""
+        ...
+
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         """Run a call that blocks on the slot's pool."""
         ...
@@ -168,18 +202,20 @@ class OperatorContext(Protocol):
 class Operator:
     """Base of all operators: what is not overridden does nothing.
 
-    ``process``, ``on_watermark`` and ``on_timers`` may return an iterator when they may emit without
-    bound: the slot advances it only while the output has room.
+    ``process``, ``on_watermark`` and ``finish`` may return an iterator when they may emit without
+    bound or have to wait: the slot advances it while the output has room. It yields None to ask
+    for room, an awaitable to be advanced again once that is done (a failure of it is the
+    subtask's). Nothing else reaches the operator before its iterator is exhausted, barriers included.
     """
 
     def open(self, context: OperatorContext) -> None:
         """Called once, after state is restored, from the tail of the chain to its head."""
 
-    def process(self, batch: Batch, port: int, out: Output) -> Iterator[None] | None:
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """A batch has come on an input; port counts the inputs from 0."""
         raise NotImplementedError
 
-    def on_watermark(self, watermark: Watermark, out: Output) -> Iterator[None] | None:
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Event time has advanced (the minimum over the inputs). Default: pass it on."""
         out.emit_watermark(watermark)
 
@@ -189,14 +225,19 @@ class Operator:
     def on_event(self, event: OperatorEvent) -> None:
         """An event from the operator's coordinator."""
 
-    def finish(self, out: Output) -> Iterator[None] | None:
+    def finish(self, out: Output) -> Steps | None:
         """No more input: emit what is left. The final checkpoint comes after this."""
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
         """Emit what belongs before the barrier."""
 
-    def snapshot(self, context: SnapshotContext) -> None:
-        """Put into operator state what is not there yet. Keyed state is taken by the slot."""
+    def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
+        """Put into operator state what is not there yet. Keyed state is taken by the slot.
+
+        What this checkpoint needs and is not durable yet (files being closed on the pool) is
+        returned as an awaitable: it must have changed no state, and the acknowledgement waits for
+        it.
+        """
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """The checkpoint is durable."""
