@@ -1,0 +1,236 @@
+"""Each row of the tables of checkpoint coordination §14.1 and §14.2."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.checkpoint.barriers import (
+    AbortedByDriver,
+    AlignedBarriers,
+    BarrierArrived,
+    BarrierCommand,
+    Block,
+    Cancel,
+    CancelArrived,
+    ChannelEnded,
+    Decline,
+    Snapshot,
+    TimeReached,
+    TriggeredByDriver,
+    Unblock,
+    make_barrier_handler,
+)
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.model.elements import Barrier, CheckpointOptions
+from tidegate.model.ids import ChannelId, CheckpointId
+from tidegate.model.settings import CheckpointSettings
+
+A, B, C = (ChannelId(0, producer, 0) for producer in range(3))
+
+
+def barrier(checkpoint: int) -> Barrier:
+    return Barrier(CheckpointId(checkpoint), 1_000 * checkpoint, CheckpointOptions())
+
+
+def arrives(
+    handler: AlignedBarriers, channel: ChannelId, checkpoint: int, now_ms: int = 0
+) -> list[BarrierCommand]:
+    return handler.handle(BarrierArrived(channel, barrier(checkpoint)), now_ms)
+
+
+def cancelled(
+    handler: AlignedBarriers, channel: ChannelId, checkpoint: int
+) -> list[BarrierCommand]:
+    return handler.handle(CancelArrived(channel, CheckpointId(checkpoint)), 0)
+
+
+def given_up(checkpoint: int, reason: FailureReason) -> list[BarrierCommand]:
+    return [Decline(CheckpointId(checkpoint), reason), Cancel(CheckpointId(checkpoint))]
+
+
+SUBSUMED = FailureReason.CHECKPOINT_DECLINED_SUBSUMED
+ON_CANCEL = FailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
+END_OF_STREAM = FailureReason.CHECKPOINT_DECLINED_INPUT_END_OF_STREAM
+
+
+def test_a_channel_is_blocked_from_its_barrier_on() -> None:
+    handler = AlignedBarriers([A, B])
+    assert arrives(handler, A, 1) == [Block(A)]
+    assert handler.aligning == 1
+
+
+@pytest.mark.feature("F124", "F125")
+def test_the_last_barrier_brings_the_snapshot_and_only_then_the_channels_back() -> None:
+    handler = AlignedBarriers([A, B, C])
+    assert arrives(handler, B, 1, now_ms=10) == [Block(B)]
+    assert arrives(handler, A, 1, now_ms=14) == [Block(A)]
+    assert arrives(handler, C, 1, now_ms=25) == [
+        Block(C),
+        Snapshot(barrier(1), alignment_ms=15),
+        Unblock((B, A, C)),
+    ]
+    assert handler.aligning is None
+
+
+def test_alignment_takes_from_the_first_barrier_to_the_last() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1, now_ms=100)
+    assert Snapshot(barrier(1), alignment_ms=250) in arrives(handler, B, 1, now_ms=350)
+
+
+def test_one_channel_alone_is_aligned_at_once() -> None:
+    handler = AlignedBarriers([A])
+    assert arrives(handler, A, 1) == [Block(A), Snapshot(barrier(1), 0), Unblock((A,))]
+
+
+def test_checkpoints_follow_one_another() -> None:
+    handler = AlignedBarriers([A, B])
+    for checkpoint in (1, 2, 5):
+        arrives(handler, A, checkpoint)
+        assert Snapshot(barrier(checkpoint), 0) in arrives(handler, B, checkpoint)
+
+
+def test_a_newer_barrier_gives_up_the_older_checkpoint() -> None:
+    handler = AlignedBarriers([A, B, C])
+    arrives(handler, A, 1)
+    assert arrives(handler, B, 2) == [Unblock((A,)), *given_up(1, SUBSUMED), Block(B)]
+    assert handler.aligning == 2
+
+
+def test_a_barrier_of_a_checkpoint_that_was_given_up_changes_nothing() -> None:
+    handler = AlignedBarriers([A, B, C])
+    arrives(handler, A, 1)
+    arrives(handler, B, 2)
+    assert arrives(handler, C, 1) == []
+
+
+def test_a_barrier_of_a_completed_checkpoint_changes_nothing() -> None:
+    handler = AlignedBarriers([A, B])
+    handler.handle(TriggeredByDriver(barrier(3)), 0)
+    handler.handle(ChannelEnded(A), 0)
+    arrives(handler, B, 3)
+    assert handler.aligning is None
+    assert arrives(handler, B, 3) == []
+    assert arrives(handler, B, 2) == []
+
+
+def test_a_cancel_barrier_gives_up_the_checkpoint_that_is_aligning() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    assert cancelled(handler, B, 1) == [Unblock((A,)), *given_up(1, ON_CANCEL)]
+    assert arrives(handler, A, 2) == [Block(A)]
+
+
+@pytest.mark.feature("F245")
+def test_a_cancel_barrier_that_comes_before_any_barrier_gives_its_checkpoint_up() -> None:
+    handler = AlignedBarriers([A, B])
+    assert cancelled(handler, A, 1) == given_up(1, ON_CANCEL)
+    assert arrives(handler, B, 1) == []
+
+
+def test_a_cancel_barrier_of_a_newer_checkpoint_gives_up_the_older_one_too() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    assert cancelled(handler, B, 2) == [
+        Unblock((A,)),
+        *given_up(1, SUBSUMED),
+        *given_up(2, ON_CANCEL),
+    ]
+
+
+def test_a_cancel_barrier_that_is_late_changes_nothing() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 2)
+    assert cancelled(handler, B, 1) == []
+    arrives(handler, B, 2)
+    assert cancelled(handler, B, 2) == []
+
+
+def test_a_channel_that_ends_counts_as_having_delivered_its_barrier() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    assert handler.handle(ChannelEnded(B), 7) == [Snapshot(barrier(1), 7), Unblock((A,))]
+    assert arrives(handler, A, 2) == [Block(A), Snapshot(barrier(2), 0), Unblock((A,))]
+
+
+def test_a_channel_that_ends_while_nothing_is_aligned_is_only_forgotten() -> None:
+    handler = AlignedBarriers([A, B, C])
+    assert handler.handle(ChannelEnded(C), 0) == []
+    assert arrives(handler, A, 1) == [Block(A)]
+
+
+def test_an_end_gives_the_checkpoint_up_where_finished_tasks_take_no_part() -> None:
+    handler = AlignedBarriers([A, B, C], after_tasks_finish=False)
+    arrives(handler, A, 1)
+    assert handler.handle(ChannelEnded(B), 0) == [Unblock((A,)), *given_up(1, END_OF_STREAM)]
+    assert arrives(handler, C, 1) == []
+
+
+def test_a_source_takes_its_snapshot_when_the_driver_asks() -> None:
+    handler = AlignedBarriers([])
+    assert handler.handle(TriggeredByDriver(barrier(1)), 0) == [Snapshot(barrier(1), 0)]
+    assert handler.handle(TriggeredByDriver(barrier(1)), 0) == []
+
+
+def test_a_trigger_behind_finished_producers_waits_for_the_ends_of_their_channels() -> None:
+    handler = AlignedBarriers([A, B])
+    assert handler.handle(TriggeredByDriver(barrier(1)), 0) == []
+    assert handler.handle(ChannelEnded(A), 1) == []
+    assert handler.handle(ChannelEnded(B), 2) == [Snapshot(barrier(1), 2)]
+
+
+def test_an_abort_by_the_driver_lets_the_channels_go() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    assert handler.handle(AbortedByDriver(CheckpointId(1)), 0) == [
+        Unblock((A,)),
+        Cancel(CheckpointId(1)),
+    ]
+    assert arrives(handler, B, 1) == []
+
+
+def test_an_abort_of_a_newer_checkpoint_leaves_the_older_alignment_alone() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    assert handler.handle(AbortedByDriver(CheckpointId(2)), 0) == []
+    assert Snapshot(barrier(1), 0) in arrives(handler, B, 1)
+    assert arrives(handler, A, 2) == [Cancel(CheckpointId(2))]
+    assert arrives(handler, B, 2) == []
+
+
+def test_an_abort_that_is_late_changes_nothing() -> None:
+    handler = AlignedBarriers([A])
+    arrives(handler, A, 3)
+    assert handler.handle(AbortedByDriver(CheckpointId(2)), 0) == []
+    assert Snapshot(barrier(4), 0) in arrives(handler, A, 4)
+
+
+def test_only_so_many_aborts_are_remembered() -> None:
+    handler = AlignedBarriers([A])
+    for checkpoint in range(1, 66):
+        handler.handle(AbortedByDriver(CheckpointId(checkpoint)), 0)
+    assert Snapshot(barrier(1), 0) in arrives(handler, A, 1)
+    assert arrives(handler, A, 2) == [Cancel(CheckpointId(2))]
+
+
+def test_time_alone_changes_nothing() -> None:
+    handler = make_barrier_handler(CheckpointSettings(), [A, B])
+    assert handler.wake_at_ms is None
+    assert handler.handle(TimeReached(), 99) == []
+
+
+@pytest.mark.parametrize("event", [BarrierArrived(C, barrier(1)), ChannelEnded(C)])
+def test_what_an_ended_channel_brings_is_a_fault_of_our_own(
+    event: BarrierArrived | ChannelEnded,
+) -> None:
+    handler = AlignedBarriers([A, B, C])
+    handler.handle(ChannelEnded(C), 0)
+    with pytest.raises(AssertionError):
+        handler.handle(event, 0)
+
+
+def test_reading_a_blocked_channel_is_a_fault_of_our_own() -> None:
+    handler = AlignedBarriers([A, B])
+    arrives(handler, A, 1)
+    with pytest.raises(AssertionError, match="while it was blocked"):
+        arrives(handler, A, 2)
