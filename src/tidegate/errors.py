@@ -16,6 +16,7 @@ TidegateError                     carries what, where, remedy; pickles, since it
 ├─ JobCanceled                    the job was ended from outside
 ├─ WorldError                     retried by policy
 │  ├─ StorageFailed               bytes could not be read or written
+│  │  └─ FileMissing              there is no such file
 │  ├─ PeerLost                    a connection broke
 │  ├─ SlotLost                    a slot is gone
 │  ├─ SlotsMissing                the slots asked for did not come
@@ -145,6 +146,10 @@ class WorldError(TidegateError):
 
 class StorageFailed(WorldError):
     """Bytes could not be read or written."""
+
+
+class FileMissing(StorageFailed):
+    """There is no such file."""
 
 
 class PeerLost(WorldError):
