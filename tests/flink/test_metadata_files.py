@@ -46,7 +46,7 @@ def test_there_is_a_file_for_each_version_and_kind_of_handle() -> None:
     assert len(GOOD) == 59 and len(BAD) == 24
 
 
-@pytest.mark.feature("F027", "F028", "F029", "F182", "F184", "F185", "F186")
+@pytest.mark.feature("F184")
 @pytest.mark.parametrize("name", GOOD)
 def test_a_file_of_flink_says_what_flink_says_it_says(name: str) -> None:
     data = read(name)
@@ -84,7 +84,6 @@ def test_merged_channels_are_written_one_by_one_where_a_version_has_no_form(vers
                 assert [handle.state_size for handle in ours] == sizes
 
 
-@pytest.mark.feature("F186")
 @pytest.mark.parametrize("name", [case["file"] for case in BAD])
 def test_what_flink_refuses_is_refused_naming_the_place(name: str) -> None:
     data = (FIXTURES / "bad" / name).read_bytes()

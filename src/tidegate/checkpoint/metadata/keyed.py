@@ -112,7 +112,7 @@ class KeyedReader:
         private = self._reader.many("private files", self._file)
         if written < 0:
             sizes = (file.handle.state_size for file in (*shared, *private))
-            written = meta.state_size + sum(sizes)
+            written = max(0, meta.state_size + sum(sizes))
         handle_id = self._new_id() if old else self._handle_id()
         return IncrementalRemoteKeyedStateHandle(
             checkpoint, backend, key_groups, written, meta, shared, private, handle_id
