@@ -5,8 +5,12 @@ rows of docs/features.tsv; scripts/features.py lays the two together.
 """
 
 import json
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -17,6 +21,7 @@ settings.register_profile(
 settings.load_profile("default")
 
 SPARK_TESTS = Path(__file__).parent / "spark"
+ENDS_WITHIN_S = 3.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,3 +71,25 @@ class OutcomeRecord:
     def pytest_sessionfinish(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps(self._outcomes, indent=1))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a thread or a process; Spark's gateway outlives its tests."""
+    if request.node.get_closest_marker("spark") is not None:
+        yield
+        return
+    threads, processes = set(threading.enumerate()), child_processes()
+    yield
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread.name for thread in set(threading.enumerate()) - threads]
+    assert not left, f"threads are left behind: {left}"
+    _, alive = psutil.wait_procs(child_processes() - processes, timeout=ENDS_WITHIN_S)
+    assert not alive, f"processes are left behind: {alive}"
+
+
+def child_processes() -> set[psutil.Process]:
+    """The living children of this process, theirs included."""
+    return set(psutil.Process().children(recursive=True))
