@@ -1,0 +1,214 @@
+"""The job as it is shipped: chained vertices, the code of each as bytes, and its settings.
+
+A job graph is plain data: it can be pickled, and read where the user's code cannot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api import ship
+from tidegate.api.operator import Operator, OutputPlan, VertexPlan
+from tidegate.config import options
+from tidegate.config.settings import job_settings
+from tidegate.errors import GraphError
+from tidegate.graph.chaining import Chain, chainable, chains
+from tidegate.graph.operator_ids import HashedEdge, HashedNode, operator_ids
+from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
+from tidegate.model.ids import OperatorId, VertexId
+from tidegate.model.topology import Edge, OperatorInfo, Topology, Vertex
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.api.coordinator import Coordinated
+    from tidegate.config.configuration import Configuration
+    from tidegate.graph.transformations import OperatorTransformation
+    from tidegate.model.settings import JobSettings, RestoreSettings
+
+
+@dataclass(frozen=True, slots=True)
+class JobGraph:
+    """A job ready to be submitted.
+
+    plans: per vertex its ``VertexPlan``, as bytes of ``api.ship``. coordinators: the operators that
+    have a coordinator, by themselves, so that the driver need not load the rest of their chain.
+    """
+
+    name: str
+    topology: Topology
+    plans: Mapping[VertexId, bytes]
+    settings: JobSettings
+    coordinators: Mapping[OperatorId, bytes]
+
+    def plan(self, vertex: VertexId) -> VertexPlan:
+        """The code of a vertex. Raises UserCodeFailed where it cannot be loaded here."""
+        return cast("VertexPlan", ship.loads(self.plans[vertex], name=self._vertex_name(vertex)))
+
+    def coordinated(self, operator: OperatorId) -> Coordinated:
+        """A copy of an operator, to make its coordinator. Raises UserCodeFailed, as ``plan``."""
+        data = self.coordinators[operator]
+        return cast("Coordinated", ship.loads(data, name=self.operator(operator).name))
+
+    def operator(self, operator: OperatorId) -> OperatorInfo:
+        """What is known of an operator without its code."""
+        return next(
+            info
+            for vertex in self.topology.vertices
+            for info in vertex.operators
+            if info.id == operator
+        )
+
+    def restored_from(self, restore: RestoreSettings) -> JobGraph:
+        """The same job, to start from a snapshot."""
+        return replace(self, settings=replace(self.settings, restore=restore))
+
+    def _vertex_name(self, vertex: VertexId) -> str:
+        return self.topology.vertex(vertex).name
+
+
+def build_job_graph(
+    transformations: Sequence[OperatorTransformation], configuration: Configuration, name: str
+) -> JobGraph:
+    """Translate what a program said.
+
+    Raises GraphError for a program that cannot become a job, ConfigError for settings that
+    contradict themselves.
+    """
+    max_parallelism = configuration.get(options.MAX_PARALLELISM)
+    graph = build_stream_graph(transformations, max_parallelism if max_parallelism > 0 else None)
+    return translate(graph, configuration, name)
+
+
+def translate(graph: StreamGraph, configuration: Configuration, name: str) -> JobGraph:
+    """Chain a stream graph, and make it fit to ship. Raises as ``build_job_graph``."""
+    if not configuration.get(options.AUTO_GENERATE_UIDS):
+        _refuse_missing_uids(graph)
+    chained = chainable(graph, enabled=configuration.get(options.OPERATOR_CHAINING))
+    ids = operator_ids(
+        [HashedNode(node.id, node.uid) for node in graph.nodes],
+        [
+            HashedEdge(edge.source, edge.target, together)
+            for edge, together in zip(graph.edges, chained, strict=True)
+        ],
+    )
+    made = _Translation(graph, chained, ids)
+    return JobGraph(
+        name=name,
+        topology=Topology(tuple(made.vertices), tuple(made.edges)),
+        plans=made.plans(),
+        settings=job_settings(configuration),
+        coordinators=made.coordinators(),
+    )
+
+
+class _Translation:
+    """Vertices, edges and code from one stream graph."""
+
+    def __init__(
+        self, graph: StreamGraph, chained: Sequence[bool], ids: Mapping[int, OperatorId]
+    ) -> None:
+        self._nodes = {node.id: node for node in graph.nodes}
+        self._ids = ids
+        self._chains = chains(graph, chained)
+        self.vertices = [self._vertex(chain) for chain in self._chains]
+        pairs = zip(graph.edges, chained, strict=True)
+        self._open = [edge for edge, together in pairs if not together]
+        self.edges = self._edges()
+
+    def _vertex(self, chain: Chain) -> Vertex:
+        head = self._nodes[chain.nodes[0]]
+        return Vertex(
+            id=VertexId(self._ids[head.id]),
+            name=chain.name,
+            operators=tuple(
+                self._info(self._nodes[node], upstream)
+                for node, upstream in zip(chain.nodes, chain.upstream, strict=True)
+            ),
+            parallelism=head.parallelism,
+            max_parallelism=head.max_parallelism,
+            max_parallelism_set=head.max_parallelism_set,
+        )
+
+    def _info(self, node: StreamNode, upstream: int | None) -> OperatorInfo:
+        return OperatorInfo(
+            id=self._ids[node.id],
+            name=node.name,
+            uid=node.uid,
+            uid_hash=node.uid_hash,
+            upstream=upstream,
+            has_coordinator=_has_coordinator(node.operator),
+        )
+
+    def _edges(self) -> list[Edge]:
+        place = {
+            node: (VertexId(self._ids[chain.nodes[0]]), index)
+            for chain in self._chains
+            for index, node in enumerate(chain.nodes)
+        }
+        return [
+            Edge(
+                source=place[edge.source][0],
+                target=place[edge.target][0],
+                partitioner=edge.partitioner,
+                operator=place[edge.source][1],
+                port=edge.port,
+                tag=edge.tag,
+            )
+            for edge in self._open
+        ]
+
+    def plans(self) -> dict[VertexId, bytes]:
+        """The code of each vertex. Raises GraphError naming the operator that cannot be shipped."""
+        return {
+            vertex.id: self._shipped(chain, vertex)
+            for chain, vertex in zip(self._chains, self.vertices, strict=True)
+        }
+
+    def _shipped(self, chain: Chain, vertex: Vertex) -> bytes:
+        outputs = [
+            (edge, OutputPlan(index, edge.key, edge.partition))
+            for index, edge in enumerate(self._open)
+            if edge.source in chain.nodes
+        ]
+        plan = VertexPlan(
+            operators=tuple(self._nodes[node].operator for node in chain.nodes),
+            outputs=tuple(output for _, output in outputs),
+            side_tags=chain.tags,
+        )
+        try:
+            return ship.dumps(plan, name=vertex.name)
+        except GraphError:
+            self._name_culprit(chain, outputs)
+            raise
+
+    def _name_culprit(self, chain: Chain, outputs: Sequence[tuple[StreamEdge, OutputPlan]]) -> None:
+        for node in chain.nodes:
+            ship.dumps(self._nodes[node].operator, name=self._nodes[node].name)
+        for edge, output in outputs:
+            ship.dumps(output, name=f"key of '{self._nodes[edge.target].name}'")
+
+    def coordinators(self) -> dict[OperatorId, bytes]:
+        """The operators that have a coordinator, each by itself."""
+        return {
+            self._ids[node.id]: ship.dumps(node.operator, name=node.name)
+            for node in self._nodes.values()
+            if _has_coordinator(node.operator)
+        }
+
+
+def _has_coordinator(operator: Operator) -> bool:
+    return callable(getattr(operator, "coordinator", None))
+
+
+def _refuse_missing_uids(graph: StreamGraph) -> None:
+    missing = [node.name for node in graph.nodes if node.uid is None and node.uid_hash is None]
+    if missing:
+        named = ", ".join(f"'{name}'" for name in missing)
+        raise GraphError(
+            "Auto generated UIDs have been disabled but no UID or hash has been assigned to "
+            f"operator {named}",
+            where=options.AUTO_GENERATE_UIDS.key,
+            remedy="Give each a uid, or leave the option on.",
+        )

@@ -1,0 +1,252 @@
+"""The program as a graph of operators: what is no operator is dissolved into edges.
+
+Source of the rules: Flink, StreamGraphGenerator and StreamGraph.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.errors import GraphError, UserError
+from tidegate.graph.transformations import (
+    ChainingStrategy,
+    NodeKind,
+    OperatorTransformation,
+    PartitionTransformation,
+    SideOutputTransformation,
+    Transformation,
+    UnionTransformation,
+)
+from tidegate.model.key_groups import check_parallelism, default_max_parallelism
+from tidegate.model.topology import Partitioner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tidegate.api.operator import KeyBy, Operator
+    from tidegate.model.ids import OperatorId
+
+
+@dataclass(frozen=True, slots=True)
+class StreamNode:
+    """An operator. max_parallelism: as set, or derived; ``max_parallelism_set`` tells which."""
+
+    id: int
+    kind: NodeKind
+    name: str
+    operator: Operator
+    parallelism: int
+    max_parallelism: int
+    max_parallelism_set: bool = False
+    keyed: bool = False
+    stateful: bool = False
+    uid: str | None = None
+    uid_hash: OperatorId | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEdge:
+    """Rows from one operator to another. source, target: ids of nodes."""
+
+    source: int
+    target: int
+    partitioner: Partitioner
+    port: int = 0
+    tag: str | None = None
+    key: KeyBy | None = None
+    partition: Callable[[object, int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGraph:
+    """nodes: in the order of the calls that made them. edges: by target, then port."""
+
+    nodes: tuple[StreamNode, ...]
+    edges: tuple[StreamEdge, ...]
+
+    def missing_uids(self) -> dict[str, str]:
+        """A uid to use, by name, for each operator that has state and no uid of its own."""
+        taken = {node.uid for node in self.nodes}
+        proposed: dict[str, str] = {}
+        for node in self.nodes:
+            if not node.stateful or node.uid is not None or node.uid_hash is not None:
+                continue
+            uid = base = "-".join(re.findall(r"[a-z0-9]+", node.name.lower())) or "operator"
+            number = 1
+            while uid in taken:
+                number += 1
+                uid = f"{base}-{number}"
+            taken.add(uid)
+            proposed[node.name if number == 1 else f"{node.name} ({number})"] = uid
+        return proposed
+
+
+def build_stream_graph(
+    transformations: Sequence[OperatorTransformation], max_parallelism: int | None = None
+) -> StreamGraph:
+    """The graph of these operators and of all that they read.
+
+    max_parallelism: of operators for which none was set. Raises GraphError with all faults found.
+    """
+    operators = _reachable(transformations)
+    if not operators:
+        raise GraphError(
+            "No operators defined in streaming topology. Cannot execute.",
+            remedy="Give a stream something to do, such as map or sink_to, before execute.",
+        )
+    nodes = tuple(_node(each, max_parallelism) for each in operators)
+    by_id = {node.id: node for node in nodes}
+    edges = tuple(edge for each in operators for edge in _edges_into(each, by_id))
+    graph = StreamGraph(nodes, edges)
+    _raise_all([*_parallelism_faults(operators, nodes), *_edge_faults(graph, by_id)])
+    return graph
+
+
+def _reachable(transformations: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:
+    found: dict[int, OperatorTransformation] = {}
+    seen: set[int] = set()
+    waiting: list[Transformation] = list(transformations)
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        match each:
+            case OperatorTransformation():
+                found[each.id] = each
+                waiting.extend(each.inputs)
+            case UnionTransformation():
+                waiting.extend(each.inputs)
+            case PartitionTransformation() | SideOutputTransformation():
+                waiting.append(each.input)
+    return [found[number] for number in sorted(found)]
+
+
+def _node(made: OperatorTransformation, max_parallelism: int | None) -> StreamNode:
+    chosen = made.max_parallelism or max_parallelism
+    return StreamNode(
+        id=made.id,
+        kind=made.kind,
+        name=made.name,
+        operator=made.operator,
+        parallelism=made.parallelism,
+        max_parallelism=chosen or default_max_parallelism(made.parallelism),
+        max_parallelism_set=chosen is not None,
+        keyed=made.keyed,
+        stateful=made.stateful,
+        uid=made.uid,
+        uid_hash=made.uid_hash,
+        chaining=made.chaining,
+        description=made.description,
+    )
+
+
+def _edges_into(made: OperatorTransformation, nodes: dict[int, StreamNode]) -> list[StreamEdge]:
+    target = nodes[made.id]
+    edges: list[StreamEdge] = []
+    for port, given in enumerate(made.inputs):
+        for source_id, partition, tag in _dissolve(given):
+            if partition is None:
+                same = nodes[source_id].parallelism == target.parallelism
+                kind = Partitioner.FORWARD if same else Partitioner.REBALANCE
+                edges.append(StreamEdge(source_id, made.id, kind, port, tag))
+                continue
+            edges.append(
+                StreamEdge(
+                    source_id,
+                    made.id,
+                    partition.partitioner,
+                    port,
+                    tag,
+                    partition.key,
+                    partition.partition,
+                )
+            )
+    return edges
+
+
+def _dissolve(
+    given: Transformation,
+) -> list[tuple[int, PartitionTransformation | None, str | None]]:
+    """The operators behind an input, each with what partitions it and the side output it is of.
+
+    Of several partitionings in a row the last one counts, as does of several tags.
+    """
+    found: list[tuple[int, PartitionTransformation | None, str | None]] = []
+    waiting: list[tuple[Transformation, PartitionTransformation | None, str | None]]
+    waiting = [(given, None, None)]
+    while waiting:
+        each, partition, tag = waiting.pop()
+        match each:
+            case OperatorTransformation():
+                found.append((each.id, partition, tag))
+            case PartitionTransformation():
+                waiting.append((each.input, partition or each, tag))
+            case SideOutputTransformation():
+                waiting.append((each.input, partition, tag or each.tag))
+            case UnionTransformation():
+                waiting.extend((one, partition, tag) for one in reversed(each.inputs))
+    return found
+
+
+def _parallelism_faults(
+    operators: Sequence[OperatorTransformation], nodes: Sequence[StreamNode]
+) -> list[UserError]:
+    faults: list[UserError] = []
+    for made, node in zip(operators, nodes, strict=True):
+        where = f"operator '{node.name}'"
+        if made.parallelism_max is not None and node.parallelism > made.parallelism_max:
+            faults.append(
+                GraphError(
+                    f"The parallelism of non parallel operator must be 1, not {node.parallelism}",
+                    where=where,
+                    remedy="Leave out set_parallelism here; what reads it may have another.",
+                )
+            )
+        try:
+            check_parallelism(node.parallelism, node.max_parallelism)
+        except UserError as error:
+            faults.append(GraphError(error.what, where=where, remedy=error.remedy))
+    return faults
+
+
+def _edge_faults(graph: StreamGraph, nodes: dict[int, StreamNode]) -> list[UserError]:
+    faults: list[UserError] = []
+    for edge in graph.edges:
+        source, target = nodes[edge.source], nodes[edge.target]
+        if edge.partitioner is Partitioner.FORWARD and source.parallelism != target.parallelism:
+            faults.append(
+                GraphError(
+                    "Forward partitioning does not allow change of parallelism. "
+                    f"Upstream operation: {source.name} parallelism: {source.parallelism}, "
+                    f"downstream operation: {target.name} parallelism: {target.parallelism}",
+                    where=f"operator '{target.name}'",
+                    remedy="You must use another partitioning strategy, such as broadcast, "
+                    "rebalance, shuffle or global.",
+                )
+            )
+        if target.keyed and edge.partitioner is not Partitioner.HASH:
+            faults.append(
+                GraphError(
+                    f"operator '{target.name}' has keyed state, but its input from "
+                    f"'{source.name}' has no key",
+                    where=f"operator '{target.name}'",
+                    remedy="Put key_by directly in front of it.",
+                )
+            )
+    return faults
+
+
+def _raise_all(faults: Sequence[UserError]) -> None:
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise GraphError(
+            "; ".join(fault.what for fault in faults),
+            where=", ".join(dict.fromkeys(fault.where for fault in faults)),
+            remedy=" ".join(dict.fromkeys(fault.remedy for fault in faults)),
+        )

@@ -1,0 +1,95 @@
+"""What a program says, call by call: one node for each operator, partitioning, union, side output.
+
+The fluent surface makes the nodes and sets what ``name``, ``uid`` and the like say; how they hang
+together never changes. Ids only count the calls, so that a node's inputs have lower ids than it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.operator import KeyBy, Operator
+    from tidegate.model.ids import OperatorId
+    from tidegate.model.topology import Partitioner
+
+
+class NodeKind(Enum):
+    """What an operator is in a plan; values are Flink's."""
+
+    SOURCE = "Data Source"
+    OPERATOR = "Operator"
+    SINK = "Data Sink"
+
+
+class ChainingStrategy(Enum):
+    """Whether an operator may run in one task with its neighbours; names are Flink's.
+
+    HEAD begins a chain, NEVER stands alone.
+    """
+
+    ALWAYS = "ALWAYS"
+    HEAD = "HEAD"
+    NEVER = "NEVER"
+
+
+@dataclass(slots=True, eq=False)
+class OperatorTransformation:
+    """An operator and where its input comes from; inputs stand in the order of its ports.
+
+    parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split. keyed: the
+    input must be a key exchange. stateful: has state that a restore looks up by its id.
+    """
+
+    id: int
+    kind: NodeKind
+    name: str
+    operator: Operator
+    inputs: tuple[Transformation, ...]
+    parallelism: int
+    parallelism_max: int | None = None
+    max_parallelism: int | None = None
+    keyed: bool = False
+    stateful: bool = False
+    uid: str | None = None
+    uid_hash: OperatorId | None = None
+    chaining: ChainingStrategy = ChainingStrategy.ALWAYS
+    description: str = ""
+    buffer_timeout_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartitionTransformation:
+    """How rows find the subtask that reads them. partition: for CUSTOM only."""
+
+    input: Transformation
+    partitioner: Partitioner
+    key: KeyBy | None = None
+    partition: Callable[[object, int], int] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnionTransformation:
+    """Several streams as one."""
+
+    inputs: tuple[Transformation, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SideOutputTransformation:
+    """What an operator emits under a tag."""
+
+    input: Transformation
+    tag: str
+
+
+Transformation = (
+    OperatorTransformation
+    | PartitionTransformation
+    | UnionTransformation
+    | SideOutputTransformation
+)
