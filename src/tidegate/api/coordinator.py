@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from tidegate.api.results import ResultBuffer
     from tidegate.errors import TidegateError
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId
@@ -38,6 +39,13 @@ class CoordinatorContext(Protocol):
 
     def fail(self, error: TidegateError) -> None:
         """Fail the job."""
+        ...
+
+    def results(self, name: str) -> ResultBuffer:
+        """The buffer of that name, which ``JobClient.collected`` reads.
+
+        The driver makes it once and keeps it as long as the job; it ends it when the job ends.
+        """
         ...
 
 

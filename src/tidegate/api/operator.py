@@ -89,6 +89,11 @@ class OperatorContext(Protocol):
         ...
 
     @property
+    def name(self) -> str:
+        """Name of the operator, for messages."""
+        ...
+
+    @property
     def subtask(self) -> int:
         """Index of the subtask."""
         ...
@@ -207,6 +212,12 @@ class Operator:
     for room, an awaitable to be advanced again once that is done (a failure of it is the
     subtask's). Nothing else reaches the operator before its iterator is exhausted, barriers included.
     """
+
+    def check(self) -> None:
+        """Called where the job is submitted, before anything is started; may block.
+
+        Raises a UserError for what cannot work, such as a path that does not exist.
+        """
 
     def open(self, context: OperatorContext) -> None:
         """Called once, after state is restored, from the tail of the chain to its head."""

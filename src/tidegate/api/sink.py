@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from tidegate.model.elements import Batch
-    from tidegate.model.ids import CheckpointId, Epoch, JobId
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tidegate.api.coordinator import CoordinatorContext, OperatorCoordinator
+    from tidegate.model.elements import Batch, OperatorEvent
+    from tidegate.model.ids import CheckpointId, JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a writer has prepared at a barrier.
+
+    committables: self-contained bytes, enough for any other process to make the records visible.
+    durable: done when the records are durable; None where they are already. It runs on while later
+    batches are written, so the writer must have cut its output.
+    """
+
+    committables: Sequence[bytes] = ()
+    durable: Awaitable[object] | None = None
 
 
 class WriterContext(Protocol):
@@ -29,6 +45,11 @@ class WriterContext(Protocol):
         ...
 
     @property
+    def operator(self) -> str:
+        """Name of the sink, for messages."""
+        ...
+
+    @property
     def attempt_name(self) -> str:
         """A file-name-safe word that no other attempt of any subtask of the job has ever had."""
         ...
@@ -38,28 +59,37 @@ class WriterContext(Protocol):
         """The checkpoint that the job was restored from."""
         ...
 
+    @property
+    def checkpointing(self) -> bool:
+        """Whether checkpoints are taken; without, ``prepare_commit`` is called at the end only."""
+        ...
+
+    def processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         """Run a call that blocks on the slot's pool."""
         ...
 
-
-class SinkWriter(Protocol):
-    """Writes one subtask's share. Called on the slot's loop.
-
-    ``write`` returns an awaitable where it has handed work to the pool and wants no more for now;
-    the subtask then waits for it, and so does everything upstream.
-    """
-
-    def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Take a batch."""
+    def to_coordinator(self, event: OperatorEvent) -> None:
+        """Send an event to the sink's coordinator, where it has one."""
         ...
 
-    def prepare_commit(self, *, end_of_input: bool) -> Awaitable[Sequence[bytes]] | Sequence[bytes]:
-        """Make durable all that was written, as committables: picklable, self-contained bytes.
 
-        An awaitable is awaited in the asynchronous part of the snapshot, while later batches are
-        already written: the writer must have cut its output at this call.
+class SinkWriter(Protocol):
+    """Writes one subtask's share. Called on the slot's loop."""
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Take a batch; an awaitable where no more is wanted before it is done.
+
+        The subtask then waits for it, and so does everything upstream; its failure is the
+        subtask's.
         """
+        ...
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """Cut the output: what was written until now belongs to this checkpoint."""
         ...
 
     def snapshot(self) -> Sequence[bytes]:
@@ -71,11 +101,32 @@ class SinkWriter(Protocol):
         ...
 
 
+@runtime_checkable
+class NotifiedWriter(Protocol):
+    """A writer that is told of completed checkpoints implements this beside ``SinkWriter``."""
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint is durable."""
+        ...
+
+
+@runtime_checkable
+class CoordinatedWriter(Protocol):
+    """A writer of a ``CoordinatedSink`` implements this beside ``SinkWriter``."""
+
+    def on_event(self, event: OperatorEvent) -> None:
+        """An event from the sink's coordinator."""
+        ...
+
+
 class Committer(Protocol):
     """Makes committables visible. Blocking; called on the slot's pool. Must be idempotent."""
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        """Make them visible, all; those already committed are passed over. Raises CommitFailed."""
+        """Make them visible, all; those already committed are passed over.
+
+        Raises CommitFailed where trying again cannot help, another WorldError where it may.
+        """
         ...
 
     def close(self) -> None:
@@ -84,12 +135,27 @@ class Committer(Protocol):
 
 
 class Sink(Protocol):
-    """A picklable description of where records go."""
+    """A picklable description of where records go.
+
+    It may have a method ``check``, which does what ``Operator.check`` does.
+    """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
-        """A subtask's writer, with the writer states that fell to it."""
+        """A subtask's writer, with the writer states that fell to it.
+
+        Called after what the restored checkpoint held was committed. On the slot's loop.
+        """
         ...
 
     def committer(self) -> Committer | None:
         """What commits; None where records are visible once written (at-least-once)."""
+        ...
+
+
+@runtime_checkable
+class CoordinatedSink(Protocol):
+    """A sink with a driver-side half implements this beside ``Sink``."""
+
+    def coordinator(self, context: CoordinatorContext) -> OperatorCoordinator:
+        """Make the driver-side half."""
         ...

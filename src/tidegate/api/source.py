@@ -23,6 +23,11 @@ class ReaderContext(Protocol):
         ...
 
     @property
+    def parallelism(self) -> int:
+        """Number of readers."""
+        ...
+
+    @property
     def rows(self) -> int:
         """Rows of a full row batch."""
         ...
@@ -106,7 +111,7 @@ class EnumeratorContext(Protocol[Split]):
         ...
 
     def assign(self, subtask: int, splits: Sequence[Split]) -> None:
-        """Give splits to a reader."""
+        """Give splits to a reader that is ready."""
         ...
 
     def no_more_splits(self, subtask: int) -> None:
@@ -163,7 +168,8 @@ class SplitEnumerator(Protocol[Split]):
 class Source(Protocol, Generic[Split]):
     """A picklable description of where records come from.
 
-    Splits are picklable values; positions are part of them.
+    Splits are picklable values; positions are part of them. It may have a method ``check``, which
+    does what ``Operator.check`` does.
     """
 
     @property

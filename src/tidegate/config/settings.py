@@ -102,6 +102,8 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         object_reuse=configuration.get(options.OBJECT_REUSE),
         port_range=configuration.get(options.PORT_RANGE),
         upload_threads=configuration.get(options.UPLOAD_THREADS),
+        watermark_ms=configuration.get(options.AUTO_WATERMARK_INTERVAL),
+        commit_retries=configuration.get(options.COMMITTER_RETRIES),
     )
 
 

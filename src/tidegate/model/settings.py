@@ -117,6 +117,8 @@ class SlotSettings:
 
     rows, arrow_rows: rows of a full batch. buffer_timeout_ms: age at which a part-filled batch is
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
+    watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
+    beside the first.
     """
 
     rows: int = 2_048
@@ -131,6 +133,8 @@ class SlotSettings:
     object_reuse: bool = False
     port_range: tuple[int, int] = (0, 0)
     upload_threads: int = 4
+    watermark_ms: int = 200
+    commit_retries: int = 10
 
 
 @dataclass(frozen=True, slots=True)

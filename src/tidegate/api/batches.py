@@ -1,0 +1,135 @@
+"""Between the two kinds of batch: rows as Arrow columns, Arrow columns as rows.
+
+A record of Arrow columns is a dict of column name to Python value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from tidegate.errors import BadRecord
+from tidegate.model.elements import RowBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.model.elements import Batch
+
+
+def as_rows(batch: Batch) -> RowBatch:
+    """The batch as rows; Arrow rows become dicts. Keys and key groups come along."""
+    if isinstance(batch, RowBatch):
+        return batch
+    stamps, groups = batch.timestamps_ms, batch.key_groups
+    keys = None if batch.key_column is None else column_values(batch.batch.column(batch.key_column))
+    return RowBatch(
+        dict_rows(batch.batch),
+        None if stamps is None else stamps.tolist(),
+        keys,
+        None if groups is None else groups.tolist(),
+    )
+
+
+def dict_rows(batch: pa.RecordBatch) -> list[object]:
+    """A dict for each row."""
+    names = batch.schema.names
+    columns = [column_values(column) for column in batch.columns]
+    if not columns:
+        return [{} for _ in range(batch.num_rows)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def column_values(column: pa.Array) -> list[object]:
+    """The values as Python objects; the same as ``to_pylist``, faster where NumPy can help."""
+    kind = column.type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if plain and column.null_count == 0 and kind != pa.float16():
+        return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
+    return cast("list[object]", column.to_pylist())
+
+
+def as_arrow(rows: Sequence[object], schema: pa.Schema | None = None) -> pa.RecordBatch:
+    """The rows as columns. Rows are mappings, named tuples, dataclasses or have ``as_dict``.
+
+    schema: names and types to bring them to; None takes the names of all rows and finds the types.
+    Raises BadRecord that names the column and the first row which does not fit.
+    """
+    mappings = [
+        row if type(row) is dict else _mapping(row, index) for index, row in enumerate(rows)
+    ]
+    if schema is None:
+        names = list(dict.fromkeys(chain.from_iterable(mappings)))
+        return pa.RecordBatch.from_arrays([_column(name, None, mappings) for name in names], names)
+    _check_names(mappings, set(schema.names))
+    columns = [_column(field.name, field.type, mappings) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(name: str, kind: pa.DataType | None, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
+    values = [row.get(name) for row in rows]
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        index = _first_misfit(values, kind)
+        raise BadRecord(
+            f"column '{name}' holds {shown(values[index])}, which does not fit "
+            f"{'the values before it' if kind is None else kind}: {error}",
+            where=f"row {index} of a batch",
+            remedy="Give the columns' types as a schema, or make the values of one type.",
+        ) from error
+
+
+def _first_misfit(values: Sequence[object], kind: pa.DataType | None) -> int:
+    """The shortest prefix that fails ends in the value that does not fit."""
+    good, bad = 0, len(values)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            pa.array(values[:middle], kind)
+            good = middle
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            bad = middle
+    return bad - 1
+
+
+def _check_names(rows: Sequence[Mapping[str, object]], names: set[str]) -> None:
+    for index, row in enumerate(rows):
+        if unknown := [name for name in row if name not in names]:
+            raise BadRecord(
+                f"the row has columns that the schema does not: {', '.join(map(str, unknown))}",
+                where=f"row {index} of a batch: {shown(row)}",
+                remedy=f"The schema has {', '.join(sorted(names))}.",
+            )
+
+
+def _mapping(row: object, index: int) -> Mapping[str, Any]:
+    value: Any = row
+    if isinstance(row, Mapping):
+        return cast("Mapping[str, Any]", row)
+    if hasattr(value, "_asdict"):
+        return cast("Mapping[str, Any]", value._asdict())
+    if hasattr(value, "as_dict"):
+        return cast("Mapping[str, Any]", value.as_dict())
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    raise BadRecord(
+        f"a {type(row).__name__} has no named fields, so it cannot become Arrow columns",
+        where=f"row {index} of a batch: {shown(row)}",
+        remedy="Make it a dict, a named tuple, a dataclass or a Row with names in a `map` before.",
+    )
+
+
+def shown(value: object, limit: int = 200) -> str:
+    """A value as a person may want to see it in a message: its repr, shortened."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
