@@ -18,7 +18,7 @@ static() { # the quick ones share a core with each other, the tests take the oth
     local ok=0
     "$bin/ruff" format --check . || ok=1
     "$bin/ruff" check . || ok=1
-    "$bin/lint-imports" --no-logo 2>/dev/null || "$bin/lint-imports" || ok=1
+    "$bin/python" scripts/contracts.py || ok=1
     "$bin/pyright" || ok=1
     return "$ok"
 }
