@@ -1,0 +1,103 @@
+"""What Flink's format has no place for, in a master state of our own named ``tidegate``.
+
+Flink keeps master states of hooks that it does not know of, so the file stays legal, and what it
+says of its files is durable in the same moment as the file itself.
+Payload, version 1: a JSON object in UTF-8 (docs/formats/metadata.md, section 7).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeGuard, cast
+
+from tidegate.errors import FormatError
+from tidegate.model.snapshots import MasterState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.model.snapshots import CheckpointMetadata
+
+NAME: Final = "tidegate"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where a snapshot comes from.
+
+    python: version of the interpreter. packages: version by name. checksums: crc32c and size in
+    bytes of each file, by its path as in the handle that names it.
+    """
+
+    job_name: str
+    python: str
+    packages: Mapping[str, str]
+    checksums: Mapping[str, tuple[int, int]]
+
+
+def to_master_state(provenance: Provenance) -> MasterState:
+    """The master state that says so; equal provenance makes equal bytes."""
+    payload = {
+        "job": provenance.job_name,
+        "python": provenance.python,
+        "packages": dict(provenance.packages),
+        "checksums": {path: list(sums) for path, sums in provenance.checksums.items()},
+    }
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
+    return MasterState(NAME, VERSION, text.encode())
+
+
+def provenance_of(metadata: CheckpointMetadata) -> Provenance | None:
+    """What the snapshot says of itself; None in one that Flink wrote, or a later release of ours.
+
+    Raises FormatError for a payload that is not what its version says.
+    """
+    for state in metadata.master_states:
+        if state.name == NAME and state.version == VERSION:
+            return _read(state.payload)
+    return None
+
+
+def _read(payload: bytes) -> Provenance:
+    try:
+        found: object = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise _refused(payload) from error
+    if not isinstance(found, dict):
+        raise _refused(payload)
+    fields = cast("dict[str, object]", found)
+    job, python = fields.get("job"), fields.get("python")
+    packages, checksums = fields.get("packages"), fields.get("checksums")
+    if not (
+        isinstance(job, str)
+        and isinstance(python, str)
+        and _is_texts(packages)
+        and _is_checksums(checksums)
+    ):
+        raise _refused(payload)
+    sums = {path: (pair[0], pair[1]) for path, pair in checksums.items()}
+    return Provenance(job_name=job, python=python, packages=packages, checksums=sums)
+
+
+def _is_texts(found: object) -> TypeGuard[dict[str, str]]:
+    return isinstance(found, dict) and all(
+        isinstance(value, str) for value in cast("dict[str, object]", found).values()
+    )
+
+
+def _is_checksums(found: object) -> TypeGuard[dict[str, list[int]]]:
+    return isinstance(found, dict) and all(
+        isinstance(pair, list) and [type(n) for n in cast("list[object]", pair)] == [int, int]
+        for pair in cast("dict[str, object]", found).values()
+    )
+
+
+def _refused(payload: bytes) -> FormatError:
+    return FormatError(
+        "the master state 'tidegate' cannot be read",
+        where="master state 'tidegate'",
+        expected="a JSON object with job, python, packages and checksums",
+        found=repr(payload[:60]),
+    )
