@@ -1,0 +1,1 @@
+"""Bytes in files; the one place where a path is made."""

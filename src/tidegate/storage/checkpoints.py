@@ -1,0 +1,324 @@
+"""Where checkpoints are kept: streams for state, ``_metadata``, and finding both again.
+
+Two forms. ``filesystem``: state goes to files, small state into its handle. ``jobmanager``: all
+state goes into handles and so to the driver's memory, at most 5 MiB each; where a folder is
+given all the same, ``_metadata`` goes there, so that a new driver can start from it.
+
+Slots write state and acknowledge the handles; a stream that is closed without a handle leaves
+nothing behind. The driver writes ``_metadata``: whole or not at all, never twice. Layout and
+rules: Flink's; the folders are made by `tidegate.storage.paths`. All calls block.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
+
+from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    EmptySegmentFileStateHandle,
+    FileStateHandle,
+    KeyGroupsStateHandle,
+    PlaceholderStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+)
+from tidegate.storage import paths
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.store import open_stream, publish, try_all
+from tidegate.storage.stores import MEMORY_SCHEME, Stores
+from tidegate.storage.streams import CheckpointStateOutputStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.model.ids import CheckpointId, JobId
+    from tidegate.model.settings import CheckpointSettings
+
+STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
+"""Bytes of one state that the driver's memory takes; Flink's default."""
+
+T = TypeVar("T")
+
+
+class CheckpointScope(Enum):
+    """Whose a file of state is; Flink's ``CheckpointedStateScope``."""
+
+    EXCLUSIVE = "exclusive"
+    SHARED = "shared"
+    TASK_OWNED = "taskowned"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """A ``_metadata`` that was read. directory: the snapshot's folder, its external pointer."""
+
+    data: bytes
+    directory: str
+
+
+class CheckpointStorage:
+    """The checkpoints of one job, seen by its driver or by one of its slots.
+
+    stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
+    among them. inline_threshold: state smaller than this stays in its handle.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        stores: Stores,
+        *,
+        directory: str | None,
+        in_memory: bool,
+        inline_threshold_bytes: int,
+        state_in_memory_max: int = STATE_IN_MEMORY_MAX,
+    ) -> None:
+        self._job = job
+        self._stores = stores
+        self._root = paths.absolute(directory or f"{MEMORY_SCHEME}:")
+        self._store = stores.open(self._root)
+        self._in_memory = in_memory
+        self._inline_threshold = inline_threshold_bytes
+        self._state_in_memory_max = state_in_memory_max
+
+    @property
+    def root(self) -> str:
+        """The checkpoint folder; ``memory:`` where there is none."""
+        return self._root
+
+    # The driver's half
+
+    def initialize_base_locations(self) -> None:
+        """Makes the job's folders. Raises StorageFailed where they cannot be written."""
+        try:
+            for folder in (
+                paths.job_folder(self._job),
+                paths.shared_folder(self._job),
+                paths.task_owned_folder(self._job),
+            ):
+                self._store.make_folder(folder)
+        except StorageFailed as error:
+            raise StorageFailed(
+                f"Failed to create checkpoint storage at checkpoint coordinator side: {error.what}",
+                where=error.where or self._root,
+                remedy=error.remedy
+                or "Check that execution.checkpointing.dir exists and can be written.",
+            ) from error
+
+    def initialize_location(self, checkpoint: CheckpointId) -> str:
+        """Makes the folder of a checkpoint, and says which it is.
+
+        Raises StorageFailed where a ``_metadata`` is in it: nobody's checkpoint is replaced.
+        """
+        folder = paths.exclusive_folder(self._job, checkpoint)
+        if self._store.info(paths.join(folder, paths.METADATA)) is not None:
+            raise StorageFailed(
+                f"The folder of checkpoint {checkpoint} holds a checkpoint already",
+                where=self.location(checkpoint),
+                remedy="Name another checkpoint folder, or start from that checkpoint.",
+            )
+        self._store.make_folder(folder)
+        return self.location(checkpoint)
+
+    def location(self, checkpoint: CheckpointId) -> str:
+        """The folder of a checkpoint."""
+        return paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
+
+    def initialize_savepoint_location(self, target: str, bits64: int) -> str:
+        """Makes a new folder for a savepoint below a target. bits64: 64 random bits.
+
+        Raises StorageFailed where there is one of that name; then draw again (Flink tries ten
+        times).
+        """
+        store = self._stores.open(target)
+        folder = paths.savepoint_folder(self._job, bits64)
+        if store.is_folder(folder):
+            raise StorageFailed(f"The folder {folder} exists", where=store.root)
+        store.make_folder(folder)
+        return paths.join(store.root, folder)
+
+    def write_metadata(self, location: str, data: bytes) -> str:
+        """Makes a snapshot of its folder, durably; the result is its external pointer.
+
+        Raises StorageFailed where there is a ``_metadata``; as after every failed write, it is
+        open whether this one stands.
+        """
+        location = paths.absolute(location)
+        publish(self._stores.open(location), paths.METADATA, data)
+        return location
+
+    def read_metadata(self, pointer: str) -> MetadataFile:
+        """Reads the snapshot that a folder, or its ``_metadata``, names.
+
+        Raises RestoreRefused where there is none.
+        """
+        pointer = paths.absolute(pointer)
+        if paths.name(pointer) == paths.METADATA:
+            return self._read_metadata_of(paths.parent(pointer), pointer)
+        store, name = self._stores.locate(pointer)
+        if store.info(name) is not None:
+            return MetadataFile(store.read(name), paths.parent(pointer))
+        if not store.is_folder(name):
+            raise RestoreRefused(
+                f"Cannot find checkpoint or savepoint file/directory '{pointer}' on file system "
+                f"'{paths.scheme_of(pointer)}'.",
+                where=pointer,
+                remedy="Name the folder of a checkpoint (…/chk-7) or savepoint, or its "
+                f"{paths.METADATA}.",
+            )
+        return self._read_metadata_of(pointer, pointer)
+
+    def _read_metadata_of(self, directory: str, pointer: str) -> MetadataFile:
+        try:
+            data = self._stores.open(directory).read(paths.METADATA)
+        except FileMissing as error:
+            raise RestoreRefused(
+                f"Cannot find meta data file '{paths.METADATA}' in directory '{directory}'.",
+                where=pointer,
+                remedy="A checkpoint without it was never completed; name another one. A "
+                "checkpoint folder holds them as <job-id>/chk-<n>.",
+            ) from error
+        return MetadataFile(data, directory)
+
+    def discard(self, location: str, files: Iterable[str]) -> None:
+        """Deletes a snapshot: ``_metadata`` first, then its files, then its folder.
+
+        files: absolute places, as in the handles. So a ``_metadata`` that can be read is whole.
+        Tries everything, then raises the first StorageFailed.
+        """
+        location = paths.absolute(location)
+        store, folder = self._stores.locate(location)
+        store.delete([paths.join(folder, paths.METADATA)])
+        try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
+
+    def delete_files(self, files: Iterable[str]) -> None:
+        """Deletes files by their absolute places; those that are not there are no error."""
+        located = [self._stores.locate(file) for file in files]
+        try_all(partial(store.delete, [name]) for store, name in located)
+
+    # The slots' half
+
+    def create_stream(
+        self,
+        checkpoint: CheckpointId,
+        scope: CheckpointScope,
+        name: str,
+        *,
+        target: str | None = None,
+    ) -> CheckpointStateOutputStream:
+        """A stream for one state of one subtask.
+
+        name: from `paths.state_file`, never used before. target: the folder of the snapshot
+        where it is not the checkpoint's own; a savepoint stands alone, so all its files go there.
+        """
+        exclusive = scope is CheckpointScope.EXCLUSIVE or target is not None
+        if target is not None:
+            folder = paths.absolute(target)
+        else:
+            folder = paths.join(self._root, self._folder_of(checkpoint, scope))
+        if self._in_memory:
+            return CheckpointStateOutputStream(
+                None, folder, name, relative=exclusive, buffer_max=self._state_in_memory_max
+            )
+        return CheckpointStateOutputStream(
+            self._stores.open(folder),
+            folder,
+            name,
+            relative=exclusive,
+            buffer_max=self._inline_threshold,
+        )
+
+    def _folder_of(self, checkpoint: CheckpointId, scope: CheckpointScope) -> str:
+        match scope:
+            case CheckpointScope.EXCLUSIVE:
+                return paths.exclusive_folder(self._job, checkpoint)
+            case CheckpointScope.SHARED:
+                return paths.shared_folder(self._job)
+            case CheckpointScope.TASK_OWNED:
+                return paths.task_owned_folder(self._job)
+
+    # Reading state, on either side
+
+    def open_handle(self, handle: StreamStateHandle) -> BinaryIO:
+        """A handle's bytes as a seekable stream, from their begin to their end.
+
+        Raises FileMissing where the file is gone, StorageFailed where it cannot be read.
+        """
+        match handle:
+            case ByteStreamStateHandle():
+                return io.BytesIO(handle.data)
+            case EmptySegmentFileStateHandle():
+                return io.BytesIO(b"")
+            case SegmentFileStateHandle():
+                store, name = self._stores.locate(handle.file_path)
+                return open_stream(store, name, start=handle.start_position, size=handle.state_size)
+            case KeyGroupsStateHandle():
+                return self.open_handle(handle.delegate)
+            case PlaceholderStreamStateHandle():
+                raise AssertionError("a placeholder was not replaced by the registered handle")
+            case FileStateHandle() | RelativeFileStateHandle():
+                store, name = self._stores.locate(_place_of(handle))
+                return open_stream(store, name)
+
+    def read_handle(
+        self, handle: StreamStateHandle, *, offset: int = 0, size: int | None = None
+    ) -> bytes:
+        """A part of a handle's bytes in one read; all of them unless told otherwise."""
+        with self.open_handle(handle) as stream:
+            stream.seek(offset)
+            return stream.read(-1 if size is None else size)
+
+
+def checkpoint_storage(
+    job: JobId, settings: CheckpointSettings, stores: Stores | None = None
+) -> CheckpointStorage:
+    """The storage that a job's settings ask for.
+
+    stores: given where ``memory:`` is to mean a certain world, as in the simulator.
+    """
+    return CheckpointStorage(
+        job,
+        stores or Stores(MemoryFiles()),
+        directory=settings.directory,
+        in_memory=settings.storage == "jobmanager",
+        inline_threshold_bytes=settings.inline_threshold_bytes,
+    )
+
+
+def resolve_relative(value: T, directory: str) -> T:
+    """The same metadata or handle, its relative handles told which folder they lie in."""
+    return cast("T", _resolve(value, paths.absolute(directory)))
+
+
+def _resolve(value: Any, directory: str) -> Any:
+    if isinstance(value, RelativeFileStateHandle):
+        return replace(value, file_path=paths.join(directory, value.relative_path))
+    if is_dataclass(value) and not isinstance(value, type):
+        changed = {
+            field.name: resolved
+            for field in fields(value)
+            if (resolved := _resolve(getattr(value, field.name), directory))
+            is not getattr(value, field.name)
+        }
+        return replace(value, **changed) if changed else value
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        resolved = tuple(_resolve(item, directory) for item in items)
+        same = all(new is old for new, old in zip(resolved, items, strict=True))
+        return items if same else resolved
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[Any, Any]", value)
+        return {key: _resolve(item, directory) for key, item in entries.items()}
+    return value
+
+
+def _place_of(handle: FileStateHandle | RelativeFileStateHandle) -> str:
+    assert handle.file_path is not None, "a relative handle was not resolved"
+    return handle.file_path

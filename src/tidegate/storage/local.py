@@ -1,0 +1,232 @@
+"""Files of this machine, or of a file system that is mounted as one.
+
+What is closed or created is on the disk, name and all: files and their folders are synced.
+``create`` writes beside and then links, since a link never replaces; a mount without links is
+found out by trying and then offers no atomic create.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.errors import FileMissing, StorageFailed
+from tidegate.storage.paths import absolute
+from tidegate.storage.store import (
+    Checksum,
+    FileInfo,
+    StoreGuarantees,
+    Written,
+    probe_create,
+    try_all,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+_REMEDIES = {
+    errno.EACCES: "Give this process the right to it, or name another folder.",
+    errno.EPERM: "Give this process the right to it, or name another folder.",
+    errno.EROFS: "The file system is read-only; name another folder.",
+    errno.ENOSPC: "The disk is full; make room, or name another folder.",
+    errno.EDQUOT: "The quota is used up; make room, or name another folder.",
+    errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+class LocalStore:
+    """Files below a folder of this machine; the folder need not exist yet."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(absolute(root))
+        self._guarantees: StoreGuarantees | None = None
+
+    @property
+    def root(self) -> str:
+        """The folder's absolute path."""
+        return str(self._root)
+
+    @property
+    def guarantees(self) -> StoreGuarantees:
+        """Atomic rename always; atomic create where links work, which is tried once."""
+        if self._guarantees is None:
+            name = f".probe-{os.urandom(8).hex()}"
+            created = probe_create(self.create, name)
+            with contextlib.suppress(StorageFailed):
+                self.delete([name])
+            self._guarantees = StoreGuarantees(atomic_create=created, atomic_rename=True)
+        return self._guarantees
+
+    def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
+        """Bytes of a file. Raises FileMissing."""
+        with _failures("read", self._root / path), (self._root / path).open("rb") as file:
+            file.seek(offset)
+            return file.read(-1 if size is None else size)
+
+    def info(self, path: str) -> FileInfo | None:
+        """A file's size; None where there is no such file."""
+        file = self._root / path
+        try:
+            with _failures("read", file):
+                return FileInfo(path, file.stat().st_size) if file.is_file() else None
+        except FileMissing:
+            return None
+
+    def open_new(self, path: str) -> LocalWriter:
+        """Starts a file. Raises StorageFailed where there is one."""
+        self._make(self._root / path, folder_of=True)
+        return LocalWriter(self._root / path, path)
+
+    def create(self, path: str, data: bytes) -> bool:
+        """Makes a whole file unless there is one."""
+        file = self._root / path
+        self._make(file, folder_of=True)
+        beside = file.with_name(f".{file.name[:100]}.{os.urandom(8).hex()}.part")
+        with _failures("create", file):
+            try:
+                _write_synced(beside, data)
+                os.link(beside, file)
+            except FileExistsError:
+                return False
+            finally:
+                beside.unlink(missing_ok=True)
+            _sync_folder(file.parent)
+        return True
+
+    def rename(self, source: str, target: str) -> None:
+        """Moves a file, replacing the target. Raises FileMissing."""
+        self._make(self._root / target, folder_of=True)
+        with _failures("rename", self._root / source):
+            (self._root / source).replace(self._root / target)
+            _sync_folder((self._root / target).parent)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Deletes files, where they are there."""
+        try_all(partial(_unlink, self._root / path) for path in paths)
+
+    def delete_folder(self, path: str) -> None:
+        """Deletes a folder with all that is in it."""
+        folder = self._root / path
+        with _failures("delete", folder), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder. Raises StorageFailed where nobody may write in it."""
+        folder = self._root / path
+        self._make(folder)
+        with _failures("write in", folder):
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder of this name."""
+        with _failures("read", self._root / path):
+            return (self._root / path).is_dir()
+
+    def list(self, prefix: str = "") -> Iterator[FileInfo]:
+        """All files below a folder, in order; files under way of ``create`` are left out."""
+        folder = self._root / prefix if prefix else self._root
+        with _failures("list", folder):
+            return iter(sorted(self._walk(folder), key=lambda info: info.path))
+
+    def _walk(self, folder: Path) -> Iterator[FileInfo]:
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from self._walk(Path(entry.path))
+                    elif not (entry.name.startswith(".") and entry.name.endswith(".part")):
+                        with contextlib.suppress(FileNotFoundError):
+                            path = Path(entry.path).relative_to(self._root)
+                            yield FileInfo(path.as_posix(), entry.stat().st_size)
+        except FileNotFoundError:
+            return
+
+    def _make(self, path: Path, *, folder_of: bool = False) -> None:
+        folder = path.parent if folder_of else path
+        if folder.is_dir():
+            return
+        with _failures("make", folder):
+            missing = [folder, *(above for above in folder.parents if not above.is_dir())]
+            folder.mkdir(parents=True, exist_ok=True)
+            for made in missing:
+                _sync_folder(made.parent)
+
+
+class LocalWriter:
+    """A file of this machine under way. The file has its name from the start."""
+
+    def __init__(self, file: Path, path: str) -> None:
+        self._file = file
+        self._path = path
+        self._checksum = Checksum()
+        with _failures("create", file):
+            self._stream = file.open("xb", buffering=1 << 18)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Adds bytes at the end."""
+        self._checksum.add(data)
+        with _failures("write", self._file):
+            self._stream.write(data)
+
+    def close(self) -> Written:
+        """Syncs the file and its folder."""
+        with _failures("write", self._file):
+            try:
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+            finally:
+                self._stream.close()
+            _sync_folder(self._file.parent)
+        return Written(self._path, self._checksum.size, self._checksum.crc32c)
+
+    def abort(self) -> None:
+        """Closes and deletes the file."""
+        with contextlib.suppress(OSError):
+            self._stream.close()
+        _unlink(self._file)
+
+
+def _write_synced(file: Path, data: bytes) -> None:
+    with file.open("xb", buffering=0) as stream:
+        view = memoryview(data)
+        while view:
+            view = view[stream.write(view) :]
+        os.fsync(stream.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some mounted file systems cannot sync a folder, and need not.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _unlink(file: Path) -> None:
+    with _failures("delete", file):
+        file.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _failures(act: str, file: Path) -> Generator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileMissing(f"There is no file {file.name}", where=str(file)) from error
+    except OSError as error:
+        raise StorageFailed(
+            f"Cannot {act} {file.name}: {error.strerror or error}",
+            where=str(file),
+            remedy=_REMEDIES.get(error.errno or 0, ""),
+        ) from error
