@@ -106,7 +106,7 @@ def changed_name(node: ast.AST) -> str | None:
 
 
 IGNORE = re.compile(r"#\s*(noqa|type:\s*ignore|pyright:\s*ignore)(.*)")
-NAMED = re.compile(r"(:\s*[A-Z]+\d+|\[[A-Za-z]+\])")
+NAMED = re.compile(r"(:\s*[A-Z]+\d+|\[[A-Za-z, -]+\])")
 
 
 def test_an_ignored_rule_is_named() -> None:
