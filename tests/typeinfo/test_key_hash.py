@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+import datetime
+import os
+import subprocess
+import sys
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tidegate.errors import ConfigError, UnsupportedKey
+from tidegate.model.java_hash import hash_row, hash_string, key_group_of_hash
+from tidegate.model.key_groups import subtask_of_key_group
+from tidegate.typeinfo.key_hash import KeyHasher, key_type_of, subtasks_of
+from tidegate.typeinfo.row import Row, RowKind
+from tidegate.typeinfo.types import TypeInformation, Types
+
+
+class Color(StrEnum):
+    RED = "red"
+
+
+class Route(NamedTuple):
+    origin: str
+    number: int
+
+
+def group(text: str) -> int:
+    return key_group_of_hash(hash_string(text), 128)
+
+
+def test_a_batch_of_texts_has_the_key_groups_of_each_text() -> None:
+    made = KeyHasher(None, 128).key_groups(["a", "", "hello", "a"])
+    assert made.tolist() == [81, group(""), group("hello"), 81]
+    assert made.dtype == np.int16
+
+
+def test_an_empty_batch_has_no_key_groups_and_no_type() -> None:
+    hasher = KeyHasher(None, 128)
+    assert hasher.key_groups([]).tolist() == []
+    assert hasher.key_type is None
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("a", "String"),
+        (1, "Long"),
+        (True, "Boolean"),
+        (1.0, "Double"),
+        (b"a", "PrimitiveArrayTypeInfo<Byte>"),
+        (datetime.date(2026, 1, 1), "SqlTimeTypeInfo(Date)"),
+        (datetime.time(1), "SqlTimeTypeInfo(Time)"),
+        (datetime.datetime(2026, 1, 1), "SqlTimeTypeInfo(Timestamp)"),  # noqa: DTZ001
+        (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "Instant"),
+        (("a", (1, 2.0)), "TupleTypeInfo(String, TupleTypeInfo(Long, Double))"),
+        (Route("JFK", 7), "TupleTypeInfo(String, Long)"),
+    ],
+)
+def test_a_key_says_what_it_is(key: object, name: str) -> None:
+    assert str(key_type_of(key)) == name
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (1, True),
+        (True, 1),
+        (1, 1.0),
+        (1, "1"),
+        ("a", b"a"),
+        ((1, 2), (1, 2, 3)),
+        ((1, "a"), ("a", 1)),
+        ((1, 2), Route("a", 1)),
+        (datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)),  # noqa: DTZ001
+        (datetime.time(1), datetime.time(1, tzinfo=datetime.UTC)),
+        ("a", None),
+    ],
+)
+def test_a_second_type_of_key_in_one_stream_is_refused(first: object, second: object) -> None:
+    hasher = KeyHasher(None, 128, where="operator 'count'")
+    hasher.key_groups([first])
+    for batch in ([second], [first, second]):
+        with pytest.raises(UnsupportedKey) as raised:
+            hasher.key_groups(batch)
+        assert "operator 'count'" in raised.value.where
+        assert raised.value.what.startswith("A second type of key in one stream")
+        assert raised.value.remedy
+
+
+def test_the_refusal_of_a_second_type_shows_both_keys() -> None:
+    hasher = KeyHasher(None, 128)
+    hasher.key_groups(["JFK"])
+    with pytest.raises(UnsupportedKey) as raised:
+        hasher.key_groups(["LGA", 1.5])
+    assert raised.value.what == (
+        "A second type of key in one stream: 1.5 (float) after String such as 'JFK'"
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        None,
+        object(),
+        [1],
+        {"a": 1},
+        {1},
+        Decimal("1.1"),
+        Color.RED,
+        np.int64(1),
+        bytearray(b"a"),
+        lambda: 1,
+        ("a", [1]),
+    ],
+)
+def test_a_key_without_a_stable_hash_is_refused(key: object) -> None:
+    with pytest.raises(UnsupportedKey, match="can't be a key") as raised:
+        KeyHasher(None, 128).key_groups([key])
+    assert raised.value.remedy
+
+
+def test_an_integer_beyond_64_bits_is_refused() -> None:
+    with pytest.raises(UnsupportedKey, match=f"{2**63} does not fit Long, which has 64 bits"):
+        KeyHasher(None, 128).key_groups([1, 2**63])
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        Types.LIST(Types.INT()),
+        Types.MAP(Types.INT(), Types.INT()),
+        Types.BIG_INT(),
+        Types.TUPLE([Types.STRING(), Types.LIST(Types.INT())]),
+    ],
+)
+def test_a_declared_type_without_a_stable_hash_is_refused_before_any_key(
+    declared: TypeInformation,
+) -> None:
+    with pytest.raises(UnsupportedKey, match="is no type of key"):
+        KeyHasher(declared, 128)
+
+
+def test_max_parallelism_is_checked() -> None:
+    with pytest.raises(ConfigError, match="not within bounds"):
+        KeyHasher(None, 32769)
+
+
+def test_a_declared_integer_hashes_as_its_own_width() -> None:
+    # Long folds -1 to 0; Integer's hash is the number.
+    assert KeyHasher(None, 128).key_groups([-1]).tolist() == [key_group_of_hash(0, 128)]
+    for declared in (Types.INT(), Types.SHORT(), Types.BYTE()):
+        hasher = KeyHasher(declared, 128)
+        assert hasher.key_groups([-1]).tolist() == [key_group_of_hash(-1, 128)]
+    assert KeyHasher(Types.LONG(), 128).key_groups([-1]).tolist() == [key_group_of_hash(0, 128)]
+
+
+def test_a_key_beyond_its_declared_width_is_refused() -> None:
+    with pytest.raises(UnsupportedKey, match="The key 128 does not fit Byte, which has 8 bits"):
+        KeyHasher(Types.BYTE(), 128).key_groups([1, 128])
+
+
+def test_a_key_of_another_type_than_declared_is_refused() -> None:
+    with pytest.raises(UnsupportedKey, match=r"5 \(int\) is not of the declared type String"):
+        KeyHasher(Types.STRING(), 128).key_groups(["a", 5])
+
+
+def test_a_pickled_key_type_counts_as_undeclared() -> None:
+    hasher = KeyHasher(Types.PICKLED_BYTE_ARRAY(), 128)
+    assert hasher.key_groups(["a"]).tolist() == [81]
+    assert hasher.key_type == Types.STRING()
+
+
+def test_a_declared_row_hashes_as_flinks_row() -> None:
+    hasher = KeyHasher(Types.ROW([Types.STRING()]), 128)
+    expected = key_group_of_hash(hash_row([hash_string("hello")]), 128)
+    assert hasher.key_groups([Row("hello")]).tolist() == [expected]
+    for bad in (Row("a", "b"), Row(None), Row.of_kind(RowKind.DELETE, "a")):
+        with pytest.raises(UnsupportedKey):
+            hasher.key_groups([bad])
+
+
+def test_a_field_of_a_tuple_may_be_null_and_counts_as_zero() -> None:
+    made = KeyHasher(None, 32768).key_groups([(-700281212, None), (-700281212, "x"), (None, None)])
+    declared = KeyHasher(Types.TUPLE([Types.LONG(), Types.STRING()]), 32768)
+    assert declared.key_groups([(-700281212, None)]).tolist() == made.tolist()[:1]
+    assert made.tolist()[2] == key_group_of_hash(0, 32768)
+
+
+def test_texts_longer_than_the_tables_hash_right() -> None:
+    keys = ["x" * 70_000, "", "ab" * 100_000, "y", "é" * 66_000, "\0" * 65_536, "🙂" * 40_000]
+    made = KeyHasher(None, 32768).key_groups(keys)
+    assert made.tolist() == [key_group_of_hash(hash_string(key), 32768) for key in keys]
+
+
+def test_the_subtask_of_each_key_group() -> None:
+    groups = np.array([0, 5, 20_000, 32_767], np.int16)
+    made = subtasks_of(groups, 32_768, 32_768).tolist()
+    assert made == [subtask_of_key_group(int(g), 32_768, 32_768) for g in groups]
+
+
+@pytest.mark.parametrize("width", [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint32()])
+def test_an_integer_column_of_any_width_is_long(width: pa.DataType) -> None:
+    column = pa.array([0, 1, 100], width)
+    expected = KeyHasher(None, 128).key_groups([0, 1, 100])
+    assert KeyHasher(None, 128).key_groups_of_column(column).tolist() == expected.tolist()
+
+
+def test_a_declared_width_holds_for_a_column_too() -> None:
+    column = pa.array([-1, 5], pa.int64())
+    expected = KeyHasher(Types.INT(), 128).key_groups([-1, 5])
+    made = KeyHasher(Types.INT(), 128).key_groups_of_column(column)
+    assert made.tolist() == expected.tolist()
+    with pytest.raises(UnsupportedKey, match="The key 2147483648 does not fit 32 bits"):
+        KeyHasher(Types.INT(), 128).key_groups_of_column(pa.array([2**31]))
+
+
+@pytest.mark.parametrize(
+    ("column", "text"),
+    [
+        (pa.array(["a", None]), "1 of 2 keys are null"),
+        (pa.array([[1]]), "can't be a key"),
+        (pa.array([None]), "can't be a key"),
+        (pa.array([2**64 - 1], pa.uint64()), "does not fit 64 bits"),
+    ],
+)
+def test_a_column_without_stable_hashes_is_refused(column: pa.Array, text: str) -> None:
+    with pytest.raises(UnsupportedKey, match=text):
+        KeyHasher(None, 128).key_groups_of_column(column)
+
+
+def test_rows_and_columns_of_one_stream_share_its_type() -> None:
+    hasher = KeyHasher(None, 128)
+    hasher.key_groups_of_column(pa.array([1]))
+    assert hasher.key_groups([1]).tolist() == hasher.key_groups_of_column(pa.array([1])).tolist()
+    with pytest.raises(UnsupportedKey, match="are Long, and this column has String"):
+        hasher.key_groups_of_column(pa.array(["a"]))
+    with pytest.raises(UnsupportedKey, match="'a'"):
+        hasher.key_groups(["a"])
+
+
+def test_a_dictionary_column_hashes_as_its_values() -> None:
+    column = pa.chunked_array([["a", "b", "a"], ["c"]]).dictionary_encode()
+    expected = KeyHasher(None, 128).key_groups(["a", "b", "a", "c"])
+    assert KeyHasher(None, 128).key_groups_of_column(column).tolist() == expected.tolist()
+
+
+def test_the_seed_of_pythons_hash_does_not_matter() -> None:
+    program = (
+        "from tidegate.typeinfo.key_hash import KeyHasher\n"
+        "keys = [('a', 1, 2.5, True, b'x'), ('b', -7, 0.0, False, b'')]\n"
+        "print(KeyHasher(None, 32768).key_groups(keys).tolist())\n"
+    )
+    source = str(Path(__file__).parents[2] / "src")
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": source},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
