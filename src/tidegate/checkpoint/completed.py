@@ -1,0 +1,122 @@
+"""The completed checkpoints that are kept: which make room, which outlive the job.
+
+Source: checkpoint coordination §10.3, §10.4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.registry import private_paths
+from tidegate.model.control import JobStatus
+from tidegate.model.snapshots import FINISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.model.ids import CheckpointId
+    from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A snapshot that is durable and pointed at.
+
+    pointer: what to restore from. location: folder of its ``_metadata``; None where there is none.
+    properties: those that hold now, which differ from the metadata's after a restore.
+    """
+
+    checkpoint: CheckpointId
+    pointer: str
+    location: str | None
+    metadata: CheckpointMetadata
+    properties: CheckpointProperties
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether somebody asked for it."""
+        return self.properties.is_savepoint
+
+    @property
+    def ours(self) -> bool:
+        """Whether the job may delete its files."""
+        return self.properties.discard_subsumed
+
+    def discarded_on(self, status: JobStatus) -> bool:
+        """Whether it is deleted when the job ends so."""
+        match status:
+            case JobStatus.FINISHED:
+                return self.properties.discard_finished
+            case JobStatus.CANCELED:
+                return self.properties.discard_cancelled
+            case JobStatus.FAILED:
+                return self.properties.discard_failed
+            case JobStatus.SUSPENDED:
+                return self.properties.discard_suspended
+            case _:
+                raise AssertionError(f"a job does not end in {status}")
+
+    def private_paths(self) -> tuple[str, ...]:
+        """Paths of the files that belong to it alone."""
+        return tuple(
+            path
+            for operator in self.metadata.operators
+            for state in operator.subtasks.values()
+            if state is not FINISHED
+            for path in private_paths(state)
+        )
+
+
+class CompletedCheckpoints:
+    """The newest completed checkpoints, oldest first, at most so many.
+
+    retained: those that were found at the start, oldest first. A savepoint that the job starts
+    from is one of them, a savepoint that it takes is not, save the one with which it stops.
+    """
+
+    def __init__(self, retained_max: int, retained: Iterable[CompletedCheckpoint] = ()) -> None:
+        self._retained_max = max(retained_max, 1)
+        self._retained = list(retained)
+
+    @property
+    def retained(self) -> tuple[CompletedCheckpoint, ...]:
+        """All that are kept, oldest first."""
+        return tuple(self._retained)
+
+    @property
+    def latest(self) -> CompletedCheckpoint | None:
+        """What to restore from; None where there is nothing."""
+        return self._retained[-1] if self._retained else None
+
+    @property
+    def lowest_checkpoint(self) -> CheckpointId | None:
+        """The oldest that is kept and no savepoint, for the registry of shared files."""
+        return next((c.checkpoint for c in self._retained if not c.is_savepoint), None)
+
+    def find(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
+        """The one of that number, if it is kept."""
+        return next((c for c in self._retained if c.checkpoint == checkpoint), None)
+
+    def retained_with(self, newest: CompletedCheckpoint) -> tuple[CheckpointId, ...]:
+        """What would be kept if this one were added."""
+        return tuple(c.checkpoint for c in self._split(newest)[0])
+
+    def add(self, newest: CompletedCheckpoint) -> list[CompletedCheckpoint]:
+        """Keep it; the result is what it has subsumed, oldest first."""
+        self._retained, subsumed = self._split(newest)
+        return subsumed
+
+    def end(self, status: JobStatus) -> list[CompletedCheckpoint]:
+        """Drop what does not outlive a job that ends so; the result is what was dropped."""
+        dropped = [c for c in self._retained if c.discarded_on(status)]
+        self._retained = [c for c in self._retained if not c.discarded_on(status)]
+        return dropped
+
+    def _split(
+        self, newest: CompletedCheckpoint
+    ) -> tuple[list[CompletedCheckpoint], list[CompletedCheckpoint]]:
+        # The oldest go, whatever they are. The newest is a checkpoint, and so a base for those to
+        # come, or the savepoint of a stop, which stands alone.
+        candidates = [*self._retained, newest]
+        return candidates[-self._retained_max :], candidates[: -self._retained_max]

@@ -1,0 +1,120 @@
+"""Who takes part in a checkpoint: whom to trigger, to wait for, to tell; who has finished.
+
+Source: checkpoint coordination §4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.errors import CheckpointAborted
+from tidegate.model.control import ExecutionState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.model.ids import ExecutionId, SubtaskId, VertexId
+    from tidegate.model.topology import Topology, Vertex
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """The attempts concerned, vertex by vertex in topological order.
+
+    to_trigger: they get the trigger from the driver, all others by barriers. to_wait_for: they
+    have to acknowledge, and hear of the end. finished: their state is filled in at completion.
+    fully_finished: vertices of which every subtask has finished.
+    """
+
+    to_trigger: tuple[ExecutionId, ...]
+    to_wait_for: tuple[ExecutionId, ...]
+    finished: tuple[ExecutionId, ...]
+    fully_finished: tuple[VertexId, ...]
+
+    @property
+    def to_notify(self) -> tuple[ExecutionId, ...]:
+        """Who is told of completion or abort."""
+        return self.to_wait_for
+
+
+def calculate_plan(
+    topology: Topology,
+    executions: Mapping[SubtaskId, tuple[ExecutionId, ExecutionState]],
+    *,
+    after_tasks_finish: bool,
+) -> CheckpointPlan:
+    """The plan for a checkpoint that is triggered now.
+
+    executions: the current attempt of each subtask, and its state. Raises `CheckpointAborted` with
+    NOT_ALL_REQUIRED_TASKS_RUNNING where a subtask has no attempt, one has to acknowledge that does
+    not run, or one has finished and ``after_tasks_finish`` is off.
+    """
+    for subtask in topology.subtasks():
+        if subtask not in executions:
+            raise _not_running(topology, subtask, "has not been deployed")
+    finished = {
+        subtask: None
+        for subtask in topology.subtasks()
+        if executions[subtask][1] is ExecutionState.FINISHED
+    }
+    if finished and not after_tasks_finish:
+        raise _not_running(topology, next(iter(finished)), "has finished already")
+    to_wait_for: list[ExecutionId] = []
+    for subtask in topology.subtasks():
+        execution, state = executions[subtask]
+        if subtask in finished:
+            continue
+        if state is not ExecutionState.RUNNING:
+            raise _not_running(topology, subtask, f"is {state.value}")
+        to_wait_for.append(execution)
+    if not to_wait_for:
+        raise CheckpointAborted(
+            FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name, "Every subtask has finished."
+        )
+    return CheckpointPlan(
+        to_trigger=tuple(
+            executions[subtask][0]
+            for vertex in topology.vertices
+            for subtask in _triggered(topology, vertex, finished)
+        ),
+        to_wait_for=tuple(to_wait_for),
+        finished=tuple(executions[subtask][0] for subtask in finished),
+        fully_finished=tuple(
+            vertex.id
+            for vertex in topology.vertices
+            if all(subtask in finished for subtask in vertex.subtasks())
+        ),
+    )
+
+
+def _triggered(
+    topology: Topology, vertex: Vertex, finished: Mapping[SubtaskId, None]
+) -> list[SubtaskId]:
+    """The running subtasks of a vertex that no running producer will bring a barrier to."""
+    candidates = [subtask for subtask in vertex.subtasks() if subtask not in finished]
+    for index in topology.inputs(vertex.id):
+        edge = topology.edges[index]
+        producers = topology.vertex(edge.source).subtasks()
+        if all(producer not in finished for producer in producers):
+            return []
+        if edge.partitioner.is_pointwise:
+            fed = {
+                channel.consumer
+                for channel in topology.channels(index)
+                if producers[channel.producer] not in finished
+            }
+            candidates = [subtask for subtask in candidates if subtask.index not in fed]
+        elif any(producer not in finished for producer in producers):
+            return []
+    return candidates
+
+
+def _not_running(topology: Topology, subtask: SubtaskId, what: str) -> CheckpointAborted:
+    vertex = topology.vertex(subtask.vertex)
+    return CheckpointAborted(
+        FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name,
+        f"{FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.message[:-1]}: "
+        f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism}) {what}.",
+    )

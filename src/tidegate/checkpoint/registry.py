@@ -1,0 +1,313 @@
+"""Shared files of checkpoints: which there are, and which nothing needs any more.
+
+An incremental checkpoint names files that an older one has written. Nobody counts references: each
+file knows the last checkpoint that used it, and once every retained checkpoint is newer than that,
+the file goes. So a lost message can make a file live longer, never shorter.
+
+A file is registered when the acknowledgement that names it arrives, before anything else is decided
+about that acknowledgement: a file of a checkpoint that is then given up is released, like any
+other, once a later checkpoint is complete without it.
+
+Source: checkpoint coordination §10.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.errors import CheckpointAborted
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    ChangelogStateBackendHandle,
+    ChangelogStateHandleStream,
+    EmptySegmentFileStateHandle,
+    FileMergingOperatorStreamStateHandle,
+    FileStateHandle,
+    HandleAndLocalPath,
+    HandleAndOffset,
+    IncrementalRemoteKeyedStateHandle,
+    InMemoryChangelogStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    PlaceholderStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StateScope,
+    StreamStateHandle,
+)
+from tidegate.model.snapshots import FINISHED, SharingFilesStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.model.handles import KeyedStateHandle
+    from tidegate.model.ids import CheckpointId
+    from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
+
+_Keyed = TypeVar("_Keyed", bound="KeyedStateHandle")
+Checksum = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Entry:
+    handle: StreamStateHandle
+    created_by: CheckpointId
+    last_used_by: CheckpointId
+    keeps_folder: bool
+    checksum: Checksum | None
+
+
+class SharedStateRegistry:
+    """Every shared file of the job, with the checkpoints that made it and last used it."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+        self._highest_not_claimed = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def register(
+        self,
+        key: str,
+        handle: StreamStateHandle,
+        checkpoint: CheckpointId,
+        *,
+        keeps_folder: bool = False,
+        checksum: Checksum | None = None,
+    ) -> StreamStateHandle:
+        """Note that a checkpoint uses a shared file; the result stands for it from now on.
+
+        key: logical name of the file. handle: a placeholder where the file was registered before.
+        keeps_folder: the file lies in the folder of the checkpoint that made it, which must stay
+        as long as it is used. Raises `CheckpointAborted` for a placeholder of an unknown file and
+        for another file of a known name.
+        """
+        entry = self._entries.get(key)
+        if entry is None:
+            if isinstance(handle, PlaceholderStreamStateHandle):
+                raise _refused(checkpoint, f"it names the shared file {key!r}, which nobody has")
+            self._entries[key] = _Entry(handle, checkpoint, checkpoint, keeps_folder, checksum)
+            return handle
+        if not isinstance(handle, PlaceholderStreamStateHandle) and handle != entry.handle:
+            raise _refused(checkpoint, f"it names another shared file {key!r} than the one known")
+        entry.last_used_by = max(entry.last_used_by, checkpoint)
+        entry.checksum = checksum or entry.checksum
+        return entry.handle
+
+    def register_state(
+        self,
+        state: SubtaskState,
+        checkpoint: CheckpointId,
+        checksums: dict[str, Checksum] | None = None,
+    ) -> SubtaskState:
+        """Note all shared files of a subtask's state; the same state without placeholders.
+
+        checksums: of files that were written for it, by path.
+        """
+        note = _Note(self, checkpoint, checksums or {})
+        return replace(
+            state,
+            managed_keyed=None if state.managed_keyed is None else note.keyed(state.managed_keyed),
+            raw_keyed=None if state.raw_keyed is None else note.keyed(state.raw_keyed),
+        )
+
+    def register_restored(
+        self, metadata: CheckpointMetadata, properties: CheckpointProperties, *, ours: bool
+    ) -> None:
+        """Note the shared files of a checkpoint that the job is restored from.
+
+        properties: those under which it is restored. ours: whether the job may delete its files.
+        """
+        checkpoint = metadata.checkpoint_id
+        if not ours:
+            self._highest_not_claimed = max(self._highest_not_claimed, checkpoint)
+        if properties.unclaimed:
+            return
+        written = metadata.properties
+        alone = written is not None and (
+            written.snapshot_type.sharing is SharingFilesStrategy.NO_SHARING
+        )
+        note = _Note(self, checkpoint, {}, keeps_folder=alone)
+        for operator in metadata.operators:
+            for state in operator.subtasks.values():
+                if state is not FINISHED:
+                    note.all_of(state)
+
+    def release_below(self, lowest: CheckpointId | None) -> list[str]:
+        """Forget files that no checkpoint from this one on has used; the paths to delete.
+
+        lowest: the oldest retained checkpoint that is no savepoint; None where none is retained.
+        """
+        released: list[StreamStateHandle] = []
+        for key in list(self._entries):
+            entry = self._entries[key]
+            if lowest is None or entry.last_used_by < lowest:
+                del self._entries[key]
+                if entry.created_by > self._highest_not_claimed:
+                    released.append(entry.handle)
+        needed = {path for entry in self._entries.values() for path in paths_of(entry.handle)}
+        paths = dict.fromkeys(path for handle in released for path in paths_of(handle))
+        return [path for path in paths if path not in needed]
+
+    def folders_in_use(self) -> frozenset[CheckpointId]:
+        """Checkpoints whose folders hold a file that is still used."""
+        return frozenset(entry.created_by for entry in self._entries.values() if entry.keeps_folder)
+
+    def checksums(self, state: SubtaskState) -> dict[str, Checksum]:
+        """What is known of the shared files of a state that was registered, by path."""
+        known: dict[str, Checksum] = {}
+        for handle in shared_handles(state):
+            entry = self._entries.get(shared_key(handle))
+            if entry is not None and entry.checksum is not None:
+                known.update(dict.fromkeys(paths_of(handle), entry.checksum))
+        return known
+
+
+@dataclass(slots=True)
+class _Note:
+    """Walks through a state and registers what is shared in it."""
+
+    registry: SharedStateRegistry
+    checkpoint: CheckpointId
+    checksums: dict[str, Checksum]
+    keeps_folder: bool = False
+
+    def all_of(self, state: SubtaskState) -> None:
+        for keyed in (state.managed_keyed, state.raw_keyed):
+            if keyed is not None:
+                self.keyed(keyed)
+
+    def keyed(self, handle: _Keyed) -> _Keyed:
+        """The same handle without placeholders."""
+        match handle:
+            case IncrementalRemoteKeyedStateHandle():
+                shared = tuple(
+                    HandleAndLocalPath(file.local_path, self.stream(file.handle))
+                    for file in handle.shared_state
+                )
+                return replace(handle, shared_state=shared)
+            case ChangelogStateHandleStream():
+                handles = tuple(
+                    HandleAndOffset(part.offset, self.stream(part.handle))
+                    for part in handle.handles
+                )
+                return replace(handle, handles=handles)
+            case ChangelogStateBackendHandle():
+                return replace(
+                    handle,
+                    materialized=tuple(self.keyed(part) for part in handle.materialized),
+                    non_materialized=tuple(self.keyed(part) for part in handle.non_materialized),
+                )
+            case KeyGroupsStateHandle(delegate=SegmentFileStateHandle() as segment):
+                return replace(handle, delegate=self.stream(segment))
+            case _:
+                return handle
+
+    def stream(self, handle: StreamStateHandle) -> StreamStateHandle:
+        if not _is_shared(handle):
+            return handle
+        checksum = next(
+            (self.checksums[path] for path in paths_of(handle) if path in self.checksums), None
+        )
+        return self.registry.register(
+            shared_key(handle),
+            handle,
+            self.checkpoint,
+            keeps_folder=self.keeps_folder,
+            checksum=checksum,
+        )
+
+
+def shared_key(handle: StreamStateHandle) -> str:
+    """Logical name under which a shared file is registered."""
+    if isinstance(handle, SegmentFileStateHandle):
+        return f"{handle.logical_file_id}@{handle.start_position}"
+    return handle.physical_id
+
+
+def shared_handles(state: SubtaskState) -> Iterator[StreamStateHandle]:
+    """What a state shares with other checkpoints."""
+    for keyed in (state.managed_keyed, state.raw_keyed):
+        if keyed is not None:
+            yield from (handle for handle, shared in _streams(keyed) if shared)
+
+
+def private_paths(state: SubtaskState) -> list[str]:
+    """Paths of the files that belong to this state alone, each once."""
+    paths: dict[str, None] = {}
+    for operator in (state.managed_operator, state.raw_operator):
+        match operator:
+            case OperatorStreamStateHandle(delegate=delegate):
+                paths.update(dict.fromkeys(paths_of(delegate)))
+            case FileMergingOperatorStreamStateHandle(delegate=delegate):
+                if not _is_shared(delegate):
+                    paths.update(dict.fromkeys(paths_of(delegate)))
+            case None:
+                pass
+    for keyed in (state.managed_keyed, state.raw_keyed):
+        if keyed is not None:
+            for handle, shared in _streams(keyed):
+                if not shared:
+                    paths.update(dict.fromkeys(paths_of(handle)))
+    for channel in (*state.input_channel, *state.result_subpartition):
+        paths.update(dict.fromkeys(paths_of(channel.delegate)))
+    return list(paths)
+
+
+def paths_of(handle: StreamStateHandle) -> tuple[str, ...]:
+    """The file behind a handle; none where its bytes are inline or there are none."""
+    match handle:
+        case FileStateHandle(file_path=path) | SegmentFileStateHandle(file_path=path):
+            return (path,)
+        case RelativeFileStateHandle(file_path=path):
+            return () if path is None else (path,)
+        case KeyGroupsStateHandle(delegate=delegate):
+            return paths_of(delegate)
+        case (
+            ByteStreamStateHandle() | EmptySegmentFileStateHandle() | PlaceholderStreamStateHandle()
+        ):
+            return ()
+
+
+def _is_shared(handle: StreamStateHandle) -> bool:
+    match handle:
+        case SegmentFileStateHandle(scope=scope):
+            return scope is StateScope.SHARED
+        case ByteStreamStateHandle() | EmptySegmentFileStateHandle():
+            return False
+        case _:
+            return True
+
+
+def _streams(keyed: KeyedStateHandle) -> Iterator[tuple[StreamStateHandle, bool]]:
+    """Each run of bytes of a keyed state, and whether other checkpoints may use it too."""
+    match keyed:
+        case KeyGroupsStateHandle(delegate=SegmentFileStateHandle() as segment):
+            yield segment, _is_shared(segment)
+        case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
+            yield keyed.delegate, False
+        case IncrementalRemoteKeyedStateHandle():
+            yield keyed.meta, False
+            for file in keyed.private_state:
+                yield file.handle, False
+            for file in keyed.shared_state:
+                yield file.handle, _is_shared(file.handle)
+        case ChangelogStateHandleStream():
+            for part in keyed.handles:
+                yield part.handle, _is_shared(part.handle)
+        case ChangelogStateBackendHandle():
+            for nested in (*keyed.materialized, *keyed.non_materialized):
+                yield from _streams(nested)
+        case InMemoryChangelogStateHandle():
+            pass
+
+
+def _refused(checkpoint: CheckpointId, why: str) -> CheckpointAborted:
+    return CheckpointAborted(
+        FailureReason.CHECKPOINT_ASYNC_EXCEPTION.name,
+        f"An acknowledgement of checkpoint {checkpoint} can't be used: {why}",
+    )

@@ -1,0 +1,158 @@
+"""Requests for checkpoints, and which of them runs next.
+
+Source: checkpoint coordination §3.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.snapshots import (
+    CHECKPOINT,
+    FULL_CHECKPOINT,
+    CheckpointProperties,
+    SavepointFormat,
+    SavepointType,
+)
+
+if TYPE_CHECKING:
+    from tidegate.checkpoint.events import CheckpointRequested
+    from tidegate.model.settings import CheckpointSettings
+
+QUEUE_MAX: Final = 1_000
+
+_SAVEPOINTS: Final = {
+    SnapshotKind.SAVEPOINT: SavepointType.savepoint,
+    SnapshotKind.SUSPEND: SavepointType.suspend,
+    SnapshotKind.TERMINATE: SavepointType.terminate,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Somebody wants a snapshot.
+
+    number: the asker's, None for the periodic ones. target: folder for a savepoint's own folder.
+    holds: nothing else is triggered from now on, unless this fails.
+    """
+
+    created_ms: int
+    kind: SnapshotKind
+    properties: CheckpointProperties
+    number: int | None = None
+    target: str | None = None
+    holds: bool = False
+
+    @property
+    def periodic(self) -> bool:
+        """Whether it is the coordinator's own."""
+        return self.number is None
+
+
+def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
+    """The request that the coordinator makes by itself."""
+    kind = SnapshotKind.CHECKPOINT
+    return Request(now_ms, kind, properties_of(kind, SavepointFormat.CANONICAL, settings))
+
+
+def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_ms: int) -> Request:
+    """The request that somebody else has made."""
+    return Request(
+        now_ms,
+        asked.kind,
+        properties_of(asked.kind, asked.format, settings),
+        asked.request,
+        asked.target,
+        asked.kind.is_synchronous or asked.cancels,
+    )
+
+
+def properties_of(
+    kind: SnapshotKind, format: SavepointFormat, settings: CheckpointSettings
+) -> CheckpointProperties:
+    """What a snapshot of that kind is, and when it is deleted. format: for savepoints alone."""
+    if kind.is_savepoint:
+        return CheckpointProperties.for_savepoint(
+            _SAVEPOINTS[kind](format), forced=not settings.unaligned
+        )
+    return CheckpointProperties.for_checkpoint(
+        settings.retention,
+        snapshot_type=FULL_CHECKPOINT if kind is SnapshotKind.FULL_CHECKPOINT else CHECKPOINT,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is under way when a request is to be chosen.
+
+    pending: checkpoints in progress. cleaning: checkpoints that are being deleted.
+    last_completion_ms: when the last snapshot was complete; None before the first.
+    """
+
+    triggering: bool
+    pending: int
+    cleaning: int
+    last_completion_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TooSoon:
+    """This periodic request came before the minimal pause was over, at ``next_ms``."""
+
+    request: Request
+    next_ms: int
+
+
+class RequestQueue:
+    """Waiting requests: savepoints first, then forced, then asked-for ones, then by age."""
+
+    def __init__(self, settings: CheckpointSettings) -> None:
+        self._max_concurrent = settings.max_concurrent
+        self._min_pause_ms = settings.min_pause_ms
+        self._requests: list[Request] = []
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def submit(self, request: Request) -> Request | None:
+        """Queue it; the result is the request that there is no room for, perhaps this one."""
+        full = len(self._requests) >= QUEUE_MAX
+        if full and not self._requests[-1].periodic:
+            return request
+        insort(self._requests, request, key=_rank)
+        return self._requests.pop() if full else None
+
+    def choose(self, load: Load, now_ms: int) -> Request | TooSoon | None:
+        """The request to run now, taken out of the queue; None where nothing may run.
+
+        `TooSoon` takes its request out of the queue as well.
+        """
+        if load.triggering or not self._requests or load.cleaning > self._max_concurrent:
+            return None
+        head = self._requests[0]
+        if head.properties.forced:
+            return self._requests.pop(0)
+        if load.pending >= self._max_concurrent:
+            return None
+        if head.periodic and load.last_completion_ms is not None:
+            next_ms = load.last_completion_ms + self._min_pause_ms
+            if next_ms > now_ms:
+                return TooSoon(self._requests.pop(0), next_ms)
+        return self._requests.pop(0)
+
+    def drain(self) -> list[Request]:
+        """Every waiting request, in order; the queue is empty afterwards."""
+        drained, self._requests = self._requests, []
+        return drained
+
+
+def _rank(request: Request) -> tuple[bool, bool, bool, int]:
+    return (
+        not request.properties.is_savepoint,
+        not request.properties.forced,
+        request.periodic,
+        request.created_ms,
+    )
