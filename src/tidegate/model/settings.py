@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class CheckpointingMode(Enum):
@@ -139,7 +143,7 @@ class SlotSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """All settings of one job."""
+    """All settings of one job. parameters: what user functions may ask for by name."""
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
@@ -147,3 +151,4 @@ class JobSettings:
     slot: SlotSettings = field(default_factory=SlotSettings)
     slots_timeout_ms: int = 60_000
     exception_history_max: int = 16
+    parameters: Mapping[str, str] = field(default_factory=dict)

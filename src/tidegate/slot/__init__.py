@@ -1,0 +1,1 @@
+"""A loop that hosts subtasks: the corridor of all records."""

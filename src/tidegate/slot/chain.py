@@ -1,0 +1,193 @@
+"""The operators of one subtask, calling each other directly, and their work in pieces.
+
+An operator that returned steps keeps what comes after in a queue until they are exhausted; so the
+order of elements is kept however long it takes. The chain is idle when no operator has steps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
+from tidegate.slot.output import ChannelOutput, Room, copied
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator, Sequence
+
+    from tidegate.api.operator import Operator, Steps
+    from tidegate.model.elements import Batch
+    from tidegate.slot.output import Route
+
+Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
+
+
+class ChainOutput:
+    """Where one operator's results go; its `Output`.
+
+    now_ms: the slot's clock, asked once a batch.
+    """
+
+    def __init__(self, room: Room, now_ms: Callable[[], int], *, share: bool) -> None:
+        self._room = room
+        self._now_ms = now_ms
+        self._share = share
+        self._main: list[Callable[[Batch], None]] = []
+        self._sides: dict[str, list[Callable[[Batch], None]]] = {}
+        self._next: list[ChainedOperator] = []
+        self._channels: list[ChannelOutput] = []
+        self.rows = 0
+
+    def add_operator(self, operator: ChainedOperator, tag: str | None) -> None:
+        """The results go on to this operator; of the side output ``tag``, if any."""
+        self._consumers(tag).append(operator.accept)
+        self._next.append(operator)
+
+    def add_route(self, route: Route, channels: Sequence[ChannelOutput], tag: str | None) -> None:
+        """The results leave the subtask this way."""
+        self._consumers(tag).append(lambda batch: route.batch(batch, self._now_ms()))
+        self._channels += channels
+
+    def _consumers(self, tag: str | None) -> list[Callable[[Batch], None]]:
+        return self._main if tag is None else self._sides.setdefault(tag, [])
+
+    # --- Output ---
+
+    @property
+    def has_room(self) -> bool:
+        return self._room.waiting == 0
+
+    def emit(self, batch: Batch) -> None:
+        count = len(batch)
+        if count:
+            self.rows += count
+            self._give(self._main, batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        if len(batch):
+            self._give(self._sides.get(tag, []), batch)
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        for operator in self._next:
+            operator.accept_watermark(watermark)
+        for channel in self._channels:
+            channel.mark(watermark)
+
+    def _give(self, consumers: list[Callable[[Batch], None]], batch: Batch) -> None:
+        if len(consumers) == 1:
+            consumers[0](batch)
+            return
+        for index, consumer in enumerate(consumers):
+            own = batch if self._share or index == len(consumers) - 1 else copied(batch)
+            consumer(own)
+
+
+class ChainedOperator:
+    """One operator of the chain and its work in progress.
+
+    wait: called with what the steps wait for, and with what to call once that is done.
+    """
+
+    def __init__(self, operator: Operator, out: ChainOutput, wait: Wait) -> None:
+        self.operator = operator
+        self.out = out
+        self._wait = wait
+        self._steps: Steps | None = None
+        self._awaited: Awaitable[object] | None = None
+        self._queue: deque[tuple[Batch | Watermark | WatermarkStatus, int]] = deque()
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to do."""
+        return self._steps is None
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether ``advance`` would do something."""
+        return self._steps is not None and self._awaited is None and self.out.has_room
+
+    def accept(self, batch: Batch, port: int = 0) -> None:
+        """A batch for this operator."""
+        if self._steps is not None:
+            self._queue.append((batch, port))
+            return
+        self._begin(self.operator.process(batch, port, self.out))
+
+    def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        """Event time has advanced, or stands still."""
+        if self._steps is not None:
+            self._queue.append((watermark, 0))
+        elif isinstance(watermark, Watermark):
+            self._begin(self.operator.on_watermark(watermark, self.out))
+        else:
+            self.out.emit_watermark(watermark)
+
+    def finish(self) -> None:
+        """No more input comes to this operator."""
+        assert self._steps is None, "an operator is finished when it is idle"
+        self._begin(self.operator.finish(self.out))
+
+    def advance(self) -> None:
+        """Go on as long as there is room and nothing to wait for."""
+        while self._steps is not None and self._awaited is None and self.out.has_room:
+            try:
+                self._await(next(self._steps))
+            except StopIteration:
+                self._steps = None
+                self._drain()
+
+    def _begin(self, steps: Steps | None) -> None:
+        if steps is not None:
+            self._steps = steps
+            self.advance()
+
+    def _drain(self) -> None:
+        while self._steps is None and self._queue:
+            element, port = self._queue.popleft()
+            if isinstance(element, RowBatch | ArrowBatch):
+                self._begin(self.operator.process(element, port, self.out))
+            elif isinstance(element, Watermark):
+                self._begin(self.operator.on_watermark(element, self.out))
+            else:
+                self.out.emit_watermark(element)
+
+    def _await(self, awaited: Awaitable[object] | None) -> None:
+        if awaited is not None:
+            self._awaited = awaited
+            self._wait(awaited, self._awaited_done)
+
+    def _awaited_done(self) -> None:
+        self._awaited = None
+
+
+class Chain:
+    """The operators of a subtask, head first."""
+
+    def __init__(self, operators: Sequence[ChainedOperator]) -> None:
+        self.operators = operators
+        self.head = operators[0]
+
+    @property
+    def idle(self) -> bool:
+        """Whether no operator has work in progress."""
+        return all(operator.idle for operator in self.operators)
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether ``advance`` would do something."""
+        return any(operator.can_go_on for operator in self.operators)
+
+    def advance(self) -> None:
+        """Go on with work in progress, tail first, so that what is under way leaves first."""
+        for operator in reversed(self.operators):
+            operator.advance()
+
+    def finish(self) -> Iterator[None]:
+        """Finish the operators head to tail; yields while one of them has work in progress."""
+        for operator in self.operators:
+            while not self.idle:
+                yield
+            operator.finish()
+        while not self.idle:
+            yield

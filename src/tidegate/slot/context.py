@@ -1,0 +1,215 @@
+"""What an open operator, and the user function in it, see of the slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    from tidegate.api.operator import KeyCell
+    from tidegate.api.state import (
+        BroadcastState,
+        ColumnState,
+        ColumnStateDescriptor,
+        KeyedColumns,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        OperatorListState,
+        OperatorStateDescriptor,
+        State,
+        StateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from tidegate.clock import Clock
+    from tidegate.metrics import MetricGroup
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId
+    from tidegate.model.settings import SlotSettings
+    from tidegate.model.topology import OperatorInfo, Vertex
+    from tidegate.state.backend import OperatorBackend
+    from tidegate.typeinfo.types import TypeInformation
+
+
+@dataclass(slots=True)
+class SubtaskSurroundings:
+    """What all operators of a subtask share.
+
+    wake: asks for the subtask's next turn; wake_at: at a time of the monotonic clock.
+    """
+
+    job: JobId
+    execution: ExecutionId
+    vertex: Vertex
+    settings: SlotSettings
+    checkpointing: bool
+    restored: CheckpointId | None
+    clock: Clock
+    parameters: Mapping[str, str]
+    run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+    start: Callable[[Coroutine[object, object, None]], None]
+    wake: Callable[[], None]
+    wake_at: Callable[[int], None]
+    skipped: Callable[[int], None]
+    to_coordinator: Callable[[OperatorId, OperatorEvent], None]
+
+    @property
+    def task_name(self) -> str:
+        """``name (2/4)``: vertex, index from 1, parallelism."""
+        index = self.execution.subtask.index + 1
+        return f"{self.vertex.name} ({index}/{self.vertex.parallelism})"
+
+
+class SlotOperatorContext:
+    """The `OperatorContext` of one operator."""
+
+    def __init__(
+        self,
+        info: OperatorInfo,
+        surroundings: SubtaskSurroundings,
+        backend: OperatorBackend,
+        metrics: MetricGroup,
+    ) -> None:
+        self._info = info
+        self._around = surroundings
+        self._backend = backend
+        self.operator: OperatorId = info.id
+        self.metrics = metrics
+        self.runtime = SlotRuntimeContext(self, surroundings)
+
+    @property
+    def name(self) -> str:
+        return self._info.name
+
+    @property
+    def subtask(self) -> int:
+        return self._around.execution.subtask.index
+
+    @property
+    def parallelism(self) -> int:
+        return self._around.vertex.parallelism
+
+    @property
+    def max_parallelism(self) -> int:
+        return self._around.vertex.max_parallelism
+
+    @property
+    def restored_checkpoint(self) -> CheckpointId | None:
+        return self._around.restored
+
+    @property
+    def current_key(self) -> KeyCell:
+        return self._backend.cell
+
+    @property
+    def settings(self) -> SlotSettings:
+        return self._around.settings
+
+    @property
+    def job(self) -> JobId:
+        return self._around.job
+
+    @property
+    def attempt_name(self) -> str:
+        execution = self._around.execution
+        head = self._info.id.hex()[:8]
+        return f"{head}-{execution.epoch}-{execution.attempt}-{execution.subtask.index}"
+
+    @property
+    def checkpointing(self) -> bool:
+        return self._around.checkpointing
+
+    def keyed_state(self, descriptor: StateDescriptor) -> State:
+        return self._backend.keyed_state(descriptor)
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
+        return self._backend.keyed_columns(key_type)
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        return self._backend.column_state(descriptor)
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState:
+        return self._backend.operator_state(descriptor)
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState:
+        return self._backend.broadcast_state(descriptor)
+
+    def processing_time(self) -> int:
+        return self._around.clock.wall_ms()
+
+    def monotonic_ms(self) -> int:
+        return self._around.clock.monotonic_ms()
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        self._around.wake_at(monotonic_ms)
+
+    def skipped(self, rows: int) -> None:
+        self._around.skipped(rows)
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self._around.run_blocking(call)
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self._around.start(coroutine)
+
+    def wake(self) -> None:
+        self._around.wake()
+
+    def to_coordinator(self, event: OperatorEvent) -> None:
+        self._around.to_coordinator(self.operator, event)
+
+
+class SlotRuntimeContext:
+    """The `RuntimeContext` of one operator's user function."""
+
+    def __init__(self, context: SlotOperatorContext, surroundings: SubtaskSurroundings) -> None:
+        self._context = context
+        self._around = surroundings
+
+    def get_job_id(self) -> str:
+        return self._around.job
+
+    def get_task_name(self) -> str:
+        return self._around.vertex.name
+
+    def get_task_name_with_subtasks(self) -> str:
+        return self._around.task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._around.vertex.parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._around.vertex.max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._around.execution.subtask.index
+
+    def get_attempt_number(self) -> int:
+        return self._around.execution.attempt
+
+    def get_job_parameters(self) -> Mapping[str, str]:
+        return self._around.parameters
+
+    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
+        return self._around.parameters.get(key, default_value)
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._context.metrics
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+        return self._context.keyed_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+        return self._context.keyed_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+        return self._context.keyed_state(state_descriptor)
+
+    def get_operator_list_state(
+        self, state_descriptor: OperatorStateDescriptor
+    ) -> OperatorListState:
+        return self._context.operator_state(state_descriptor)

@@ -1,0 +1,187 @@
+"""What comes into a subtask: a queue a channel, and event time over all of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tidegate.model.elements import (
+    MIN_TIMESTAMP_MS,
+    ArrowBatch,
+    Element,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from tidegate.model.ids import ChannelId
+
+
+class InputChannel:
+    """One channel's queue. grant: gives the sender a credit for a batch that is taken whole."""
+
+    __slots__ = ("blocked", "grant", "id", "listed", "port", "queue", "taken")
+
+    def __init__(self, channel: ChannelId, port: int, grant: Callable[[], None]) -> None:
+        self.id = channel
+        self.port = port
+        self.grant = grant
+        self.queue: deque[Element] = deque()
+        self.taken = 0
+        self.blocked = False
+        self.listed = False
+
+
+class Gate:
+    """The input channels of one subtask, read in turn.
+
+    arrived: called when something has come to a gate that had nothing to read.
+    """
+
+    def __init__(self, channels: Collection[InputChannel], arrived: Callable[[], None]) -> None:
+        self._channels = {channel.id: channel for channel in channels}
+        self._ready: deque[InputChannel] = deque()
+        self._arrived = arrived
+
+    @property
+    def readable(self) -> bool:
+        """Whether ``poll`` would find something."""
+        ready = self._ready
+        while ready and ready[0].blocked:
+            ready.popleft().listed = False
+        return bool(ready)
+
+    @property
+    def channels(self) -> tuple[ChannelId, ...]:
+        """All channels, ended ones included."""
+        return tuple(self._channels)
+
+    def put(self, channel: InputChannel, element: Element) -> None:
+        """Something has come on a channel."""
+        channel.queue.append(element)
+        if not channel.listed and not channel.blocked:
+            channel.listed = True
+            self._ready.append(channel)
+            self._arrived()
+
+    def poll(self, rows_max: int) -> tuple[InputChannel, Element] | None:
+        """The next element of a channel that may be read; of a longer row batch a piece.
+
+        rows_max: rows of a piece. What is left of a cut batch stays at the head of its queue, and
+        the sender gets its credit with the last piece.
+        """
+        if not self.readable:
+            return None
+        channel = self._ready.popleft()
+        queue = channel.queue
+        element = queue[0]
+        if isinstance(element, RowBatch):
+            taken = channel.taken
+            if len(element) - taken > rows_max:
+                channel.taken = taken + rows_max
+                self._ready.appendleft(channel)
+                return channel, element.piece(taken, taken + rows_max)
+            if taken:
+                element = element.piece(taken, len(element))
+                channel.taken = 0
+        queue.popleft()
+        if queue:
+            self._ready.append(channel)
+        else:
+            channel.listed = False
+        if isinstance(element, RowBatch | ArrowBatch):
+            channel.grant()
+        return channel, element
+
+    def block(self, channel: ChannelId) -> None:
+        """Read no more from it."""
+        self._channels[channel].blocked = True
+
+    def unblock(self, channels: Collection[ChannelId]) -> None:
+        """Read from these again."""
+        for each in channels:
+            channel = self._channels[each]
+            channel.blocked = False
+            if channel.queue and not channel.listed:
+                channel.listed = True
+                self._ready.append(channel)
+        if self._ready:
+            self._arrived()
+
+
+class WatermarkValve:
+    """Event time over several channels: the least of those that are not idle.
+
+    Source: Flink, StatusWatermarkValve. A channel that has become idle is passed over, one that is
+    active again holds event time back only once it has caught up.
+    """
+
+    def __init__(self, channels: Collection[ChannelId]) -> None:
+        self._watermarks = dict.fromkeys(channels, MIN_TIMESTAMP_MS)
+        self._idle: set[ChannelId] = set()
+        self._behind: set[ChannelId] = set()
+        self._current = MIN_TIMESTAMP_MS
+        self._said_idle = False
+
+    @property
+    def current_ms(self) -> int:
+        """Event time that has been reached."""
+        return self._current
+
+    def watermark(self, channel: ChannelId, ms: int) -> Watermark | None:
+        """A watermark has come; the new one over all channels, where that has advanced."""
+        if ms > self._watermarks[channel]:
+            self._watermarks[channel] = ms
+        if channel in self._behind and ms >= self._current:
+            self._behind.discard(channel)
+        return self._advance()
+
+    def status(self, channel: ChannelId, idle: bool) -> list[Watermark | WatermarkStatus]:
+        """A channel has become idle or active; what is to be passed on, in order."""
+        if idle:
+            self._idle.add(channel)
+            self._behind.discard(channel)
+            if len(self._idle) < len(self._watermarks):
+                advanced = self._advance()
+                return [advanced] if advanced else []
+            return self._all_idle()
+        self._idle.discard(channel)
+        if self._watermarks[channel] < self._current:
+            self._behind.add(channel)
+        if self._said_idle:
+            self._said_idle = False
+            return [WatermarkStatus(idle=False)]
+        return []
+
+    def ended(self, channel: ChannelId) -> None:
+        """A channel is over; its last watermark was the end of event time, or it never had one."""
+        self._behind.discard(channel)
+
+    def _all_idle(self) -> list[Watermark | WatermarkStatus]:
+        if self._said_idle:
+            return []
+        self._said_idle = True
+        highest = max(self._watermarks.values())
+        out: list[Watermark | WatermarkStatus] = []
+        if highest > self._current:
+            self._current = highest
+            out.append(Watermark(highest))
+        out.append(WatermarkStatus(idle=True))
+        return out
+
+    def _advance(self) -> Watermark | None:
+        counted = [
+            ms
+            for channel, ms in self._watermarks.items()
+            if channel not in self._idle and channel not in self._behind
+        ]
+        if not counted:
+            return None
+        least = min(counted)
+        if least <= self._current:
+            return None
+        self._current = least
+        return Watermark(least)

@@ -1,0 +1,208 @@
+"""From a `Deploy` to a subtask that is restored, opened and waits for its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api import ship
+from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
+from tidegate.metrics import MetricRegistry
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.output import ChannelOutput, Room, make_route
+from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.state.backend import OperatorBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidegate.clock import Clock
+    from tidegate.model.chance import Chance
+    from tidegate.model.control import Deploy
+    from tidegate.model.handles import StreamStateHandle
+    from tidegate.model.ids import ChannelId
+    from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import Edge, Vertex
+    from tidegate.slot.chain import Wait
+    from tidegate.slot.links import Links
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A subtask and what the slot must undo when it goes."""
+
+    subtask: Subtask
+    deploy: Deploy
+    channels: Sequence[ChannelId]
+    contexts: Sequence[SlotOperatorContext]
+    backends: Sequence[OperatorBackend]
+    operators: Sequence[Operator]
+    task_name: str
+
+    def restore(self, read: Callable[[StreamStateHandle], bytes]) -> None:
+        """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
+        infos = self.deploy.topology.vertex(self.deploy.execution.subtask.vertex).operators
+        for info, backend in zip(infos, self.backends, strict=True):
+            backend.restore(self.deploy.state.get(info.id, RestoredOperatorState()), read)
+
+    def open(self) -> None:
+        """Open the operators, tail to head, so that all are ready before the first one emits."""
+        for operator, context in zip(
+            reversed(self.operators), reversed(self.contexts), strict=True
+        ):
+            operator.open(context)
+
+
+class _PassThrough(SourceOperator):
+    """Stands for an operator that had finished in the checkpoint that was restored."""
+
+    def process(self, batch: object, port: int, out: object) -> None:
+        raise AssertionError("nothing comes to an operator that has finished")
+
+
+class SubtaskBuilder:
+    """Builds the subtasks of one slot."""
+
+    def __init__(self, links: Links, clock: Clock, chance: Chance) -> None:
+        self._links = links
+        self._clock = clock
+        self._chance = chance
+
+    def build(
+        self,
+        deploy: Deploy,
+        settings: JobSettings,
+        surroundings: SubtaskSurroundings,
+        ports: SubtaskPorts,
+        wait: Wait,
+    ) -> Hosted:
+        """Load the code and wire it up; nothing is restored or opened yet.
+
+        Raises UserCodeFailed where the code cannot be loaded in this process.
+        """
+        vertex = surroundings.vertex
+        plan = cast("VertexPlan", ship.loads(deploy.operators, name=vertex.name))
+        operators: Sequence[Operator] = plan.operators
+        if deploy.finished:
+            operators = [_PassThrough() for _ in plan.operators]
+        gate, inputs = self._gate(deploy, ports)
+        room = Room()
+        chained = [
+            ChainedOperator(
+                operator,
+                ChainOutput(room, self._clock.monotonic_ms, share=settings.slot.object_reuse),
+                wait,
+            )
+            for operator in operators
+        ]
+        self._chain(vertex, plan, chained)
+        outputs = self._outputs(deploy, plan, chained, settings, room, ports)
+        backends = [self._backend(deploy, vertex, index) for index in range(len(operators))]
+        subtask = Subtask(
+            deploy.execution,
+            vertex.operators,
+            Chain(chained),
+            backends,
+            gate,
+            outputs,
+            settings,
+            ports,
+            self._clock,
+            finished_on_restore=deploy.finished,
+            restored=deploy.restored,
+        )
+        contexts = [
+            SlotOperatorContext(info, surroundings, backend, MetricRegistry().group())
+            for info, backend in zip(vertex.operators, backends, strict=True)
+        ]
+        channels = [*inputs, *(output.id for output in outputs)]
+        return Hosted(
+            subtask, deploy, channels, contexts, backends, operators, surroundings.task_name
+        )
+
+    def _gate(self, deploy: Deploy, ports: SubtaskPorts) -> tuple[Gate, list[ChannelId]]:
+        execution, topology = deploy.execution, deploy.topology
+        channels: list[InputChannel] = []
+        for edge in topology.inputs(execution.subtask.vertex):
+            for channel in topology.channels(edge):
+                if channel.consumer == execution.subtask.index:
+                    grant = self._links.granter(execution, channel, deploy.peers[channel])
+                    channels.append(InputChannel(channel, topology.edges[edge].port, grant))
+        gate = Gate(channels, ports.ready)
+        for channel in channels:
+            self._links.add_input(execution, gate, channel)
+        return gate, [channel.id for channel in channels]
+
+    def _chain(
+        self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]
+    ) -> None:
+        for index, info in enumerate(vertex.operators):
+            if info.upstream is not None:
+                tag = plan.side_tags[index] if plan.side_tags else None
+                chained[info.upstream].out.add_operator(chained[index], tag)
+
+    def _outputs(
+        self,
+        deploy: Deploy,
+        plan: VertexPlan,
+        chained: Sequence[ChainedOperator],
+        settings: JobSettings,
+        room: Room,
+        ports: SubtaskPorts,
+    ) -> list[ChannelOutput]:
+        outputs: list[ChannelOutput] = []
+        for output in plan.outputs:
+            edge = deploy.topology.edges[output.edge]
+            channels = [
+                self._channel_output(deploy, channel, settings, room, ports)
+                for channel in deploy.topology.channels(output.edge)
+                if channel.producer == deploy.execution.subtask.index
+            ]
+            route = make_route(
+                output,
+                edge.partitioner,
+                channels,
+                max_parallelism=deploy.topology.vertex(edge.target).max_parallelism,
+                subtask=deploy.execution.subtask.index,
+                share=settings.slot.object_reuse,
+                chance=self._chance,
+                where=_place(deploy, edge),
+            )
+            chained[edge.operator].out.add_route(route, channels, edge.tag)
+            outputs += channels
+        return outputs
+
+    def _channel_output(
+        self,
+        deploy: Deploy,
+        channel: ChannelId,
+        settings: JobSettings,
+        room: Room,
+        ports: SubtaskPorts,
+    ) -> ChannelOutput:
+        deliver = self._links.sender(deploy.execution, channel, deploy.peers[channel])
+        output = ChannelOutput(channel, settings.slot, deliver, room)
+        self._links.add_output(deploy.execution, output, ports.ready)
+        return output
+
+    def _backend(self, deploy: Deploy, vertex: Vertex, index: int) -> OperatorBackend:
+        info = vertex.operators[index]
+        return OperatorBackend(
+            operator=info.id,
+            name=info.name,
+            key_groups=KeyGroupRange.of(
+                deploy.execution.subtask.index, vertex.parallelism, vertex.max_parallelism
+            ),
+            max_parallelism=vertex.max_parallelism,
+            clock=self._clock,
+            cell=KeyCell(),
+        )
+
+
+def _place(deploy: Deploy, edge: Edge) -> str:
+    source, target = deploy.topology.vertex(edge.source), deploy.topology.vertex(edge.target)
+    return f"the edge from '{source.name}' to '{target.name}'"

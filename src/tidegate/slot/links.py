@@ -1,0 +1,190 @@
+"""Data links between slots: one a pair, many channels, fenced by epoch and attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidegate.errors import PeerLost
+from tidegate.model.ids import ChannelId, Epoch, ExecutionId, SlotId
+from tidegate.transport import codec, protocol
+from tidegate.transport.protocol import HEADER_BYTES, FrameHeader, FrameKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from tidegate.model.elements import Element
+    from tidegate.slot.gate import Gate, InputChannel
+    from tidegate.slot.output import ChannelOutput
+    from tidegate.transport.wire import Network, Wire
+
+ChannelKey = tuple[ChannelId, int, Epoch]
+
+
+class Links:
+    """The links of one slot to its peers.
+
+    Of two slots the one with the lesser id dials, the other waits. lost: called with the peer and
+    the reason when a link that carried channels breaks. failed: called when a frame makes a
+    subtask's input or output fail.
+    """
+
+    def __init__(
+        self,
+        slot: SlotId,
+        network: Network,
+        *,
+        lost: Callable[[SlotId, PeerLost], None],
+        timeout_s: float,
+    ) -> None:
+        self._slot = slot
+        self._network = network
+        self._lost = lost
+        self._timeout_s = timeout_s
+        self._wires: dict[SlotId, Wire] = {}
+        self._waiting: dict[SlotId, asyncio.Future[None]] = {}
+        self._inputs: dict[ChannelKey, tuple[Gate, InputChannel]] = {}
+        self._outputs: dict[ChannelKey, tuple[ChannelOutput, Callable[[], None]]] = {}
+
+    # --- links ---
+
+    def accept(self, wire: Wire) -> _PeerHandler:
+        """A peer has dialled."""
+        return self._joined(SlotId(wire.peer), wire)
+
+    async def ensure(self, peers: Collection[SlotId], addresses: Mapping[SlotId, str]) -> None:
+        """Have a link to each of these slots. Raises PeerLost within the deadline."""
+        for peer in sorted(set(peers) - {self._slot} - self._wires.keys()):
+            if self._slot < peer:
+                handler = _PeerHandler(self, peer)
+                wire = await self._network.connect(addresses[peer], self._slot, handler)
+                self._wires[peer] = wire
+            else:
+                await self._dialled_by(peer)
+
+    async def _dialled_by(self, peer: SlotId) -> None:
+        if peer in self._wires:
+            return
+        waiting = self._waiting.get(peer)
+        if waiting is None:
+            waiting = self._waiting[peer] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await asyncio.shield(waiting)
+        except TimeoutError as error:
+            raise PeerLost(
+                f"slot {peer} has not connected within {self._timeout_s:g} s",
+                where=f"slot {self._slot}",
+                remedy="Check that slots can reach each other on tidegate.net.port-range.",
+            ) from error
+
+    def _joined(self, peer: SlotId, wire: Wire) -> _PeerHandler:
+        self._wires[peer] = wire
+        waiting = self._waiting.pop(peer, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+        return _PeerHandler(self, peer)
+
+    def closed(self, peer: SlotId, error: PeerLost | None) -> None:
+        """A link is over."""
+        self._wires.pop(peer, None)
+        if error is not None:
+            self._lost(peer, error)
+
+    def close(self) -> None:
+        """End all links."""
+        for wire in list(self._wires.values()):
+            wire.close()
+
+    # --- channels ---
+
+    def add_input(self, execution: ExecutionId, gate: Gate, channel: InputChannel) -> None:
+        """Elements of this channel come to this gate from now on."""
+        self._inputs[(channel.id, execution.attempt, execution.epoch)] = (gate, channel)
+
+    def add_output(
+        self, execution: ExecutionId, output: ChannelOutput, granted: Callable[[], None]
+    ) -> None:
+        """Credit for this channel goes to this output; ``granted`` is called after it."""
+        self._outputs[(output.id, execution.attempt, execution.epoch)] = (output, granted)
+
+    def remove(self, execution: ExecutionId, channels: Collection[ChannelId]) -> None:
+        """What still comes for these channels of this deployment is dropped."""
+        for channel in channels:
+            key = (channel, execution.attempt, execution.epoch)
+            self._inputs.pop(key, None)
+            self._outputs.pop(key, None)
+
+    def sender(
+        self, execution: ExecutionId, channel: ChannelId, consumer: SlotId
+    ) -> Callable[[Element], None]:
+        """What sends elements of a channel: to a subtask here, or over the link to a slot."""
+        if consumer == self._slot:
+            return self._local_sender((channel, execution.attempt, execution.epoch))
+        header = protocol.pack(
+            FrameHeader(FrameKind.ELEMENT, channel, execution.epoch, execution.attempt)
+        )
+
+        def send(element: Element) -> None:
+            wire = self._wires.get(consumer)
+            if wire is not None:
+                wire.send([header, *codec.encode(element)])
+
+        return send
+
+    def _local_sender(self, key: ChannelKey) -> Callable[[Element], None]:
+        def send(element: Element) -> None:
+            found = self._inputs.get(key)
+            if found is not None:
+                found[0].put(found[1], element)
+
+        return send
+
+    def granter(
+        self, execution: ExecutionId, channel: ChannelId, producer: SlotId
+    ) -> Callable[[], None]:
+        """What gives the sender of a channel one credit."""
+        key = (channel, execution.attempt, execution.epoch)
+        if producer == self._slot:
+            return lambda: self._grant(key, 1)
+        frame = protocol.pack(
+            FrameHeader(FrameKind.CREDIT, channel, execution.epoch, execution.attempt, 1)
+        )
+
+        def grant() -> None:
+            wire = self._wires.get(producer)
+            if wire is not None:
+                wire.send([frame])
+
+        return grant
+
+    def frame(self, frame: memoryview) -> None:
+        """A frame has come over a link; one of a deployment that is not here is dropped."""
+        header = protocol.unpack(frame)
+        key = (header.channel, header.attempt, header.epoch)
+        if header.kind is FrameKind.CREDIT:
+            self._grant(key, header.credit)
+            return
+        found = self._inputs.get(key)
+        if found is not None:
+            found[0].put(found[1], codec.decode(frame[HEADER_BYTES:]))
+
+    def _grant(self, key: ChannelKey, credit: int) -> None:
+        found = self._outputs.get(key)
+        if found is not None:
+            found[0].granted(credit)
+            found[1]()
+
+
+class _PeerHandler:
+    """What comes from one peer."""
+
+    def __init__(self, links: Links, peer: SlotId) -> None:
+        self._links = links
+        self._peer = peer
+
+    def on_frame(self, frame: memoryview) -> None:
+        self._links.frame(frame)
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self._links.closed(self._peer, error)

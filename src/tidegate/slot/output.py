@@ -1,0 +1,353 @@
+"""What leaves a subtask: rows gathered a channel, routed by each edge's partitioner."""
+
+from __future__ import annotations
+
+import copy
+from operator import itemgetter
+from typing import TYPE_CHECKING, Protocol, cast
+
+import numpy as np
+
+from tidegate.errors import GraphError
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.topology import Partitioner
+from tidegate.transport.credit import CreditedSender
+from tidegate.typeinfo.key_hash import KeyHasher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidegate.api.operator import KeyBy, OutputPlan
+    from tidegate.model.chance import Chance
+    from tidegate.model.elements import Batch, Element, Mark
+    from tidegate.model.ids import ChannelId
+    from tidegate.model.settings import SlotSettings
+
+
+class Room:
+    """How many channels of a subtask wait for credit; none means room."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+
+class ChannelOutput:
+    """The sending end of one channel: gathers rows, and sends what has credit.
+
+    deliver: hands an element to the other end. room: shared by all channels of the subtask.
+    """
+
+    __slots__ = (
+        "_deliver",
+        "_gathered",
+        "_room",
+        "_rows",
+        "_sender",
+        "_since_ms",
+        "id",
+    )
+
+    def __init__(
+        self,
+        channel: ChannelId,
+        settings: SlotSettings,
+        deliver: Callable[[Element], None],
+        room: Room,
+    ) -> None:
+        self.id = channel
+        self._rows = settings.rows
+        self._deliver = deliver
+        self._room = room
+        self._sender = CreditedSender(settings.credit)
+        self._gathered: RowBatch | None = None
+        self._since_ms = 0
+
+    @property
+    def gathering_since_ms(self) -> int | None:
+        """When the first of the gathered rows came; None where there are none."""
+        return None if self._gathered is None else self._since_ms
+
+    def rows(self, batch: RowBatch, now_ms: int) -> None:
+        """Gather rows; a full batch is sent."""
+        gathered = self._gathered
+        if gathered is None:
+            if len(batch) * 2 >= self._rows:
+                self._send(batch)
+            else:
+                self._gathered = RowBatch(
+                    list(batch.values),
+                    None if batch.timestamps_ms is None else list(batch.timestamps_ms),
+                    None if batch.keys is None else list(batch.keys),
+                    None if batch.key_groups is None else list(batch.key_groups),
+                )
+                self._since_ms = now_ms
+            return
+        if (gathered.timestamps_ms is None) != (batch.timestamps_ms is None):
+            self.flush()
+            self.rows(batch, now_ms)
+            return
+        gathered.values += batch.values
+        if gathered.timestamps_ms is not None:
+            gathered.timestamps_ms += cast("list[int]", batch.timestamps_ms)
+        if gathered.keys is not None and gathered.key_groups is not None:
+            gathered.keys += cast("list[object]", batch.keys)
+            gathered.key_groups += cast("list[int]", batch.key_groups)
+        if len(gathered) >= self._rows:
+            self.flush()
+
+    def arrow(self, batch: ArrowBatch) -> None:
+        """Send an Arrow batch, behind the rows gathered so far."""
+        self.flush()
+        self._send(batch)
+
+    def mark(self, mark: Mark) -> None:
+        """Send a mark, behind the rows gathered so far."""
+        self.flush()
+        self._send(mark)
+
+    def flush(self) -> None:
+        """Send what is gathered."""
+        gathered, self._gathered = self._gathered, None
+        if gathered is not None:
+            self._send(gathered)
+
+    def granted(self, credit: int) -> None:
+        """The reader has taken batches."""
+        had_room = self._sender.has_room
+        for element in self._sender.grant(credit):
+            self._deliver(element)
+        if not had_room and self._sender.has_room:
+            self._room.waiting -= 1
+
+    def _send(self, element: Element) -> None:
+        had_room = self._sender.has_room
+        if self._sender.offer(element):
+            self._deliver(element)
+        elif had_room:
+            self._room.waiting += 1
+
+
+class Route(Protocol):
+    """Spreads the output of one edge over its channels."""
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        """Send each row where it belongs."""
+        ...
+
+
+class _Broadcast:
+    """Every channel gets every row; also the way of an edge with one channel."""
+
+    def __init__(self, channels: Sequence[ChannelOutput], *, share: bool) -> None:
+        self._channels = channels
+        self._share = share
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        last = len(self._channels) - 1
+        for index, channel in enumerate(self._channels):
+            own = batch if index == last or self._share else copied(batch)
+            if isinstance(own, RowBatch):
+                channel.rows(own, now_ms)
+            else:
+                channel.arrow(own)
+
+
+class _RoundRobin:
+    """Rows are dealt out one by one, Arrow batches one by one.
+
+    first: the channel that begins; a draw between batches where ``shuffled``.
+    """
+
+    def __init__(
+        self, channels: Sequence[ChannelOutput], first: int, draw: Callable[[], int] | None
+    ) -> None:
+        self._channels = channels
+        self._next = first % len(channels)
+        self._draw = draw
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        channels, count = self._channels, len(self._channels)
+        if self._draw is not None:
+            self._next = self._draw() % count
+        if isinstance(batch, ArrowBatch):
+            channels[self._next].arrow(batch)
+            self._next = (self._next + 1) % count
+            return
+        for offset in range(min(count, len(batch))):
+            times = batch.timestamps_ms
+            part = RowBatch(
+                batch.values[offset::count], None if times is None else times[offset::count]
+            )
+            channels[(self._next + offset) % count].rows(part, now_ms)
+        self._next = (self._next + len(batch)) % count
+
+
+class _Custom:
+    """The user's partitioner chooses the channel of each row."""
+
+    def __init__(
+        self,
+        channels: Sequence[ChannelOutput],
+        key_of: Callable[[object], object],
+        partition: Callable[[object, int], int],
+        where: str,
+    ) -> None:
+        self._channels = channels
+        self._key_of = key_of
+        self._partition = partition
+        self._where = where
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        rows = batch if isinstance(batch, RowBatch) else RowBatch(batch.batch.to_pylist())
+        count = len(self._channels)
+        targets = np.array([self._partition(self._key_of(v), count) for v in rows.values], np.int64)
+        wrong = np.nonzero((targets < 0) | (targets >= count))[0]
+        if len(wrong):
+            raise GraphError(
+                f"the partitioner chose {targets[wrong[0]]} of {count} partitions",
+                where=self._where,
+                remedy="Return a number from 0 to num_partitions - 1.",
+            )
+        spread(rows, targets, self._channels, now_ms)
+
+
+class _Hash:
+    """Each row goes to the subtask that holds its key group."""
+
+    def __init__(
+        self,
+        channels: Sequence[ChannelOutput],
+        key: KeyBy,
+        max_parallelism: int,
+        where: str,
+    ) -> None:
+        self._channels = channels
+        self._key = key
+        self._where = where
+        self._max_parallelism = max_parallelism
+        self._hasher = KeyHasher(key.key_type, max_parallelism)
+
+    def batch(self, batch: Batch, now_ms: int) -> None:
+        if isinstance(batch, ArrowBatch):
+            self._arrow(batch)
+        else:
+            self._rows(batch, now_ms)
+
+    def _rows(self, batch: RowBatch, now_ms: int) -> None:
+        selector, column = self._key.selector, self._key.column
+        if selector is not None:
+            keys = [selector(value) for value in batch.values]
+        else:
+            keys = [cast("dict[str, object]", value)[cast("str", column)] for value in batch.values]
+        groups = self._hasher.key_groups(keys)
+        keyed = RowBatch(batch.values, batch.timestamps_ms, keys, groups.tolist())
+        count = len(self._channels)
+        if count == 1:
+            self._channels[0].rows(keyed, now_ms)
+            return
+        targets = groups.astype(np.int64) * count // self._max_parallelism
+        spread(keyed, targets, self._channels, now_ms)
+
+    def _arrow(self, batch: ArrowBatch) -> None:
+        column = self._key.column
+        if column is None:
+            raise GraphError(
+                "Arrow batches reach a key_by that was given a function",
+                where=self._where,
+                remedy="Key Arrow batches by a column's name.",
+            )
+        position = batch.batch.schema.get_field_index(column)
+        if position < 0:
+            raise GraphError(
+                f"there is no column '{column}'; there are {', '.join(batch.batch.schema.names)}",
+                where=self._where,
+                remedy="Give key_by the name of a column of the batches that reach it.",
+            )
+        groups = self._hasher.key_groups_of_column(batch.batch.column(position))
+        count = len(self._channels)
+        if count == 1:
+            self._channels[0].arrow(ArrowBatch(batch.batch, batch.timestamps_ms, column, groups))
+            return
+        targets = groups.astype(np.int64) * count // self._max_parallelism
+        for index, channel in enumerate(self._channels):
+            rows = np.nonzero(targets == index)[0]
+            if not len(rows):
+                continue
+            times = batch.timestamps_ms
+            channel.arrow(
+                ArrowBatch(
+                    batch.batch.take(rows),
+                    None if times is None else times[rows],
+                    column,
+                    groups[rows],
+                )
+            )
+
+
+def make_route(
+    plan: OutputPlan,
+    partitioner: Partitioner,
+    channels: Sequence[ChannelOutput],
+    *,
+    max_parallelism: int,
+    subtask: int,
+    share: bool,
+    chance: Chance,
+    where: str,
+) -> Route:
+    """The way in which an edge spreads its rows. share: whether values need no copies."""
+    match partitioner:
+        case Partitioner.HASH:
+            assert plan.key is not None, "a keyed edge has a key"
+            return _Hash(channels, plan.key, max_parallelism, where)
+        case Partitioner.CUSTOM:
+            assert plan.partition is not None and plan.key is not None, "checked by graph"
+            selector = plan.key.selector or (lambda value: value)
+            return _Custom(channels, selector, plan.partition, where)
+        case Partitioner.BROADCAST:
+            return _Broadcast(channels, share=share)
+        case Partitioner.REBALANCE if len(channels) > 1:
+            return _RoundRobin(channels, subtask, None)
+        case Partitioner.SHUFFLE if len(channels) > 1:
+            return _RoundRobin(channels, 0, chance.bits64)
+        case Partitioner.RESCALE if len(channels) > 1:
+            return _RoundRobin(channels, 0, None)
+        case _:
+            return _Broadcast(channels[:1], share=share)
+
+
+def spread(
+    rows: RowBatch, targets: np.ndarray, channels: Sequence[ChannelOutput], now_ms: int
+) -> None:
+    """Give each row to the channel that ``targets`` (shape (rows,)) names, in order."""
+    for index, channel in enumerate(channels):
+        chosen = np.nonzero(targets == index)[0]
+        if len(chosen):
+            channel.rows(_take(rows, chosen.tolist()), now_ms)
+
+
+def _take(rows: RowBatch, chosen: list[int]) -> RowBatch:
+    if len(chosen) == len(rows):
+        return rows
+    if len(chosen) == 1:
+        return rows.piece(chosen[0], chosen[0] + 1)
+    pick = itemgetter(*chosen)
+    return RowBatch(
+        list(pick(rows.values)),
+        None if rows.timestamps_ms is None else list(pick(rows.timestamps_ms)),
+        None if rows.keys is None else list(pick(rows.keys)),
+        None if rows.key_groups is None else list(pick(rows.key_groups)),
+    )
+
+
+_IMMUTABLE = frozenset({int, str, float, bool, bytes, type(None), complex, range})
+
+
+def copied(batch: Batch) -> Batch:
+    """The batch for a further consumer: mutable values are copied, Arrow batches are shared."""
+    if isinstance(batch, ArrowBatch) or _IMMUTABLE.issuperset(map(type, batch.values)):
+        return batch
+    values = [value if type(value) in _IMMUTABLE else copy.deepcopy(value) for value in batch.values]
+    return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)

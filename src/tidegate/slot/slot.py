@@ -1,0 +1,534 @@
+"""The slot: one loop that hosts one subtask of every vertex, under one driver.
+
+It dials the driver, offers itself, and then does what it is told. Turns of the subtasks, slices of
+snapshots and whatever the network brings share the loop; the loop yields by time, not by batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import pickle
+import traceback
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from tidegate.errors import PeerLost, TidegateError, UserCodeFailed
+from tidegate.model.control import (
+    Accepted,
+    Cancel,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointComplete,
+    CheckpointDeclined,
+    Deploy,
+    ExecutionState,
+    Offer,
+    Pulse,
+    Refused,
+    Release,
+    SlotLeaving,
+    Start,
+    SubtaskChanged,
+    ToCoordinator,
+    ToDriver,
+    ToOperator,
+    ToSlot,
+    TriggerCheckpoint,
+)
+from tidegate.model.elements import Barrier
+from tidegate.slot.context import SubtaskSurroundings
+from tidegate.slot.hosting import Hosted, SubtaskBuilder
+from tidegate.slot.links import Links
+from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.slot.snapshot import CheckpointPlace, SubtaskSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    import structlog
+
+    from tidegate.clock import Clock
+    from tidegate.model.chance import Chance
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
+    from tidegate.model.settings import JobSettings
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.transport.wire import Network, Wire
+
+COLLECT_EVERY_MS = 60_000
+"""Garbage is collected at the latest after this, when the slot is never idle."""
+
+LINK_TIMEOUT_S = 10.0
+
+
+class World:
+    """What a slot takes from outside, so that a simulation can own every source of surprise.
+
+    run_blocking: runs a call on the slot's pool. pause: lets the loop do other things; time passes
+    in it. storage: opens the job's checkpoint storage.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        clock: Clock,
+        chance: Chance,
+        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        storage: Callable[[JobSettings, str], CheckpointStorage],
+        log: structlog.typing.FilteringBoundLogger,
+        pause: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.network = network
+        self.clock = clock
+        self.chance = chance
+        self.run_blocking = run_blocking
+        self.storage = storage
+        self.log = log
+        self.pause = pause
+
+
+class Slot:
+    """Hosts subtasks until it is released, refused, or has lost its driver.
+
+    pulsed: called with each `Pulse`'s content by whoever beats; see `slot.pulse`.
+    """
+
+    def __init__(self, slot: SlotId, world: World, *, pid: int, host: str) -> None:
+        self.id = slot
+        self._world = world
+        self._pid = pid
+        self._host = host
+        self._links = Links(slot, world.network, lost=self._peer_lost, timeout_s=LINK_TIMEOUT_S)
+        self._driver: Wire | None = None
+        self._accepted: Accepted | None = None
+        self._storage: CheckpointStorage | None = None
+        self._hosted: dict[ExecutionId, Hosted] = {}
+        self._tasks: dict[ExecutionId, set[asyncio.Task[None]]] = {}
+        self._ready: deque[Subtask] = deque()
+        self._listed: set[ExecutionId] = set()
+        self._encoding: deque[SubtaskSnapshot] = deque()
+        self._snapshots: dict[ExecutionId, dict[CheckpointId, SubtaskSnapshot]] = {}
+        self._wake = asyncio.Event()
+        self._ended: str | None = None
+        self._error: TidegateError | None = None
+        self._turn_began_ms: int | None = None
+
+    # --- life ---
+
+    async def run(self, driver: str, *, versions: Mapping[str, str], request: str = "") -> str:
+        """Serve the driver at that address to the end; the result says why it ended.
+
+        Raises PeerLost where the driver cannot be reached.
+        """
+        listener = await self._world.network.listen(self._links.accept)
+        try:
+            self._driver = await self._world.network.connect(driver, self.id, _DriverHandler(self))
+            self._send(
+                Offer(self.id, listener.address, self._pid, self._host, versions, request)
+            )
+            await self._work()
+        finally:
+            await self._close()
+            await listener.close()
+        return self._ended or ""
+
+    @property
+    def pulse(self) -> Pulse:
+        """How the slot is; read by another thread, so nothing here may be changed."""
+        began = self._turn_began_ms
+        age = 0 if began is None else self._world.clock.monotonic_ms() - began
+        figures = {
+            execution: hosted.subtask.figures for execution, hosted in list(self._hosted.items())
+        }
+        return Pulse(self.id, batch_age_ms=age, figures=figures)
+
+    def send_pulse(self) -> None:
+        """Beat over the control link; for slots that have no thread of their own to beat."""
+        self._send(self.pulse)
+
+    async def _close(self) -> None:
+        for execution in list(self._hosted):
+            self._end(execution, ExecutionState.CANCELED)
+        for tasks in self._tasks.values():
+            for task in tasks:
+                task.cancel()
+        pending = [task for tasks in self._tasks.values() for task in tasks]
+        if pending:
+            await asyncio.gather(*pending, return_exceptions=True)
+        self._links.close()
+        if self._driver is not None:
+            self._send(SlotLeaving(self.id, self._error))
+            self._driver.close()
+
+    # --- the loop ---
+
+    async def _work(self) -> None:
+        clock, pause = self._world.clock, self._world.pause
+        collected_ms = clock.monotonic_ms()
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            while self._ended is None:
+                self._work_for_a_while()
+                self._encode_for_a_while()
+                now = clock.monotonic_ms()
+                if now - collected_ms > COLLECT_EVERY_MS:
+                    gc.collect()
+                    collected_ms = now
+                if self._ready or self._encoding:
+                    await pause()
+                else:
+                    self._flush_all()
+                    await self._rest()
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _work_for_a_while(self) -> None:
+        """Turns of the ready subtasks, until none is ready or it is time to yield."""
+        clock, ready = self._world.clock, self._ready
+        settings = self._accepted.settings.slot if self._accepted else None
+        if settings is None:
+            return
+        until = clock.precise_s() + settings.yield_ms / 1000
+        flush_before = clock.monotonic_ms() - max(0, settings.buffer_timeout_ms)
+        while ready:
+            subtask = ready.popleft()
+            self._listed.discard(subtask.execution)
+            if subtask.runnable:
+                self._turn(subtask)
+                if settings.buffer_timeout_ms >= 0:
+                    subtask.flush_older_than(flush_before)
+                if subtask.runnable:
+                    self._list(subtask)
+            if clock.precise_s() >= until:
+                return
+
+    def _turn(self, subtask: Subtask) -> None:
+        self._turn_began_ms = self._world.clock.monotonic_ms()
+        try:
+            subtask.turn()
+        except Exception as error:
+            self._fail(subtask.execution, error)
+        finally:
+            self._turn_began_ms = None
+
+    def _encode_for_a_while(self) -> None:
+        """Slices of snapshots: long ones when the input waits anyway, short ones when it is paced."""
+        if not self._encoding or self._accepted is None:
+            return
+        settings = self._accepted.settings.slot
+        budget = settings.slice_busy_ms if self._ready else settings.slice_idle_ms
+        snapshot = self._encoding[0]
+        if snapshot.encode(budget):
+            self._encoding.popleft()
+
+    def _flush_all(self) -> None:
+        for execution, hosted in list(self._hosted.items()):
+            try:
+                hosted.subtask.flush()
+            except Exception as error:
+                self._fail(execution, error)
+
+    async def _rest(self) -> None:
+        """Nothing to do: wait for the network, a timer or the pool."""
+        if self._ready or self._ended is not None:
+            return
+        self._wake.clear()
+        await self._wake.wait()
+
+    def _list(self, subtask: Subtask) -> None:
+        if subtask.execution not in self._listed:
+            self._listed.add(subtask.execution)
+            self._ready.append(subtask)
+        self._wake.set()
+
+    def end(self, reason: str, error: TidegateError | None = None) -> None:
+        """Stop serving."""
+        if self._ended is None:
+            self._ended = reason
+            self._error = error
+        self._wake.set()
+
+    # --- the driver's words ---
+
+    def message(self, message: ToSlot) -> None:
+        """Do what the driver says."""
+        match message:
+            case Accepted():
+                self._accepted = message
+                self._storage = self._world.storage(message.settings, message.job)
+            case Refused(reason):
+                self.end(f"refused: {reason}")
+            case Release(reason):
+                self.end(reason or "released")
+            case Deploy():
+                self._task(message.execution, self._deploy(message))
+            case Start(execution):
+                self._with(execution, Subtask.start)
+            case Cancel(execution):
+                self._cancel(execution)
+            case TriggerCheckpoint(execution, checkpoint, triggered_ms, options):
+                self._trigger(execution, Barrier(checkpoint, triggered_ms, options))
+            case CheckpointComplete(execution, checkpoint, subsumed):
+                self._with(execution, lambda subtask: subtask.complete(checkpoint, subsumed))
+            case CheckpointAborted(execution, checkpoint, completed):
+                self._with(execution, lambda subtask: subtask.abort(checkpoint, completed))
+            case ToOperator(execution, operator, event):
+                self._with(execution, lambda subtask: subtask.event(operator, event))
+
+    def _with(self, execution: ExecutionId, act: Callable[[Subtask], None]) -> None:
+        """Act on a subtask that is here and alive; what is raised is its failure."""
+        hosted = self._hosted.get(execution)
+        if hosted is None or hosted.subtask.state.is_terminal:
+            return
+        try:
+            act(hosted.subtask)
+        except Exception as error:
+            self._fail(execution, error)
+
+    def _trigger(self, execution: ExecutionId, barrier: Barrier) -> None:
+        hosted = self._hosted.get(execution)
+        if hosted is None or hosted.subtask.state is not ExecutionState.RUNNING:
+            reason = (
+                "TASK_CHECKPOINT_FAILURE"
+                if hosted is None
+                else "CHECKPOINT_DECLINED_TASK_NOT_READY"
+            )
+            self._send(CheckpointDeclined(execution, barrier.checkpoint, reason))
+            return
+        hosted.subtask.trigger(barrier)
+
+    def _send(self, message: ToDriver) -> None:
+        if self._driver is not None:
+            self._driver.send([pickle.dumps(message, protocol=5)])
+
+    # --- subtasks ---
+
+    async def _deploy(self, deploy: Deploy) -> None:
+        execution = deploy.execution
+        began = self._world.clock.monotonic_ms()
+        try:
+            hosted = self._build(deploy)
+            self._hosted[execution] = hosted
+            await self._links.ensure(deploy.addresses.keys(), deploy.addresses)
+            storage = self._storage
+            assert storage is not None, "a slot is accepted before it is given work"
+            await self._world.run_blocking(lambda: hosted.restore(storage.read_handle))
+            hosted.open()
+        except Exception as error:
+            self._fail(execution, error)
+            return
+        if not hosted.subtask.state.is_terminal:
+            took = self._world.clock.monotonic_ms() - began
+            self._send(
+                SubtaskChanged(execution, ExecutionState.INITIALIZING, restore_ms=took)
+            )
+
+    def _build(self, deploy: Deploy) -> Hosted:
+        accepted = self._accepted
+        assert accepted is not None, "a slot is accepted before it is given work"
+        execution, world = deploy.execution, self._world
+        builder = SubtaskBuilder(self._links, world.clock, world.chance)
+        ports = SubtaskPorts(
+            ready=lambda: self._list_execution(execution),
+            changed=lambda state, error: self._changed(execution, state, error),
+            decline=self._send,
+            snapshot=lambda snapshot: self._take(execution, snapshot),
+            aborted=lambda checkpoint: self._stop_snapshot(execution, checkpoint),
+            busy=lambda: len(self._tasks.get(execution, ())),
+        )
+        surroundings = SubtaskSurroundings(
+            job=accepted.job,
+            execution=execution,
+            vertex=deploy.topology.vertex(execution.subtask.vertex),
+            settings=accepted.settings.slot,
+            checkpointing=accepted.settings.checkpoints.periodic,
+            restored=deploy.restored,
+            clock=world.clock,
+            parameters=accepted.settings.parameters,
+            run_blocking=world.run_blocking,
+            start=lambda coroutine: self._task(execution, self._guard(execution, coroutine)),
+            wake=lambda: self._with(execution, Subtask.wake),
+            wake_at=lambda at_ms: self._wake_at(execution, at_ms),
+            skipped=lambda rows: self._skipped(execution, rows),
+            to_coordinator=lambda operator, event: self._to_coordinator(execution, operator, event),
+        )
+        return builder.build(
+            deploy, accepted.settings, surroundings, ports, self._waiter(execution)
+        )
+
+    def _list_execution(self, execution: ExecutionId) -> None:
+        hosted = self._hosted.get(execution)
+        if hosted is not None:
+            self._list(hosted.subtask)
+
+    def _changed(
+        self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None
+    ) -> None:
+        if state.is_terminal:
+            self._forget(execution)
+        self._send(SubtaskChanged(execution, state, error))
+
+    def _cancel(self, execution: ExecutionId) -> None:
+        if execution in self._hosted:
+            self._end(execution, ExecutionState.CANCELED)
+        else:
+            self._send(SubtaskChanged(execution, ExecutionState.CANCELED))
+
+    def _end(
+        self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None = None
+    ) -> None:
+        hosted = self._hosted.get(execution)
+        if hosted is None:
+            if state is ExecutionState.FAILED:
+                self._send(SubtaskChanged(execution, state, error))
+            return
+        hosted.subtask.end(state, error)
+
+    def _forget(self, execution: ExecutionId) -> None:
+        """A subtask is over: close its operators, drop its channels, stop what it started."""
+        hosted = self._hosted.pop(execution, None)
+        if hosted is None:
+            return
+        for snapshot in self._snapshots.pop(execution, {}).values():
+            snapshot.cancel()
+        for task in self._tasks.get(execution, ()):
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._links.remove(execution, hosted.channels)
+        for raised in hosted.subtask.close():
+            self._world.log.warning(
+                "closing an operator failed", subtask=str(execution.subtask.index), error=repr(raised)
+            )
+
+    def _fail(self, execution: ExecutionId, error: Exception) -> None:
+        """A subtask has failed; its driver decides what follows."""
+        hosted = self._hosted.get(execution)
+        where = hosted.task_name if hosted else f"subtask {execution.subtask.index}"
+        self._end(execution, ExecutionState.FAILED, as_ours(error, where))
+
+    def _peer_lost(self, peer: SlotId, error: PeerLost) -> None:
+        for execution, hosted in list(self._hosted.items()):
+            if peer in hosted.deploy.addresses:
+                self._fail(execution, error)
+
+    def _skipped(self, execution: ExecutionId, rows: int) -> None:
+        hosted = self._hosted.get(execution)
+        if hosted is not None:
+            hosted.subtask.rows_skipped += rows
+
+    def _to_coordinator(
+        self, execution: ExecutionId, operator: OperatorId, event: OperatorEvent
+    ) -> None:
+        self._send(ToCoordinator(execution, operator, event))
+
+    # --- what runs beside ---
+
+    def _task(self, execution: ExecutionId, coroutine: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        tasks = self._tasks.setdefault(execution, set())
+        tasks.add(task)
+        task.add_done_callback(lambda done: self._task_done(execution, done))
+
+    def _task_done(self, execution: ExecutionId, task: asyncio.Task[None]) -> None:
+        tasks = self._tasks.get(execution)
+        if tasks is not None:
+            tasks.discard(task)
+            if not tasks:
+                del self._tasks[execution]
+        self._with(execution, Subtask.idle_again)
+
+    async def _guard(self, execution: ExecutionId, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            self._fail(execution, error)
+
+    def _waiter(
+        self, execution: ExecutionId
+    ) -> Callable[[Awaitable[object], Callable[[], None]], None]:
+        async def wait(awaited: Awaitable[object], done: Callable[[], None]) -> None:
+            await awaited
+            done()
+            self._list_execution(execution)
+
+        return lambda awaited, done: self._task(
+            execution, self._guard(execution, wait(awaited, done))
+        )
+
+    def _wake_at(self, execution: ExecutionId, at_ms: int) -> None:
+        delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
+        asyncio.get_running_loop().call_later(
+            delay_s, lambda: self._with(execution, Subtask.wake)
+        )
+
+    # --- snapshots ---
+
+    def _take(self, execution: ExecutionId, snapshot: SubtaskSnapshot) -> None:
+        self._encoding.append(snapshot)
+        self._wake.set()
+        self._snapshots.setdefault(execution, {})[snapshot.checkpoint] = snapshot
+        self._task(execution, self._finish_snapshot(execution, snapshot))
+
+    def _stop_snapshot(self, execution: ExecutionId, checkpoint: CheckpointId) -> None:
+        snapshot = self._snapshots.get(execution, {}).pop(checkpoint, None)
+        if snapshot is not None:
+            snapshot.cancel()
+
+    async def _finish_snapshot(self, execution: ExecutionId, snapshot: SubtaskSnapshot) -> None:
+        """Upload a subtask's share and acknowledge it; decline where that fails."""
+        storage, hosted = self._storage, self._hosted.get(execution)
+        assert storage is not None and hosted is not None, "only a live subtask takes snapshots"
+        subtask, world = hosted.subtask, self._world
+        finished, after_finish = subtask.finished_on_restore, subtask.operators_finished
+        place = CheckpointPlace(storage, snapshot.barrier, execution, world.chance.bits64)
+        try:
+            states = await snapshot.upload(place, world.run_blocking)
+        except Exception as error:
+            if execution in self._hosted and not snapshot.cancelled:
+                ours = as_ours(error, hosted.task_name)
+                self._send(
+                    CheckpointDeclined(
+                        execution, snapshot.checkpoint, "CHECKPOINT_ASYNC_EXCEPTION", str(ours)
+                    )
+                )
+            return
+        finally:
+            self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
+        if snapshot.cancelled:
+            return
+        self._send(
+            CheckpointAcknowledged(
+                execution,
+                snapshot.checkpoint,
+                states or None,
+                snapshot.figures(world.clock.precise_s(), place),
+                finished_on_restore=finished,
+                finished_operators=after_finish,
+            )
+        )
+
+
+def as_ours(error: Exception, where: str) -> TidegateError:
+    """An error as one that can travel to the driver, with the place where it happened."""
+    if isinstance(error, TidegateError):
+        error.where = f"{error.where}, in {where}" if error.where else where
+        return error
+    trace = "".join(traceback.format_exception(error))
+    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where, trace=trace)
+
+
+class _DriverHandler:
+    """What comes from the driver."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+
+    def on_frame(self, frame: memoryview) -> None:
+        self._slot.message(cast("ToSlot", pickle.loads(frame)))
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self._slot.end("the driver is gone", error)

@@ -1,0 +1,171 @@
+"""A subtask's share of one checkpoint: cut on the loop, encoded in slices, uploaded off it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.model.control import CheckpointFigures
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import CheckpointScope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from tidegate.model.elements import Barrier
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.snapshots import SubtaskState
+    from tidegate.storage.checkpoints import CheckpointStateOutputStream, CheckpointStorage
+
+
+class CheckpointPlace:
+    """Where one subtask's share of one checkpoint is written, and what was written there.
+
+    draw: 64 random bits a call, for the files' names.
+    """
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        barrier: Barrier,
+        execution: ExecutionId,
+        draw: Callable[[], int],
+    ) -> None:
+        self._storage = storage
+        self._barrier = barrier
+        self._execution = execution
+        self._draw = draw
+        self._streams: list[CheckpointStateOutputStream] = []
+
+    def stream(self) -> CheckpointStateOutputStream:
+        """A new stream for one state."""
+        name = paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
+        stream = self._storage.create_stream(
+            self._barrier.checkpoint,
+            CheckpointScope.EXCLUSIVE,
+            name,
+            target=self._barrier.options.target,
+        )
+        self._streams.append(stream)
+        return stream
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of all streams."""
+        return sum(stream.position for stream in self._streams)
+
+    @property
+    def checksums(self) -> dict[str, tuple[int, int]]:
+        """crc32c and size of each file written, by its place."""
+        return {
+            place: written
+            for stream in self._streams
+            for place, written in stream.checksums.items()
+        }
+
+
+class PendingState(Protocol):
+    """One operator's snapshot after its quick part; ``state`` implements it."""
+
+    def encode(self, budget_ms: float) -> bool:
+        """Encode for about that long, on the loop; True once all is encoded."""
+        ...
+
+    def upload(self, create_stream: Callable[[], CheckpointStateOutputStream]) -> SubtaskState:
+        """Write what was encoded. Blocking, off the loop."""
+        ...
+
+    def cancel(self) -> None:
+        """Free what is kept for the snapshot."""
+        ...
+
+
+@dataclass(slots=True)
+class SnapshotTimes:
+    """When the parts of a snapshot began; seconds of the precise clock."""
+
+    began_s: float
+    cut_s: float
+    alignment_ms: int
+    start_delay_ms: int
+
+
+class SubtaskSnapshot:
+    """One subtask's share of a checkpoint from its cut to its acknowledgement.
+
+    pieces: per operator, tail to head. durable: what operators wait for besides.
+    """
+
+    def __init__(
+        self,
+        barrier: Barrier,
+        pieces: Sequence[tuple[OperatorId, PendingState]],
+        durable: Sequence[Awaitable[None]],
+        times: SnapshotTimes,
+    ) -> None:
+        self.barrier = barrier
+        self.cancelled = False
+        self._pieces = pieces
+        self._durable = durable
+        self._times = times
+        self._encoding = 0
+        self.encoded = asyncio.Event()
+
+    @property
+    def checkpoint(self) -> CheckpointId:
+        """The checkpoint it belongs to."""
+        return self.barrier.checkpoint
+
+    def encode(self, budget_ms: float) -> bool:
+        """Encode for about that long; True once all operators are encoded."""
+        if self.cancelled:
+            return True
+        while self._encoding < len(self._pieces):
+            if not self._pieces[self._encoding][1].encode(budget_ms):
+                return False
+            self._encoding += 1
+        self.encoded.set()
+        return True
+
+    def cancel(self) -> None:
+        """Give it up; what was written is left to whoever owns the checkpoint's folder."""
+        if not self.cancelled:
+            self.cancelled = True
+            self.encoded.set()
+            for _, piece in self._pieces:
+                piece.cancel()
+
+    async def upload(
+        self, place: CheckpointPlace, run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+    ) -> Mapping[OperatorId, SubtaskState]:
+        """Wait for the encoding and for what operators make durable, then write the state.
+
+        Raises StorageFailed, or what an operator's awaitable raised.
+        """
+        states: dict[OperatorId, SubtaskState] = {}
+        await self.encoded.wait()
+        for durable in self._durable:
+            await durable
+
+        def write() -> None:
+            for operator, piece in self._pieces:
+                if not self.cancelled:
+                    state = piece.upload(place.stream)
+                    if not state.is_empty:
+                        states[operator] = state
+
+        await run_blocking(write)
+        return states
+
+    def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:
+        """What was measured of it."""
+        times = self._times
+        return CheckpointFigures(
+            sync_ms=round((times.cut_s - times.began_s) * 1000),
+            async_ms=round((now_s - times.cut_s) * 1000),
+            alignment_ms=times.alignment_ms,
+            start_delay_ms=times.start_delay_ms,
+            bytes_written=place.bytes_written,
+            checksums=place.checksums,
+        )

@@ -1,0 +1,458 @@
+"""One subtask: reads its gate or polls its source, drives its chain, takes its snapshots.
+
+Everything here runs on the slot's loop, in turns: a turn handles one piece of input, then lets the
+others have theirs. What may not be interrupted (a batch with all that follows from it, a snapshot's
+quick part) is one turn. A failure anywhere ends the subtask and reaches the driver.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never, cast
+
+from tidegate.api.operator import Polled, SnapshotContext, SourceOperator
+from tidegate.checkpoint.barriers import (
+    AbortedByDriver,
+    BarrierArrived,
+    BarrierCommand,
+    BarrierEvent,
+    Block,
+    Cancel,
+    CancelArrived,
+    ChannelEnded,
+    Decline,
+    Snapshot,
+    TriggeredByDriver,
+    Unblock,
+    make_barrier_handler,
+)
+from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
+from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
+    ArrowBatch,
+    Barrier,
+    CancelBarrier,
+    EndOfData,
+    EndOfPartition,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from tidegate.slot.gate import WatermarkValve
+from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from tidegate.clock import Clock
+    from tidegate.errors import TidegateError
+    from tidegate.model.elements import Element, Mark, OperatorEvent
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import OperatorInfo
+    from tidegate.slot.chain import Chain
+    from tidegate.slot.gate import Gate, InputChannel
+    from tidegate.slot.output import ChannelOutput
+    from tidegate.slot.snapshot import PendingState
+    from tidegate.state.backend import OperatorBackend
+
+PIECE_S = 0.001
+"""Work that a row function is given at once, seconds."""
+
+PIECE_ROWS_MIN = 16
+
+
+@dataclass(slots=True)
+class SubtaskPorts:
+    """How a subtask reaches its slot.
+
+    ready: asks for a turn. changed: its state has changed. decline: it takes no part in a
+    checkpoint. snapshot: its share is cut; the slot encodes, uploads and acknowledges it.
+    aborted: a checkpoint was given up; the slot stops what is under way for it.
+    busy: the number of its snapshots and coroutines that are not done.
+    """
+
+    ready: Callable[[], None]
+    changed: Callable[[ExecutionState, TidegateError | None], None]
+    decline: Callable[[CheckpointDeclined], None]
+    snapshot: Callable[[SubtaskSnapshot], None]
+    aborted: Callable[[CheckpointId], None]
+    busy: Callable[[], int]
+
+
+class Subtask:
+    """A hosted subtask, restored and waiting for `start`."""
+
+    def __init__(
+        self,
+        execution: ExecutionId,
+        operators: Sequence[OperatorInfo],
+        chain: Chain,
+        backends: Sequence[OperatorBackend],
+        gate: Gate,
+        outputs: Sequence[ChannelOutput],
+        settings: JobSettings,
+        ports: SubtaskPorts,
+        clock: Clock,
+        *,
+        finished_on_restore: bool,
+        restored: CheckpointId | None,
+    ) -> None:
+        self.execution = execution
+        self.state = ExecutionState.INITIALIZING
+        self.finished_on_restore = finished_on_restore
+        self.operators_finished = finished_on_restore
+        self._operators = operators
+        self._chain = chain
+        self._backends = backends
+        self._gate = gate
+        self._outputs = outputs
+        self._settings = settings
+        self._ports = ports
+        self._clock = clock
+        self._valve = WatermarkValve(gate.channels)
+        self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
+        self._with_data = set(gate.channels)
+        self._open = set(gate.channels)
+        self._drained = True
+        self._triggers: deque[Barrier] = deque()
+        self._commands: deque[BarrierCommand] = deque()
+        self._cutting: Iterator[None] | None = None
+        self._woken = False
+        self._ending: Iterator[None] | None = None
+        self._final_from: CheckpointId | None = None
+        self._completed: CheckpointId | None = restored
+        self._released = False
+        self._source_ready = True
+        self._rows_piece = settings.slot.rows
+        self._row_s = 0.0
+        self._rows_in = 0
+        self._batches_in = 0
+        self._busy_s = 0.0
+        self.rows_skipped = 0
+
+    # --- turns ---
+
+    @property
+    def runnable(self) -> bool:
+        """Whether a turn would do something."""
+        if self.state is not ExecutionState.RUNNING:
+            return False
+        if self._released:
+            return self._has_room
+        if not self._chain.idle:
+            return self._chain.can_go_on
+        if self._cutting is not None or self._triggers or self._ending is not None or self._woken:
+            return True
+        if not self._has_room:
+            return False
+        if self._is_source and not self.operators_finished:
+            return self._source_ready
+        return self._gate.readable
+
+    def turn(self) -> None:
+        """Do one piece of work. What is raised is the subtask's failure."""
+        began = self._clock.precise_s()
+        if self._released:
+            self._leave_if_sent()
+        elif not self._chain.idle:
+            self._chain.advance()
+        elif self._cutting is not None:
+            self._go_on_cutting()
+        elif self._woken:
+            self._woken = False
+            for operator in self._chain.operators:
+                operator.operator.on_ready(operator.out)
+        elif self._ending is not None:
+            self._go_on_ending()
+        elif self._triggers:
+            self._barrier_event(TriggeredByDriver(self._triggers.popleft()))
+        elif self._is_source and not self.operators_finished:
+            self._poll_source()
+        else:
+            self._read_gate()
+        if self._chain.idle and not self._gate.readable and not self._source_ready:
+            self.flush()
+        self._busy_s += self._clock.precise_s() - began
+
+    def start(self) -> None:
+        """All subtasks of the job are restored: begin."""
+        if self.state is not ExecutionState.INITIALIZING:
+            return
+        self._change(ExecutionState.RUNNING)
+        if self.finished_on_restore and self._is_source:
+            self._end_data()
+        self._ports.ready()
+
+    def wake(self) -> None:
+        """An operator has asked for a turn."""
+        self._source_ready = True
+        self._woken = not self.operators_finished
+        self._ports.ready()
+
+    def flush(self) -> None:
+        """Send what has been gathered."""
+        for output in self._outputs:
+            output.flush()
+
+    def flush_older_than(self, monotonic_ms: int) -> None:
+        """Send what has been gathered since before then."""
+        for output in self._outputs:
+            since = output.gathering_since_ms
+            if since is not None and since <= monotonic_ms:
+                output.flush()
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows wait to be sent."""
+        return any(output.gathering_since_ms is not None for output in self._outputs)
+
+    # --- input ---
+
+    @property
+    def _is_source(self) -> bool:
+        return not self._gate.channels
+
+    @property
+    def _has_room(self) -> bool:
+        return self._chain.head.out.has_room
+
+    def _poll_source(self) -> None:
+        head = self._chain.head
+        polled = cast("SourceOperator", head.operator).poll(head.out)
+        if polled is Polled.NOTHING:
+            self._source_ready = False
+        elif polled is Polled.END:
+            self._end_data()
+
+    def _read_gate(self) -> None:
+        found = self._gate.poll(self._rows_piece)
+        if found is None:
+            return
+        channel, element = found
+        if isinstance(element, RowBatch):
+            self._rows(channel, element)
+        elif isinstance(element, ArrowBatch):
+            self._batches_in += 1
+            self._rows_in += len(element)
+            self._chain.head.accept(element, channel.port)
+        else:
+            self._mark(channel, element)
+
+    def _rows(self, channel: InputChannel, batch: RowBatch) -> None:
+        """Process rows, and learn from how long it took how many make a millisecond."""
+        began = self._clock.precise_s()
+        self._chain.head.accept(batch, channel.port)
+        rows = len(batch)
+        self._batches_in += 1
+        self._rows_in += rows
+        if rows >= PIECE_ROWS_MIN:
+            took = (self._clock.precise_s() - began) / rows
+            self._row_s = took if self._row_s == 0.0 else self._row_s * 0.75 + took * 0.25
+            most = self._settings.slot.rows
+            wanted = int(PIECE_S / self._row_s) if self._row_s > 0 else most
+            self._rows_piece = max(PIECE_ROWS_MIN, min(most, wanted))
+
+    def _mark(self, channel: InputChannel, element: Element) -> None:
+        match element:
+            case Watermark(ms):
+                advanced = self._valve.watermark(channel.id, ms)
+                if advanced is not None:
+                    self._chain.head.accept_watermark(advanced)
+            case WatermarkStatus(idle):
+                for passed in self._valve.status(channel.id, idle):
+                    self._chain.head.accept_watermark(passed)
+            case Barrier():
+                self._barrier_event(BarrierArrived(channel.id, element))
+            case CancelBarrier(checkpoint):
+                self._barrier_event(CancelArrived(channel.id, checkpoint))
+            case EndOfData(drain):
+                self._drained = self._drained and drain
+                self._with_data.discard(channel.id)
+                if not self._with_data:
+                    self._end_data()
+            case EndOfPartition():
+                self._open.discard(channel.id)
+                self._valve.ended(channel.id)
+                self._barrier_event(ChannelEnded(channel.id))
+            case _:
+                raise AssertionError(f"{type(element).__name__} does not travel in channels")
+
+    # --- the end ---
+
+    def _end_data(self) -> None:
+        """All input has come: end event time, finish the operators, say so downstream."""
+        if self.operators_finished and not self.finished_on_restore:
+            return
+        if self._is_source and not self.finished_on_restore:
+            self._chain.head.out.emit_watermark(Watermark(MAX_WATERMARK_MS))
+        self._ending = iter(()) if self.finished_on_restore else self._chain.finish()
+        self._go_on_ending()
+
+    def _go_on_ending(self) -> None:
+        ending = self._ending
+        assert ending is not None, "the end has begun"
+        for _ in ending:
+            return
+        self._ending = None
+        self.operators_finished = True
+        self._broadcast(EndOfData(drain=self._drained))
+        self._end_if_released()
+
+    @property
+    def _awaits_final_checkpoint(self) -> bool:
+        checkpoints = self._settings.checkpoints
+        return checkpoints.periodic and checkpoints.after_tasks_finish
+
+    def _end_if_released(self) -> None:
+        """End, once the operators are finished and what they made is in a completed checkpoint."""
+        if not self.operators_finished or self._released or self._ending is not None:
+            return
+        if self._awaits_final_checkpoint:
+            final, completed = self._final_from, self._completed
+            if final is None or completed is None or completed < final:
+                return
+        if self._ports.busy():
+            return
+        self._released = True
+        self._broadcast(EndOfPartition())
+        self._leave_if_sent()
+
+    def _leave_if_sent(self) -> None:
+        """Finish once the last element has left: what waits for credit would be lost."""
+        if self._has_room:
+            self._change(ExecutionState.FINISHED)
+
+    def idle_again(self) -> None:
+        """A snapshot or coroutine of this subtask is done."""
+        if self.state is ExecutionState.RUNNING:
+            self._end_if_released()
+
+    def close(self) -> list[Exception]:
+        """Close the operators; what they raise is returned, since the end has its own reason."""
+        raised: list[Exception] = []
+        for operator in reversed(self._chain.operators):
+            try:
+                operator.operator.close()
+            except Exception as error:
+                raised.append(error)
+        return raised
+
+    def end(self, state: ExecutionState, error: TidegateError | None = None) -> None:
+        """End as CANCELED or FAILED."""
+        if not self.state.is_terminal:
+            self._change(state, error)
+
+    def _change(self, state: ExecutionState, error: TidegateError | None = None) -> None:
+        self.state = state
+        self._ports.changed(state, error)
+
+    # --- checkpoints ---
+
+    def trigger(self, barrier: Barrier) -> None:
+        """The driver asks for a checkpoint."""
+        self._triggers.append(barrier)
+        self._ports.ready()
+
+    def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
+        """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
+        if latest_completed is not None:
+            self.complete(latest_completed, None)
+        self._barrier_event(AbortedByDriver(checkpoint))
+        self._ports.aborted(checkpoint)
+        for operator in reversed(self._chain.operators):
+            operator.operator.on_aborted(checkpoint)
+
+    def complete(self, checkpoint: CheckpointId, subsumed: CheckpointId | None) -> None:
+        """A checkpoint is durable: tell the operators, tail to head; ids ascend."""
+        if self._completed is not None and checkpoint <= self._completed:
+            return
+        self._completed = checkpoint
+        for operator in reversed(self._chain.operators):
+            operator.operator.on_complete(checkpoint)
+            if subsumed is not None:
+                operator.operator.on_subsumed(subsumed)
+        self._end_if_released()
+
+    def event(self, operator: OperatorId, event: OperatorEvent) -> None:
+        """An event from an operator's coordinator."""
+        for info, chained in zip(self._operators, self._chain.operators, strict=True):
+            if info.id == operator:
+                chained.operator.on_event(event)
+        self.wake()
+
+    def _barrier_event(self, event: BarrierEvent) -> None:
+        self._commands += self._barriers.handle(event, self._clock.monotonic_ms())
+        self._perform_commands()
+
+    def _perform_commands(self) -> None:
+        while self._commands and self._cutting is None:
+            self._perform(self._commands.popleft())
+
+    def _perform(self, command: BarrierCommand) -> None:
+        match command:
+            case Block(channel):
+                self._gate.block(channel)
+            case Unblock(channels):
+                self._gate.unblock(channels)
+            case Snapshot(barrier, alignment_ms):
+                self._cutting = self._cut(barrier, alignment_ms)
+                self._go_on_cutting()
+            case Decline(checkpoint, reason):
+                self._ports.decline(
+                    CheckpointDeclined(self.execution, checkpoint, reason.name, reason.message)
+                )
+            case Cancel(checkpoint):
+                self._broadcast(CancelBarrier(checkpoint))
+            case _:
+                assert_never(command)
+
+    def _go_on_cutting(self) -> None:
+        assert self._cutting is not None, "a snapshot is being taken"
+        for _ in self._cutting:
+            return
+        self._cutting = None
+        self._perform_commands()
+
+    def _cut(self, barrier: Barrier, alignment_ms: int) -> Iterator[None]:
+        """Prepare, broadcast the barrier, snapshot, in that order; yields while operators work."""
+        began = self._clock.precise_s()
+        age = self._clock.wall_ms() - barrier.triggered_ms - alignment_ms
+        live = () if self.finished_on_restore else self._chain.operators
+        for operator in live:
+            operator.operator.before_barrier(barrier.checkpoint, operator.out)
+            while not self._chain.idle:
+                yield
+        self._broadcast(barrier)
+        context = SnapshotContext(barrier.checkpoint, barrier.triggered_ms)
+        pieces: list[tuple[OperatorId, PendingState]] = []
+        durable: list[Awaitable[None]] = []
+        for index in range(len(live) - 1, -1, -1):
+            waited = live[index].operator.snapshot(context)
+            if waited is not None:
+                durable.append(waited)
+            backend = self._backends[index]
+            pieces.append((self._operators[index].id, backend.snapshot(barrier.checkpoint)))
+        if self.operators_finished and self._final_from is None:
+            self._final_from = barrier.checkpoint
+        times = SnapshotTimes(began, self._clock.precise_s(), alignment_ms, max(0, age))
+        self._ports.snapshot(SubtaskSnapshot(barrier, pieces, durable, times))
+
+    def _broadcast(self, mark: Mark) -> None:
+        for output in self._outputs:
+            output.mark(mark)
+
+    # --- figures ---
+
+    @property
+    def figures(self) -> SubtaskFigures:
+        """Counters since the deployment."""
+        return SubtaskFigures(
+            rows_in=self._rows_in,
+            rows_out=sum(operator.out.rows for operator in self._chain.operators[-1:]),
+            batches_in=self._batches_in,
+            busy_ms=round(self._busy_s * 1000),
+            watermark_ms=self._valve.current_ms if self._gate.channels else None,
+            rows_skipped=self.rows_skipped,
+        )
