@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import google_crc32c
+import pytest
+
+from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    EmptySegmentFileStateHandle,
+    FileStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StateScope,
+)
+from tidegate.model.ids import CheckpointId, JobId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import CheckpointSettings
+from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
+from tidegate.storage.checkpoints import (
+    CheckpointScope,
+    CheckpointStorage,
+    checkpoint_storage,
+    resolve_relative,
+)
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tidegate.storage.store import Writer
+
+JOB = JobId("0123456789abcdef0123456789abcdef")
+OTHER_JOB = JobId("f" * 32)
+ONE, TWO = CheckpointId(1), CheckpointId(2)
+EXCLUSIVE = CheckpointScope.EXCLUSIVE
+KIB, MIB = 1024, 1024 * 1024
+
+
+def in_files(folder: Path, job: JobId = JOB) -> CheckpointStorage:
+    return checkpoint_storage(job, CheckpointSettings(storage="filesystem", directory=str(folder)))
+
+
+def in_driver_memory(world: MemoryFiles | None = None) -> CheckpointStorage:
+    return checkpoint_storage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+
+@pytest.mark.feature("F021")
+def test_the_folders_of_a_job_are_made_at_its_start(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    storage.initialize_base_locations()
+    location = storage.initialize_location(ONE)
+    assert location == f"{tmp_path}/{JOB}/chk-1"
+    made = {folder.name for folder in (tmp_path / JOB).iterdir() if folder.is_dir()}
+    assert made == {"chk-1", "shared", "taskowned"}
+
+
+@pytest.mark.feature("F031")
+def test_a_folder_that_cannot_be_written_fails_with_a_storage_message(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageFailed) as caught:
+        in_files(tmp_path / "file").initialize_base_locations()
+    assert caught.value.what.startswith(
+        "Failed to create checkpoint storage at checkpoint coordinator side"
+    )
+    assert str(tmp_path / "file") in caught.value.where
+    assert caught.value.remedy
+
+
+@pytest.mark.feature("F018")
+def test_the_metadata_of_a_checkpoint_lies_in_its_folder_and_is_read_back(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    location = storage.initialize_location(ONE)
+    pointer = storage.write_metadata(location, b"metadata")
+    assert pointer == location
+    assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
+    for named in (pointer, f"{pointer}/", f"{pointer}/_metadata", f"file:{pointer}"):
+        found = storage.read_metadata(named)
+        assert (found.data, found.directory) == (b"metadata", location)
+
+
+def test_two_jobs_share_a_folder_and_not_a_checkpoint(tmp_path: Path) -> None:
+    first, second = in_files(tmp_path, JOB), in_files(tmp_path, OTHER_JOB)
+    for storage, data in ((first, b"first"), (second, b"second")):
+        storage.initialize_base_locations()
+        storage.write_metadata(storage.initialize_location(ONE), data)
+    assert first.read_metadata(f"{tmp_path}/{JOB}/chk-1").data == b"first"
+    assert second.read_metadata(f"{tmp_path}/{OTHER_JOB}/chk-1").data == b"second"
+
+
+def test_a_checkpoint_is_never_replaced(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    location = storage.initialize_location(ONE)
+    storage.write_metadata(location, b"first")
+    with pytest.raises(StorageFailed, match="holds a checkpoint already"):
+        storage.initialize_location(ONE)
+    with pytest.raises(StorageFailed, match="is not replaced"):
+        storage.write_metadata(location, b"second")
+    assert storage.read_metadata(location).data == b"first"
+
+
+@pytest.mark.feature("F025")
+def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    small = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    small.write(b"x" * KIB)
+    handle = small.close_and_get_handle()
+    assert handle == ByteStreamStateHandle(f"{tmp_path}/{JOB}/chk-1/1-0-a", b"x" * KIB)
+    assert files_below(tmp_path) == set()
+    assert small.checksums == {}
+
+    large = storage.create_stream(ONE, EXCLUSIVE, "1-0-b")
+    for _ in range(1024):
+        large.write(b"y" * KIB)
+    assert large.position == MIB
+    handle = large.close_and_get_handle()
+    place = f"{tmp_path}/{JOB}/chk-1/1-0-b"
+    assert handle == RelativeFileStateHandle("1-0-b", MIB, file_path=place)
+    assert large.checksums == {place: (google_crc32c.value(b"y" * MIB), MIB)}
+    assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
+    assert storage.read_handle(handle) == b"y" * MIB
+
+
+def test_the_threshold_itself_goes_to_a_file(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    for size, kind in ((20 * KIB - 1, ByteStreamStateHandle), (20 * KIB, RelativeFileStateHandle)):
+        stream = storage.create_stream(ONE, EXCLUSIVE, f"1-0-{size}")
+        stream.write(b"x" * size)
+        assert isinstance(stream.close_and_get_handle(), kind)
+
+
+def test_shared_state_has_an_absolute_place_and_that_of_a_savepoint_a_relative(
+    tmp_path: Path,
+) -> None:
+    storage = in_files(tmp_path / "c")
+    shared = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-a")
+    shared.write(b"x" * MIB)
+    place = f"{tmp_path}/c/{JOB}/shared/1-0-a"
+    assert shared.close_and_get_handle() == FileStateHandle(place, MIB)
+
+    target = storage.initialize_savepoint_location(str(tmp_path / "s"), 0xABC)
+    assert target == f"{tmp_path}/s/savepoint-012345-000000000abc"
+    stream = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-b", target=target)
+    stream.write(b"x" * MIB)
+    handle = stream.close_and_get_handle()
+    assert handle == RelativeFileStateHandle("1-0-b", MIB, file_path=f"{target}/1-0-b")
+    with pytest.raises(StorageFailed, match="exists"):
+        storage.initialize_savepoint_location(str(tmp_path / "s"), 0xABC)
+
+
+@pytest.mark.feature("F026")
+def test_a_stream_closed_without_a_handle_leaves_nothing(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    with storage.create_stream(ONE, EXCLUSIVE, "1-0-a") as stream:
+        stream.write(b"x" * MIB)
+        assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-a"}
+    assert files_below(tmp_path) == set()
+    with storage.create_stream(ONE, EXCLUSIVE, "1-0-b") as kept:
+        kept.write(b"x" * MIB)
+        kept.close_and_get_handle()
+    assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
+
+
+class TornFiles(MemoryFiles):
+    """Files whose writers fail while closing, with half the bytes left behind."""
+
+    def store(self, root: str = "memory:"):
+        store = super().store(root)
+        world = self
+
+        def open_new(path: str) -> Writer:
+            writer = type(store).open_new(store, path)
+
+            def close() -> None:
+                world.files[f"{root}/{path}"] = b"half"
+                raise StorageFailed("The disk is full")
+
+            def abort() -> None:
+                store.delete([path])
+
+            writer.close, writer.abort = close, abort
+            return writer
+
+        store.open_new = open_new
+        return store
+
+
+@pytest.mark.feature("F026")
+def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
+    world = TornFiles()
+    settings = CheckpointSettings(storage="filesystem", directory="memory:/c")
+    storage = checkpoint_storage(JOB, settings, Stores(world))
+    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    stream.write(b"x" * MIB)
+    with pytest.raises(StorageFailed, match="disk is full"):
+        stream.close_and_get_handle()
+    assert world.files == {}
+    stream.close()
+
+
+@pytest.mark.feature("F017", "F024")
+def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
+    world = MemoryFiles()
+    storage = in_driver_memory(world)
+    storage.initialize_base_locations()
+    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    stream.write(b"x" * 5 * MIB)
+    handle = stream.close_and_get_handle()
+    assert isinstance(handle, ByteStreamStateHandle)
+    assert len(handle.data) == 5 * MIB
+    assert world.files == {}
+    pointer = storage.write_metadata(storage.initialize_location(ONE), b"m")
+    assert storage.read_metadata(pointer).data == b"m"
+
+    large = storage.create_stream(ONE, EXCLUSIVE, "1-0-b")
+    with pytest.raises(StorageFailed) as caught:
+        large.write(b"x" * (5 * MIB + 1))
+    assert "larger than the maximum permitted memory-backed state" in caught.value.what
+    assert "Size=5242881, maxSize=5242880" in caught.value.what
+    assert "execution.checkpointing.dir" in caught.value.remedy
+
+
+def test_driver_memory_with_a_folder_puts_only_the_metadata_there(tmp_path: Path) -> None:
+    settings = CheckpointSettings(storage="jobmanager", directory=str(tmp_path))
+    storage = checkpoint_storage(JOB, settings)
+    stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
+    stream.write(b"x" * MIB)
+    assert isinstance(stream.close_and_get_handle(), ByteStreamStateHandle)
+    storage.write_metadata(storage.initialize_location(ONE), b"m")
+    assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
+
+
+def test_a_pointer_to_nothing_is_refused_in_flinks_words(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    with pytest.raises(RestoreRefused) as caught:
+        storage.read_metadata(str(tmp_path / "none"))
+    assert caught.value.what == (
+        f"Cannot find checkpoint or savepoint file/directory '{tmp_path}/none' "
+        "on file system 'file'."
+    )
+    (tmp_path / "chk-3").mkdir()
+    for pointer in (tmp_path / "chk-3", tmp_path / "chk-3/_metadata"):
+        with pytest.raises(RestoreRefused) as caught:
+            storage.read_metadata(str(pointer))
+        assert caught.value.what == (
+            f"Cannot find meta data file '_metadata' in directory '{tmp_path}/chk-3'."
+        )
+
+
+def test_a_discarded_checkpoint_leaves_shared_files_and_nothing_else(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    storage.initialize_base_locations()
+    places: list[str] = []
+    for checkpoint in (ONE, TWO):
+        location = storage.initialize_location(checkpoint)
+        stream = storage.create_stream(checkpoint, EXCLUSIVE, "1-0-a")
+        stream.write(b"x" * MIB)
+        places += stream.checksums or [f"{location}/1-0-a"]
+        stream.close_and_get_handle()
+        storage.write_metadata(location, b"m")
+    shared = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-s")
+    shared.write(b"x" * MIB)
+    shared.close_and_get_handle()
+
+    storage.discard(storage.location(ONE), [places[0], str(tmp_path / "gone")])
+    assert files_below(tmp_path) == {
+        f"{JOB}/chk-2/_metadata",
+        f"{JOB}/chk-2/1-0-a",
+        f"{JOB}/shared/1-0-s",
+    }
+    assert not (tmp_path / JOB / "chk-1").exists()
+    storage.delete_files(shared.checksums)
+    assert not (tmp_path / JOB / "shared/1-0-s").exists()
+
+
+def test_discarding_deletes_the_metadata_first(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    location = storage.initialize_location(ONE)
+    storage.write_metadata(location, b"m")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageFailed):
+        storage.discard(location, [str(tmp_path / "folder")])
+    assert files_below(tmp_path) == set()
+
+
+def test_every_kind_of_handle_is_opened(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    (tmp_path / "f").write_bytes(b"0123456789")
+    file = FileStateHandle(str(tmp_path / "f"), 10)
+    segment = SegmentFileStateHandle(str(tmp_path / "f"), 3, 4, StateScope.EXCLUSIVE, "l")
+    expected = {
+        file: b"0123456789",
+        FileStateHandle(f"file://{tmp_path}/f", 10): b"0123456789",
+        ByteStreamStateHandle("b", b"inline"): b"inline",
+        segment: b"3456",
+        EmptySegmentFileStateHandle(): b"",
+        KeyGroupsStateHandle(KeyGroupRange(0, 0), (0,), file, "k"): b"0123456789",
+    }
+    for handle, data in expected.items():
+        with storage.open_handle(handle) as stream:
+            assert stream.read() == data
+    assert storage.read_handle(file, offset=2, size=3) == b"234"
+    with pytest.raises(FileMissing):
+        storage.open_handle(FileStateHandle(str(tmp_path / "none"), 1))
+
+
+def test_relative_handles_are_resolved_wherever_they_stand() -> None:
+    relative = RelativeFileStateHandle("1-0-a", 10)
+    resolved = RelativeFileStateHandle("1-0-a", 10, file_path="/moved/1-0-a")
+    absolute = FileStateHandle("/shared/x", 10)
+
+    def state(handle: RelativeFileStateHandle) -> SubtaskState:
+        groups = KeyGroupsStateHandle(KeyGroupRange(0, 0), (0,), handle, "k")
+        plain = KeyGroupsStateHandle(KeyGroupRange(0, 0), (0,), absolute, "k")
+        return SubtaskState(
+            managed_operator=OperatorStreamStateHandle({}, handle),
+            managed_keyed=groups,
+            raw_keyed=plain,
+        )
+
+    def metadata(handle: RelativeFileStateHandle) -> CheckpointMetadata:
+        operator = OperatorState(
+            operator_id=OperatorId(b"i" * 16),
+            parallelism=2,
+            max_parallelism=128,
+            subtasks={0: state(handle), 1: FINISHED},
+        )
+        return CheckpointMetadata(checkpoint_id=ONE, operators=(operator,))
+
+    assert resolve_relative(metadata(relative), "/moved/") == metadata(resolved)
+    assert resolve_relative(state(relative), "/moved") == state(resolved)

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.model.ids import Attempt, CheckpointId, Epoch, JobId
+from tidegate.storage import paths
+
+JOB = JobId("0123456789abcdef0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("/tmp/c/", "/tmp/c"),
+        ("file:/tmp/c", "/tmp/c"),
+        ("file:///tmp/a%20b/", "/tmp/a b"),
+        ("/", "/"),
+        ("S3://bucket/key/", "s3://bucket/key"),
+        ("memory:", "memory:"),
+        ("memory:/x/", "memory:/x"),
+    ],
+)
+def test_a_place_has_one_form(given: str, expected: str) -> None:
+    assert paths.absolute(given) == expected
+    assert paths.absolute(expected) == expected
+
+
+def test_a_relative_path_is_taken_from_the_current_folder() -> None:
+    assert paths.absolute("checkpoints") == str(Path.cwd() / "checkpoints")
+
+
+def test_places_are_put_together_and_taken_apart() -> None:
+    assert paths.join("/a/", "b", "c") == "/a/b/c"
+    assert paths.join("memory:", "b") == "memory:/b"
+    assert paths.parent("/a/b") == "/a"
+    assert paths.parent("/a") == "/"
+    assert paths.parent("s3://bucket/a/b") == "s3://bucket/a"
+    assert paths.name("/a/b") == "b"
+    assert paths.scheme_of("/a") == "file"
+    assert paths.scheme_of("HDFS://n/a") == "hdfs"
+
+
+def test_the_layout_is_flinks() -> None:
+    assert paths.exclusive_folder(JOB, CheckpointId(7)) == f"{JOB}/chk-7"
+    assert paths.shared_folder(JOB) == f"{JOB}/shared"
+    assert paths.task_owned_folder(JOB) == f"{JOB}/taskowned"
+    assert paths.savepoint_folder(JOB, 2**63 + 255) == "savepoint-012345-0000000000ff"
+
+
+def test_the_name_of_a_state_file_tells_epoch_and_attempt() -> None:
+    assert paths.state_file(Epoch(3), Attempt(1), 255) == "3-1-00000000000000ff"
+
+
+def test_the_chain_of_a_job_lies_under_its_name() -> None:
+    assert paths.chain_folder("orders") == ".jobs/orders"
+    assert paths.chain_folder("a/b c") == ".jobs/a%2Fb%20c"
+
+
+@given(st.lists(st.text(), unique=True, min_size=2, max_size=2))
+def test_each_job_name_has_a_folder_of_its_own_with_a_harmless_name(texts: list[str]) -> None:
+    one, other = (paths.quoted_name(text) for text in texts)
+    assert one != other
+    for name in (one, other):
+        assert name
+        assert "/" not in name
+        assert not name.startswith(".")
+        assert len(name) <= 200
+        assert name.isascii()

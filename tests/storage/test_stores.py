@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidegate.errors import ConfigError
+from tidegate.storage.arrow_fs import ArrowStore
+from tidegate.storage.fsspec_fs import FsspecStore
+from tidegate.storage.local import LocalStore
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.store import write_new
+from tidegate.storage.stores import Stores, open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_path_and_its_url_open_the_same_files(tmp_path: Path) -> None:
+    write_new(open_store(str(tmp_path)), "f", b"1")
+    assert isinstance(open_store(tmp_path.as_uri()), LocalStore)
+    assert open_store(tmp_path.as_uri()).read("f") == b"1"
+
+
+def test_a_scheme_that_arrow_lacks_goes_to_fsspec() -> None:
+    assert isinstance(open_store("local:///tmp"), FsspecStore)
+
+
+def test_a_scheme_nobody_knows_is_refused_with_what_to_install() -> None:
+    with pytest.raises(ConfigError, match="no driver for zzz: files") as caught:
+        open_store("zzz://a/b")
+    assert "tidegate[fsspec]" in caught.value.remedy
+
+
+def test_arrow_opens_what_it_knows(tmp_path: Path) -> None:
+    store = ArrowStore.open(tmp_path.as_uri())
+    write_new(store, "f", b"1")
+    assert (tmp_path / "f").read_bytes() == b"1"
+
+
+def test_memory_means_the_world_that_was_given() -> None:
+    world = MemoryFiles()
+    write_new(Stores(world).open("memory:/a"), "b/f", b"1")
+    store, name = Stores(world).locate("memory:/a/b/f")
+    assert (store.root, name) == ("memory:/a/b", "f")
+    assert store.read(name) == b"1"
+    with pytest.raises(ConfigError, match="no files in memory here"):
+        Stores().open("memory:/a")
+
+
+def test_opened_stores_are_kept_and_no_more_than_a_bounded_number(tmp_path: Path) -> None:
+    stores = Stores()
+    first = stores.open(str(tmp_path))
+    assert stores.open(f"{tmp_path}/") is first
+    for number in range(100):
+        stores.open(f"{tmp_path}/{number}")
+    assert stores.open(str(tmp_path)) is not first
