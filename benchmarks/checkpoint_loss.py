@@ -13,7 +13,7 @@ from benchmarks.measure import HERE, Contender, interleaved, keep, median_rates,
 
 FEATURES = {"F217": "checkpoint-loss.jsonl"}
 FLOOR = 0.9
-RECORDS = {"records": 25_000_000, "batches": 300_000_000}
+RECORDS = {"records": 12_000_000, "batches": 150_000_000}
 
 
 def main(console: Console, rounds: int, only: str, scale: float) -> bool:

@@ -32,7 +32,7 @@ RECORDS = {
     "records": 25_000_000,
     "batches": 300_000_000,
     FLINK: 25_000_000,
-    PYFLINK: 30_000,
+    PYFLINK: 20_000,
     PYFLINK_20K: 400_000,
 }
 FLOORS = [
