@@ -1,0 +1,79 @@
+"""What operators around a user's function share: its life, and its part in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Function
+from tidegate.api.operator import Operator
+from tidegate.errors import GraphError
+from tidegate.operators.failures import user_code_failed
+
+if TYPE_CHECKING:
+    from tidegate.api.operator import OperatorContext, SnapshotContext
+    from tidegate.model.ids import CheckpointId
+
+RowCall = Callable[..., Any]
+"""A user's function of a row; what it gives is the user's affair."""
+
+
+class FunctionOperator(Operator):
+    """Opens and closes a function, and passes checkpoints on to it.
+
+    method: what is called where ``function`` is an object, not a plain function.
+    """
+
+    def __init__(self, function: object, method: str) -> None:
+        self._function = function
+        self._method = method
+        row_call(function, method)
+        self._name = method
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the function."""
+        self._name = context.name
+        self._call = row_call(self._function, self._method)
+        self._chunk_rows = 2 * context.settings.rows
+        if isinstance(self._function, Function):
+            self._guarded(self._function.open, context.runtime)
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Let the function put its state in order."""
+        if isinstance(self._function, CheckpointedFunction):
+            self._guarded(self._function.snapshot_state, context)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Tell the function."""
+        if isinstance(self._function, CheckpointListener):
+            self._guarded(self._function.notify_checkpoint_complete, checkpoint)
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """Tell the function."""
+        if isinstance(self._function, CheckpointListener):
+            self._guarded(self._function.notify_checkpoint_aborted, checkpoint)
+
+    def close(self) -> None:
+        """Close the function."""
+        if isinstance(self._function, Function):
+            self._guarded(self._function.close)
+
+    def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            place = f"(none: in {getattr(call, '__name__', 'a call')})"
+            raise user_code_failed(error, operator=self._name, row=place) from error
+
+
+def row_call(function: object, method: str) -> RowCall:
+    """The callable behind a function object or a plain function. Raises GraphError for neither."""
+    if isinstance(function, Function) or not callable(function):
+        found = getattr(function, method, None)
+        if not callable(found):
+            raise GraphError(
+                f"{function!r} is neither callable nor has it a method '{method}'",
+                remedy=f"Give a function, a lambda, or an object with a method '{method}'.",
+            )
+        return cast("RowCall", found)
+    return function

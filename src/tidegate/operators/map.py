@@ -1,0 +1,93 @@
+"""Row by row without state: map, flat_map, filter."""
+
+from __future__ import annotations
+
+from itertools import compress, repeat
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+from tidegate.api.batches import as_rows
+from tidegate.model.elements import RowBatch
+from tidegate.operators.emit import emit_rows
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.function import FunctionOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.api.operator import Output, Steps
+    from tidegate.model.elements import Batch
+    from tidegate.operators.function import RowCall
+
+
+class MapOperator(FunctionOperator):
+    """One value for each."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__(function, "map")
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Map a batch."""
+        rows = as_rows(batch)
+        out.emit(RowBatch(each(self._call, rows.values, self._name), rows.timestamps_ms))
+
+
+class FilterOperator(FunctionOperator):
+    """Keeps some values."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__(function, "filter")
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Filter a batch."""
+        rows = as_rows(batch)
+        keep = each(self._call, rows.values, self._name)
+        values = list(compress(rows.values, keep))
+        if values:
+            stamps = rows.timestamps_ms
+            out.emit(RowBatch(values, None if stamps is None else list(compress(stamps, keep))))
+
+
+class FlatMapOperator(FunctionOperator):
+    """Any number of values for each."""
+
+    def __init__(self, function: object) -> None:
+        super().__init__(function, "flat_map")
+        self._stamp: int | None = None
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Flatten a batch; results of a row keep its timestamp."""
+        rows = as_rows(batch)
+        stamp = None if rows.timestamps_ms is None else self._stamp_now
+        return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
+
+    def _results(self, rows: RowBatch) -> Iterator[object]:
+        call = self._call
+        stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
+        value: object = None
+        try:
+            for value, self._stamp in zip(rows.values, stamps, strict=False):
+                results = call(value)
+                if results is not None:
+                    yield from results
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, row=value) from error
+
+    def _stamp_now(self) -> int:
+        assert self._stamp is not None, "asked for rows with timestamps only"
+        return self._stamp
+
+
+def each(call: RowCall, values: list[object], operator: str) -> list[object]:
+    """What a user's function gives for each value. Raises UserCodeFailed with the row."""
+    rest = iter(values)
+    try:
+        results = list(map(call, rest))
+    except Exception as error:
+        row = values[-1 - length_hint(rest)]
+        raise user_code_failed(error, operator=operator, row=row) from error
+    if len(results) < len(values):
+        # `map` takes a StopIteration that leaves the function for its own end.
+        stopped = StopIteration("raised by the function itself")
+        raise user_code_failed(stopped, operator=operator, row=values[len(results)])
+    return results

@@ -1,0 +1,131 @@
+"""Sources: a reader in the slot, polled, whose splits come from the enumerator on the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api import ship
+from tidegate.api.operator import Polled, SourceOperator
+from tidegate.api.state import OperatorListState, OperatorStateDescriptor
+from tidegate.api.watermarks import WatermarkStrategy
+from tidegate.model.elements import OperatorEvent
+from tidegate.operators.event_time import EventTime
+from tidegate.operators.source_coordinator import SourceCoordinator
+from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.api.coordinator import CoordinatorContext
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext
+    from tidegate.api.source import Source, SourceReader
+    from tidegate.model.ids import CheckpointId
+
+STATE_NAME = "SourceReaderState"
+
+
+class SourceReaderOperator(SourceOperator):
+    """Hosts the reader of a source; its coordinator hosts the enumerator.
+
+    name: of the source, for messages.
+    """
+
+    def __init__(
+        self,
+        source: Source[object],
+        watermark_strategy: WatermarkStrategy | None = None,
+        name: str = "source",
+    ) -> None:
+        self._source = source
+        self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        self._name = name
+
+    def check(self) -> None:
+        """Let the source look at what it needs."""
+        check = getattr(self._source, "check", None)
+        if check is not None:
+            check()
+
+    def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
+        """The driver-side half."""
+        return SourceCoordinator(self._source, context, self._name)
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the reader and give it the splits that fell to this subtask."""
+        self._context = context
+        self._wanting = False
+        self._time = EventTime(self._strategy, context)
+        descriptor = OperatorStateDescriptor(STATE_NAME)
+        self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
+        self._reader: SourceReader[object] = self._source.reader(_ReaderContext(context))
+        restored = [ship.loads(data, name=self._name) for data in self._state.get()]
+        if restored:
+            self._reader.add_splits(restored)
+
+    def poll(self, out: Output) -> Polled:
+        """Emit the reader's next batch."""
+        reader = self._reader
+        batch = reader.poll()
+        if batch is not None:
+            out.emit(self._time.stamped(batch))
+            self._time.emit_due(out)
+            return Polled.MORE
+        if reader.finished:
+            return Polled.END
+        if reader.wants_splits and not self._wanting:
+            self._wanting = True
+            self._context.to_coordinator(OperatorEvent(SplitsWanted()))
+        self._time.emit_due(out)
+        return Polled.NOTHING
+
+    def on_event(self, event: OperatorEvent) -> None:
+        """Splits have come, or word that none will."""
+        match event.payload:
+            case SplitsAssigned(splits):
+                self._wanting = False
+                self._reader.add_splits([ship.loads(data, name=self._name) for data in splits])
+            case NoMoreSplits():
+                self._reader.no_more_splits()
+            case other:
+                raise AssertionError(f"no event of a source's coordinator: {other!r}")
+        self._context.wake()
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Put the splits with their positions into state."""
+        splits = self._reader.snapshot()
+        self._state.update([ship.dumps(split, name=self._name) for split in splits])
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Tell the reader."""
+        self._reader.on_complete(checkpoint)
+
+    def close(self) -> None:
+        """Close the reader."""
+        reader = getattr(self, "_reader", None)
+        if reader is not None:
+            reader.close()
+
+
+class _ReaderContext:
+    """The ``ReaderContext`` over an operator's."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self.subtask = context.subtask
+        self.parallelism = context.parallelism
+        self.rows = context.settings.rows
+        self.arrow_rows = context.settings.arrow_rows
+        self.processing_time = context.processing_time
+        self.monotonic_ms = context.monotonic_ms
+        self.wake_at = context.wake_at
+        self.skipped = context.skipped
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self._context.run_blocking(call)
+
+    def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        self._context.start(self._read_ahead(call, then))
+
+    async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        then(await self._context.run_blocking(call))
+        self._context.wake()
