@@ -1,6 +1,6 @@
 """Between the two kinds of batch: rows as Arrow columns, Arrow columns as rows.
 
-A record of Arrow columns is a dict of column name to Python value.
+PyArrow is loaded by the first Arrow batch: a program of rows alone never waits for it. A record of Arrow columns is a dict of column name to Python value.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
-
 from tidegate.errors import BadRecord
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pyarrow as pa
 
     from tidegate.model.elements import Batch
 
@@ -46,6 +46,8 @@ def dict_rows(batch: pa.RecordBatch) -> list[object]:
 
 def column_values(column: pa.Array) -> list[object]:
     """The values as Python objects; the same as ``to_pylist``, faster where NumPy can help."""
+    import pyarrow as pa
+
     kind = column.type
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     if plain and column.null_count == 0 and kind != pa.float16():
@@ -61,6 +63,8 @@ def as_arrow(rows: Sequence[object], schema: pa.Schema | None = None) -> pa.Reco
     schema: names and types to bring them to; None takes the names of all rows and finds the types.
     Raises BadRecord that names the column and the first row which does not fit.
     """
+    import pyarrow as pa
+
     mappings = [
         row if type(row) is dict else _mapping(row, index) for index, row in enumerate(rows)
     ]
@@ -73,6 +77,8 @@ def as_arrow(rows: Sequence[object], schema: pa.Schema | None = None) -> pa.Reco
 
 
 def _column(name: str, kind: pa.DataType | None, rows: Sequence[Mapping[str, Any]]) -> pa.Array:
+    import pyarrow as pa
+
     values = [row.get(name) for row in rows]
     try:
         return pa.array(values, kind)
@@ -88,6 +94,8 @@ def _column(name: str, kind: pa.DataType | None, rows: Sequence[Mapping[str, Any
 
 def _first_misfit(values: Sequence[object], kind: pa.DataType | None) -> int:
     """The shortest prefix that fails ends in the value that does not fit."""
+    import pyarrow as pa
+
     good, bad = 0, len(values)
     while bad - good > 1:
         middle = (good + bad) // 2
