@@ -1,6 +1,7 @@
 """Between the two kinds of batch: rows as Arrow columns, Arrow columns as rows.
 
-PyArrow is loaded by the first Arrow batch: a program of rows alone never waits for it. A record of Arrow columns is a dict of column name to Python value.
+PyArrow is loaded by the first Arrow batch: a program of rows alone never waits for it. A record
+of Arrow columns is a dict of column name to Python value.
 """
 
 from __future__ import annotations
