@@ -1,0 +1,214 @@
+"""Whether a snapshot fits a job, judged before anything is restored from it.
+
+All that can be known from ids, parallelisms and finished tasks is said here, all faults at once;
+whether the bytes of a state still fit its type is known only where they are read.
+Source: Flink, Checkpoints.loadAndValidateCheckpoint, StateAssignmentOperation and
+VertexFinishedStateChecker.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
+from tidegate.model.snapshots import FINISHED
+
+if TYPE_CHECKING:
+    from tidegate.model.ids import OperatorId
+    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
+    from tidegate.model.topology import OperatorInfo, Topology, Vertex
+
+
+def fit(
+    metadata: CheckpointMetadata, topology: Topology, *, allow_unclaimed_state: bool = False
+) -> Topology:
+    """The topology with which the job can be restored from the snapshot.
+
+    A vertex whose max parallelism the user did not set takes over the snapshot's.
+    allow_unclaimed_state: state of operators that the job lacks is dropped rather than refused.
+    Raises OperatorMissing, MaxParallelismChanged or RestoreRefused.
+    """
+    if not allow_unclaimed_state:
+        _check_operators(metadata, topology)
+    fitted = _take_over_max_parallelism(metadata, topology)
+    _check_finished_vertices(metadata, fitted)
+    return fitted
+
+
+def state_of(metadata: CheckpointMetadata, operator: OperatorInfo) -> OperatorState | None:
+    """State of an operator: by the hash that its user set, else by its own id."""
+    for wanted in (operator.uid_hash, operator.id):
+        for state in metadata.operators:
+            if state.operator_id == wanted:
+                return state
+    return None
+
+
+def states_of(
+    metadata: CheckpointMetadata, vertex: Vertex
+) -> dict[OperatorId, OperatorState | None]:
+    """State of each operator of a vertex, by the id that it has in the job."""
+    return {operator.id: state_of(metadata, operator) for operator in vertex.operators}
+
+
+def _check_operators(metadata: CheckpointMetadata, topology: Topology) -> None:
+    operators = [operator for vertex in topology.vertices for operator in vertex.operators]
+    known = {wanted for operator in operators for wanted in (operator.id, operator.uid_hash)}
+    missing = [
+        state for state in metadata.operators if state.operator_id not in known and state.has_state
+    ]
+    if not missing:
+        return
+    new = [operator for operator in operators if state_of(metadata, operator) is None]
+    raise OperatorMissing(
+        "Cannot map checkpoint/savepoint state to the new program, because it has no operator for "
+        f"{'; '.join(_shown(state) for state in missing)}.",
+        where=f"checkpoint {metadata.checkpoint_id}",
+        remedy=" ".join(_advice(state, new) for state in missing)
+        + " To drop the state instead, restore with --allow-non-restored-state "
+        "(execution.state-recovery.ignore-unclaimed-state: true).",
+    )
+
+
+def _shown(state: OperatorState) -> str:
+    name = f"'{state.name}' " if state.name else ""
+    uid = f"uid '{state.uid}', " if state.uid else ""
+    return f"operator {name}({uid}id {state.operator_id.hex()}, {state.state_size} bytes)"
+
+
+def _advice(state: OperatorState, new: list[OperatorInfo]) -> str:
+    """What to write into the program so that the state finds its operator again."""
+    call = f"uid('{state.uid}')" if state.uid else f"set_uid_hash('{state.operator_id.hex()}')"
+    likely = _likely(state, new)
+    if likely is None:
+        return f"Bring the operator back and give it {call}."
+    uid = f", now uid '{likely.uid}'," if likely.uid else ""
+    return f"If it is the operator '{likely.name}'{uid} give that one {call}."
+
+
+def _likely(state: OperatorState, new: list[OperatorInfo]) -> OperatorInfo | None:
+    """Of the operators without state, the one that the state probably belongs to."""
+    words: dict[str, OperatorInfo] = {}
+    for operator in reversed(new):
+        words[operator.name] = operator
+        if operator.uid:
+            words[operator.uid] = operator
+    for wanted in (state.uid, state.name):
+        close = difflib.get_close_matches(wanted, words, n=1) if wanted else []
+        if close:
+            return words[close[0]]
+    return new[0] if len(new) == 1 else None
+
+
+def _take_over_max_parallelism(metadata: CheckpointMetadata, topology: Topology) -> Topology:
+    faults: list[str] = []
+    vertices = tuple(_fit_vertex(metadata, vertex, faults) for vertex in topology.vertices)
+    if faults:
+        raise MaxParallelismChanged(
+            "; ".join(faults),
+            where=f"checkpoint {metadata.checkpoint_id}",
+            remedy="Set the max parallelism of the snapshot again, or leave it unset, and a "
+            "parallelism that is not above it.",
+        )
+    return dataclasses.replace(topology, vertices=vertices)
+
+
+def _fit_vertex(metadata: CheckpointMetadata, vertex: Vertex, faults: list[str]) -> Vertex:
+    states = [state for state in states_of(metadata, vertex).values() if state is not None]
+    old = {state.max_parallelism for state in states}
+    if not old:
+        return vertex
+    if len(old) > 1 and len({s.max_parallelism for s in states if _has_keyed_state(s)}) > 1:
+        faults.append(
+            f"the operators of vertex '{vertex.name}' have keyed state with different max "
+            f"parallelisms: {sorted(old)}"
+        )
+    keyed = [state.max_parallelism for state in states if _has_keyed_state(state)]
+    restored = (keyed or [state.max_parallelism for state in states])[-1]
+    if restored < vertex.parallelism:
+        faults.append(
+            f"The state for task '{vertex.name}' can not be restored. The maximum parallelism "
+            f"({restored}) of the restored state is lower than the configured parallelism "
+            f"({vertex.parallelism}). Please reduce the parallelism of the task to be lower or "
+            "equal to the maximum parallelism."
+        )
+    elif restored != vertex.max_parallelism and vertex.max_parallelism_set:
+        faults.append(
+            "Max parallelism mismatch between checkpoint/savepoint state and new program. Cannot "
+            f"map vertex '{vertex.name}' with max parallelism {restored} to new program with max "
+            f"parallelism {vertex.max_parallelism}."
+        )
+    return dataclasses.replace(vertex, max_parallelism=restored)
+
+
+def _has_keyed_state(state: OperatorState) -> bool:
+    return any(
+        subtask is not FINISHED
+        and (subtask.managed_keyed is not None or subtask.raw_keyed is not None)
+        for subtask in state.subtasks.values()
+    )
+
+
+class _Status(Enum):
+    """How far the subtasks of an operator had come; the values are Flink's words."""
+
+    ALL_RUNNING = "all running"
+    PARTIALLY_FINISHED = "partially finished"
+    FULLY_FINISHED = "fully finished"
+
+
+def _check_finished_vertices(metadata: CheckpointMetadata, topology: Topology) -> None:
+    """Refuses a job in which data would reach what had already ended."""
+    statuses = {vertex.id: _status_of(metadata, vertex) for vertex in topology.vertices}
+    for vertex in topology.vertices:
+        status = statuses[vertex.id]
+        if status is _Status.ALL_RUNNING:
+            continue
+        for source, pointwise in _producers(topology, vertex).items():
+            found = statuses[source.id]
+            fully = found is _Status.FULLY_FINISHED
+            if status is _Status.PARTIALLY_FINISHED and pointwise:
+                fully = found is not _Status.ALL_RUNNING
+            if not fully:
+                raise RestoreRefused(
+                    f"Illegal JobGraph modification. Cannot run a program with {status.value} "
+                    f"vertices predeceased with {found.value} ones.",
+                    where=f"vertex '{vertex.name}' behind vertex '{source.name}' in checkpoint "
+                    f"{metadata.checkpoint_id}",
+                    remedy="Put new steps behind those that have not finished, or restore from "
+                    "a snapshot taken before they did.",
+                )
+
+
+def _status_of(metadata: CheckpointMetadata, vertex: Vertex) -> _Status:
+    found = {_operator_status(state) for state in states_of(metadata, vertex).values()}
+    if len(found) > 1:
+        raise RestoreRefused(
+            f"Can not restore vertex {vertex.name} which contain mixed operator finished state: "
+            f"{sorted(status.name for status in found)}",
+            where=f"checkpoint {metadata.checkpoint_id}",
+            remedy="Restore with the chains that the snapshot was taken with.",
+        )
+    return found.pop()
+
+
+def _operator_status(state: OperatorState | None) -> _Status:
+    if state is None:
+        return _Status.ALL_RUNNING
+    if state.fully_finished:
+        return _Status.FULLY_FINISHED
+    finished = any(subtask is FINISHED for subtask in state.subtasks.values())
+    return _Status.PARTIALLY_FINISHED if finished else _Status.ALL_RUNNING
+
+
+def _producers(topology: Topology, vertex: Vertex) -> dict[Vertex, bool]:
+    """The vertices in front of one, each with whether all edges from it are pointwise."""
+    producers: dict[Vertex, bool] = {}
+    for index in topology.inputs(vertex.id):
+        edge = topology.edges[index]
+        source = topology.vertex(edge.source)
+        producers[source] = producers.get(source, True) and edge.partitioner.is_pointwise
+    return producers

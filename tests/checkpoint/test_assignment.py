@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import pytest
+
+from tidegate.checkpoint.assignment import NOTHING, assign, coordinator_states
+from tidegate.checkpoint.fitting import fit
+from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    InputChannelStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    ResultSubpartitionStateHandle,
+    StateDistribution,
+    StateMetaInfo,
+)
+from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import (
+    EMPTY,
+    FINISHED,
+    CheckpointMetadata,
+    Finished,
+    OperatorState,
+    SubtaskRestore,
+    SubtaskState,
+)
+from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
+
+SOURCE, COUNT, SINK = (OperatorId(bytes([n]) * 16) for n in (1, 2, 3))
+FILE = FileStateHandle("f", 100)
+
+
+def vertex(*operators: OperatorInfo, **fields: object) -> Vertex:
+    given: dict[str, object] = {"parallelism": 2, "max_parallelism": 128}
+    head = operators[0]
+    return Vertex(VertexId(head.id), head.name, operators, **(given | fields))  # type: ignore[arg-type]
+
+
+def job(
+    source: Vertex | None = None,
+    count: Vertex | None = None,
+    partitioner: Partitioner = Partitioner.HASH,
+) -> Topology:
+    """source → count, sink in one chain."""
+    source = source or vertex(OperatorInfo(SOURCE, "flights", has_coordinator=True))
+    count = count or vertex(
+        OperatorInfo(COUNT, "count", uid="counts"), OperatorInfo(SINK, "sink", upstream=0)
+    )
+    edges = (Edge(source.id, count.id, partitioner, operator=0),)
+    return Topology((source, count), edges)
+
+
+def snapshot(*operators: OperatorState) -> CheckpointMetadata:
+    return CheckpointMetadata(checkpoint_id=CheckpointId(17), operators=operators)
+
+
+def operator(
+    operator_id: OperatorId, *subtasks: SubtaskState | Finished, **fields: object
+) -> OperatorState:
+    given: dict[str, object] = {
+        "operator_id": operator_id,
+        "parallelism": len(subtasks),
+        "max_parallelism": 128,
+        "subtasks": dict(enumerate(subtasks)),
+    }
+    return OperatorState(**(given | fields))  # type: ignore[arg-type]
+
+
+def finished(operator_id: OperatorId, **fields: object) -> OperatorState:
+    return operator(operator_id, parallelism=2, fully_finished=True, **fields)
+
+
+def keyed(subtask: int, parallelism: int) -> SubtaskState:
+    key_groups = KeyGroupRange.of(subtask, parallelism, 128)
+    offsets = tuple(10 * key_group for key_group in key_groups)
+    return SubtaskState(
+        managed_keyed=KeyGroupsStateHandle(key_groups, offsets, FILE, f"old{subtask}")
+    )
+
+
+def named(name: str, mode: StateDistribution, *offsets: int) -> SubtaskState:
+    delegate = ByteStreamStateHandle("the same name everywhere", b"and the same bytes")
+    states = {name: StateMetaInfo(mode, offsets)}
+    return SubtaskState(managed_operator=OperatorStreamStateHandle(states, delegate))
+
+
+def offsets_of(
+    assigned: dict[SubtaskId, SubtaskRestore], operator_id: OperatorId, name: str
+) -> list[list[int]]:
+    """Of each subtask that the operator heads: the offsets of all elements of a state."""
+    return [
+        [
+            offset
+            for handle in restore.operators.get(operator_id, NOTHING).managed_operator
+            for offset in handle.states[name].offsets
+        ]
+        for subtask, restore in assigned.items()
+        if subtask.vertex == operator_id
+    ]
+
+
+def test_with_the_same_parallelism_everybody_gets_its_own_state_back() -> None:
+    first, second = keyed(0, 2), keyed(1, 2)
+    assigned = assign(snapshot(operator(COUNT, first, second)), job())
+    assert list(assigned) == [
+        SubtaskId(VertexId(v), index) for v in (SOURCE, COUNT) for index in (0, 1)
+    ]
+    for index, state in enumerate((first, second)):
+        restore = assigned[SubtaskId(VertexId(COUNT), index)]
+        assert restore.operators[COUNT].managed_keyed == (state.managed_keyed,)
+        assert list(restore.operators) == [COUNT] and not restore.finished
+        assert assigned[SubtaskId(VertexId(SOURCE), index)].operators == {}
+
+
+def test_at_twice_the_parallelism_every_key_group_is_found_once() -> None:
+    topology = job(count=vertex(OperatorInfo(COUNT, "count"), parallelism=4))
+    assigned = assign(snapshot(operator(COUNT, keyed(0, 2), keyed(1, 2))), topology)
+    found: list[tuple[int, int]] = []
+    for index in range(4):
+        restore = assigned[SubtaskId(VertexId(COUNT), index)]
+        for handle in restore.operators[COUNT].managed_keyed:
+            assert isinstance(handle, KeyGroupsStateHandle)
+            found += [(key_group, handle.offset_of(key_group)) for key_group in handle.key_groups]
+            own = KeyGroupRange.of(index, 4, 128)
+            assert handle.key_groups.intersection(own) == handle.key_groups
+    assert found == [(key_group, 10 * key_group) for key_group in range(128)]
+
+
+def test_elements_of_equal_streams_are_not_taken_for_one() -> None:
+    state = named("splits", StateDistribution.SPLIT_DISTRIBUTE, 1, 2)
+    shrunk = job(source=vertex(OperatorInfo(SOURCE, "flights"), parallelism=1))
+    assigned = assign(snapshot(operator(SOURCE, state, state)), shrunk)
+    assert offsets_of(assigned, SOURCE, "splits") == [[1, 2, 1, 2]]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_union_state_goes_to_everybody(parallelism: int) -> None:
+    state = operator(
+        SOURCE,
+        named("all", StateDistribution.UNION, 1),
+        named("all", StateDistribution.UNION, 2, 3),
+    )
+    topology = job(source=vertex(OperatorInfo(SOURCE, "flights"), parallelism=parallelism))
+    assigned = assign(snapshot(state), topology)
+    assert [sorted(found) for found in offsets_of(assigned, SOURCE, "all")] == [
+        [1, 2, 3]
+    ] * parallelism
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_broadcast_state_goes_to_everybody_once(parallelism: int) -> None:
+    state = named("rules", StateDistribution.BROADCAST, 7)
+    topology = job(source=vertex(OperatorInfo(SOURCE, "flights"), parallelism=parallelism))
+    assigned = assign(snapshot(operator(SOURCE, state, state)), topology)
+    assert offsets_of(assigned, SOURCE, "rules") == [[7]] * parallelism
+
+
+def test_a_finished_subtask_leaves_its_split_state_with_nobody() -> None:
+    state = named("splits", StateDistribution.SPLIT_DISTRIBUTE, 1, 2)
+    assigned = assign(snapshot(operator(SOURCE, FINISHED, state)), job())
+    assert offsets_of(assigned, SOURCE, "splits") == [[], [1, 2]]
+
+
+def test_a_vertex_that_had_finished_is_restored_as_finished() -> None:
+    assigned = assign(snapshot(finished(SOURCE)), job())
+    assert [restore.finished for restore in assigned.values()] == [True, True, False, False]
+
+
+def test_a_vertex_of_which_one_operator_had_finished_is_refused() -> None:
+    with pytest.raises(RestoreRefused, match="mixed finished and unfinished"):
+        assign(snapshot(finished(COUNT), operator(SINK, EMPTY, EMPTY)), job())
+
+
+def test_a_coordinator_gets_its_bytes_and_a_new_one_none() -> None:
+    stored = ByteStreamStateHandle("coordinator", b"splits")
+    assert coordinator_states(snapshot(operator(SOURCE, coordinator_state=stored)), job()) == {
+        SOURCE: b"splits"
+    }
+    assert coordinator_states(snapshot(), job()) == {SOURCE: None}
+
+
+def test_a_hash_that_the_user_set_finds_the_state_before_the_operator_s_own_id() -> None:
+    old = OperatorId(b"\xaa" * 16)
+    topology = job(count=vertex(OperatorInfo(COUNT, "count", uid_hash=old)))
+    renamed = operator(old, keyed(0, 2), keyed(1, 2))
+    for states in ((renamed,), (operator(COUNT, EMPTY, EMPTY), renamed)):
+        assert fit(snapshot(*states), topology) == topology
+        restore = assign(snapshot(*states), topology)[SubtaskId(VertexId(COUNT), 1)]
+        assert restore.operators[COUNT].managed_keyed == (keyed(1, 2).managed_keyed,)
+
+
+CHANNEL = SubtaskState(input_channel=(InputChannelStateHandle(0, 0, 0, (4,), 9, FILE),))
+OUTPUT = SubtaskState(result_subpartition=(ResultSubpartitionStateHandle(0, 0, 0, (4,), 9, FILE),))
+
+
+def test_in_flight_data_goes_back_to_the_channels_it_came_from() -> None:
+    states = (operator(SOURCE, OUTPUT, EMPTY), operator(COUNT, EMPTY, CHANNEL))
+    assigned = assign(snapshot(*states), job())
+    sent = assigned[SubtaskId(VertexId(SOURCE), 0)].operators[SOURCE]
+    held = assigned[SubtaskId(VertexId(COUNT), 1)].operators[COUNT]
+    assert sent.result_subpartition == OUTPUT.result_subpartition
+    assert held.input_channel == CHANNEL.input_channel
+
+
+def test_in_flight_data_does_not_follow_to_another_parallelism() -> None:
+    topology = job(count=vertex(OperatorInfo(COUNT, "count"), parallelism=3))
+    with pytest.raises(RestoreRefused, match="another parallelism") as caught:
+        assign(snapshot(operator(COUNT, EMPTY, CHANNEL)), topology)
+    assert "parallelism 2 in checkpoint 17, 3 in the program" in caught.value.where
+
+
+@pytest.mark.parametrize("state", [operator(SINK, CHANNEL, EMPTY), operator(COUNT, EMPTY, OUTPUT)])
+def test_in_flight_data_within_what_is_now_a_chain_is_refused(state: OperatorState) -> None:
+    with pytest.raises(RestoreRefused, match="are now chained") as caught:
+        assign(snapshot(state), job())
+    assert state.operator_id.hex() in caught.value.where
+
+
+GONE = OperatorId(b"\x09" * 16)
+
+
+@pytest.mark.parametrize(
+    "renamed",
+    [
+        OperatorInfo(COUNT, "count", uid="counter"),
+        OperatorInfo(COUNT, "counts"),
+    ],
+)
+def test_state_without_an_operator_is_refused_naming_the_likely_one(renamed: OperatorInfo) -> None:
+    metadata = snapshot(
+        operator(GONE, keyed(0, 2), keyed(1, 2), name="count", uid="counts"),
+        operator(SOURCE, EMPTY, EMPTY),
+    )
+    with pytest.raises(OperatorMissing) as caught:
+        fit(metadata, job(count=vertex(renamed, OperatorInfo(SINK, "sink"))))
+    assert f"operator 'count' (uid 'counts', id {GONE.hex()}, 200 bytes)" in caught.value.what
+    assert f"If it is the operator '{renamed.name}'" in caught.value.remedy
+    assert "give that one uid('counts')" in caught.value.remedy
+
+
+def test_state_of_an_operator_without_uid_is_to_be_taken_over_by_its_hash() -> None:
+    with pytest.raises(OperatorMissing) as caught:
+        fit(snapshot(operator(GONE, keyed(0, 1))), job())
+    assert f"set_uid_hash('{GONE.hex()}')" in caught.value.remedy
+
+
+def test_every_operator_that_is_missing_is_named_at_once() -> None:
+    other = OperatorId(b"\x08" * 16)
+    stored = ByteStreamStateHandle("c", b"x")
+    metadata = snapshot(operator(GONE, keyed(0, 1)), operator(other, coordinator_state=stored))
+    with pytest.raises(OperatorMissing) as caught:
+        fit(metadata, job())
+    assert GONE.hex() in caught.value.what and other.hex() in caught.value.what
+
+
+def test_state_without_an_operator_is_dropped_where_that_is_allowed() -> None:
+    metadata = snapshot(operator(GONE, keyed(0, 2), keyed(1, 2)))
+    assert fit(metadata, job(), allow_unclaimed_state=True) == job()
+    assert all(restore.operators == {} for restore in assign(metadata, job()).values())
+
+
+def test_an_operator_that_had_no_state_may_go() -> None:
+    assert fit(snapshot(operator(GONE, EMPTY, FINISHED)), job()) == job()
+
+
+def test_a_max_parallelism_that_nobody_set_is_taken_over_from_the_snapshot() -> None:
+    metadata = snapshot(operator(COUNT, keyed(0, 1), max_parallelism=512))
+    fitted = fit(metadata, job())
+    assert [v.max_parallelism for v in fitted.vertices] == [128, 512]
+    assert fitted.edges == job().edges
+
+
+def test_a_max_parallelism_that_was_set_must_be_the_snapshot_s() -> None:
+    count = vertex(OperatorInfo(COUNT, "count"), max_parallelism=256, max_parallelism_set=True)
+    metadata = snapshot(operator(COUNT, keyed(0, 1)))
+    with pytest.raises(MaxParallelismChanged, match="max parallelism 128 to new program with max"):
+        fit(metadata, job(count=count))
+
+
+def test_a_parallelism_above_the_snapshot_s_max_parallelism_is_refused() -> None:
+    count = vertex(OperatorInfo(COUNT, "count"), parallelism=5, max_parallelism=8)
+    metadata = snapshot(operator(COUNT, EMPTY, max_parallelism=4))
+    with pytest.raises(MaxParallelismChanged, match=r"\(4\).*lower than the configured.*\(5\)"):
+        fit(metadata, job(count=count))
+
+
+def test_one_chain_cannot_have_keyed_state_in_two_numbers_of_key_groups() -> None:
+    states = (
+        operator(COUNT, keyed(0, 1), max_parallelism=128),
+        operator(SINK, keyed(0, 1), max_parallelism=256),
+    )
+    with pytest.raises(MaxParallelismChanged, match="different max"):
+        fit(snapshot(*states), job())
+
+
+RUNNING = operator(SOURCE, EMPTY, EMPTY)
+PARTLY = operator(SOURCE, FINISHED, EMPTY)
+ALL_BEHIND = (finished(COUNT), finished(SINK))
+SOME_BEHIND = (operator(COUNT, FINISHED), operator(SINK, FINISHED))
+NONE_BEHIND = (operator(COUNT, EMPTY), operator(SINK, EMPTY))
+
+
+@pytest.mark.parametrize(
+    ("producer", "consumer", "partitioner", "fits"),
+    [
+        (finished(SOURCE), ALL_BEHIND, Partitioner.HASH, True),
+        (RUNNING, ALL_BEHIND, Partitioner.HASH, False),
+        (PARTLY, ALL_BEHIND, Partitioner.FORWARD, False),
+        (PARTLY, SOME_BEHIND, Partitioner.HASH, False),
+        (PARTLY, SOME_BEHIND, Partitioner.FORWARD, True),
+        (RUNNING, SOME_BEHIND, Partitioner.RESCALE, False),
+        (PARTLY, NONE_BEHIND, Partitioner.HASH, True),
+    ],
+)
+def test_nothing_that_runs_may_stand_in_front_of_what_has_finished(
+    producer: OperatorState,
+    consumer: tuple[OperatorState, OperatorState],
+    partitioner: Partitioner,
+    fits: bool,
+) -> None:
+    topology = job(partitioner=partitioner)
+    metadata = snapshot(producer, *consumer)
+    if fits:
+        assert fit(metadata, topology) == topology
+        return
+    with pytest.raises(RestoreRefused, match="Illegal JobGraph modification"):
+        fit(metadata, topology)
+
+
+def test_operators_of_a_vertex_that_differ_in_how_far_they_had_come_are_refused() -> None:
+    with pytest.raises(RestoreRefused, match=r"\['ALL_RUNNING', 'FULLY_FINISHED'\]"):
+        fit(snapshot(finished(COUNT)), job())
