@@ -39,7 +39,7 @@ class Program:
         self.made: list[OperatorTransformation] = []
 
     def source(self, name: str = "source", **settings: Any) -> OperatorTransformation:
-        return self._add(NodeKind.SOURCE, f"Source: {name}", Reader(), (), settings)
+        return self._add(NodeKind.SOURCE, name, Reader(), (), settings)
 
     def step(
         self, name: str, *inputs: Transformation, held: object = None, **settings: Any
@@ -47,7 +47,7 @@ class Program:
         return self._add(NodeKind.OPERATOR, name, Step(held), inputs, settings)
 
     def sink(self, name: str, *inputs: Transformation, **settings: Any) -> OperatorTransformation:
-        return self._add(NodeKind.SINK, f"Sink: {name}", Step(), inputs, settings)
+        return self._add(NodeKind.SINK, name, Step(), inputs, settings)
 
     def _add(
         self,

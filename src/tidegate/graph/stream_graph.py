@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import GraphError, UserError
 from tidegate.graph.transformations import (
@@ -23,15 +23,25 @@ from tidegate.model.key_groups import check_parallelism, default_max_parallelism
 from tidegate.model.topology import Partitioner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.model.ids import OperatorId
 
+_PREFIXES: Final[Mapping[NodeKind, str]] = {
+    NodeKind.SOURCE: "Source: ",
+    NodeKind.OPERATOR: "",
+    NodeKind.SINK: "Sink: ",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class StreamNode:
-    """An operator. max_parallelism: as set, or derived; ``max_parallelism_set`` tells which."""
+    """An operator.
+
+    name: what the program calls it, sources and sinks with their kind in front. max_parallelism: as
+    set, or derived; ``max_parallelism_set`` tells which.
+    """
 
     id: int
     kind: NodeKind
@@ -131,7 +141,7 @@ def _node(made: OperatorTransformation, max_parallelism: int | None) -> StreamNo
     return StreamNode(
         id=made.id,
         kind=made.kind,
-        name=made.name,
+        name=_PREFIXES[made.kind] + made.name,
         operator=made.operator,
         parallelism=made.parallelism,
         max_parallelism=chosen or default_max_parallelism(made.parallelism),

@@ -1,0 +1,1 @@
+"""The fluent surface of a program; each call adds one node."""

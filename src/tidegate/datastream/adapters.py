@@ -1,0 +1,80 @@
+"""Element-wise functions on a keyed stream, where they may use keyed state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from tidegate.api.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeyedProcessFunction,
+    MapFunction,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.api.functions import RuntimeContext
+    from tidegate.api.operator import SnapshotContext
+    from tidegate.model.ids import CheckpointId
+
+T = TypeVar("T")
+R = TypeVar("R")
+F = TypeVar("F", bound=Function)
+
+
+class _Adapter(
+    KeyedProcessFunction[T, R], CheckpointedFunction, CheckpointListener, Generic[F, T, R]
+):
+    def __init__(self, function: F) -> None:
+        self._function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the function that is adapted."""
+        self._function.open(runtime_context)
+
+    def close(self) -> None:
+        """Close the function that is adapted."""
+        self._function.close()
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        """Let the function that is adapted put its state in order."""
+        if isinstance(self._function, CheckpointedFunction):
+            self._function.snapshot_state(context)
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        """Tell the function that is adapted."""
+        if isinstance(self._function, CheckpointListener):
+            self._function.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """Tell the function that is adapted."""
+        if isinstance(self._function, CheckpointListener):
+            self._function.notify_checkpoint_aborted(checkpoint_id)
+
+
+class KeyedMap(_Adapter[MapFunction[T, R], T, R]):
+    """A map under a key."""
+
+    def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R]:
+        """One value."""
+        return (self._function.map(value),)
+
+
+class KeyedFlatMap(_Adapter[FlatMapFunction[T, R], T, R]):
+    """A flat map under a key."""
+
+    def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R] | None:
+        """Any number of values."""
+        return self._function.flat_map(value)
+
+
+class KeyedFilter(_Adapter[FilterFunction[T], T, T]):
+    """A filter under a key."""
+
+    def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[T]:
+        """The value or nothing."""
+        return (value,) if self._function.filter(value) else ()

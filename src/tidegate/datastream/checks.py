@@ -1,0 +1,99 @@
+"""What is found wrong with a call while it is made, so that its line is in the traceback."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeGuard
+
+from tidegate.api.functions import Function
+from tidegate.errors import GraphError
+from tidegate.model.ids import OperatorId
+from tidegate.model.key_groups import PARALLELISM_MAX, check_parallelism
+
+if TYPE_CHECKING:
+    from tidegate.graph.transformations import OperatorTransformation
+    from tidegate.typeinfo.types import TypeInformation
+
+_HASH: Final = re.compile("[0-9a-fA-F]{32}")
+
+
+def check_function(given: object, kind: type[Function], call: str) -> None:
+    """Raises GraphError unless it is a function object of that kind, or a plain callable."""
+    if isinstance(given, kind):
+        return
+    if isinstance(given, Function) or not callable(given) or _is_function_class(given):
+        raise _unfit(given, f"a {kind.__name__} or a plain function", call)
+
+
+def check_function_object(
+    given: object, kind: type[Function], call: str, *, otherwise: str
+) -> None:
+    """Raises GraphError unless it is a function object of that kind; otherwise: the remedy."""
+    if not isinstance(given, kind):
+        raise _unfit(given, f"a {kind.__name__}", call, otherwise)
+
+
+def _unfit(given: object, wanted: str, call: str, otherwise: str = "") -> GraphError:
+    if _is_function_class(given):
+        return GraphError(
+            f"{call} takes {wanted}, and {given.__name__} is a class",
+            where=call,
+            remedy=f"Make an object of it: {call}({given.__name__}()).",
+        )
+    return GraphError(
+        f"{call} takes {wanted}, not {type(given).__name__}",
+        where=call,
+        remedy=otherwise or f"Pass {wanted}.",
+    )
+
+
+def _is_function_class(given: object) -> TypeGuard[type[Function]]:
+    return isinstance(given, type) and issubclass(given, Function)
+
+
+def check_never_opened(given: Function, call: str) -> None:
+    """Raises GraphError where a function that runs in a key exchange counts on ``open``."""
+    if type(given).open is not Function.open:
+        raise GraphError(
+            f"{type(given).__name__}.open is never called in {call}",
+            where=call,
+            remedy="Prepare what it needs in its constructor, or at its first call.",
+        )
+
+
+def check_key_type(key_type: TypeInformation | None, call: str) -> None:
+    """Raises UnsupportedKey for a declared type without a hash that is stable across processes."""
+    if key_type is not None:
+        from tidegate.typeinfo.key_hash import KeyHasher
+
+        KeyHasher(key_type, PARALLELISM_MAX, where=call)
+
+
+def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
+    """Set an operator's parallelism. Raises GraphError where it cannot have it."""
+    check_parallelism(parallelism)
+    if made.parallelism_max is not None and parallelism > made.parallelism_max:
+        raise GraphError(
+            f"The parallelism of non parallel operator must be 1, not {parallelism}",
+            where=f"operator '{made.name}'",
+            remedy="Leave out set_parallelism here; what reads it may have another.",
+        )
+    made.parallelism = parallelism
+
+
+def set_max_parallelism(made: OperatorTransformation, max_parallelism: int) -> None:
+    """Set an operator's number of key groups. Raises ConfigError where it is out of bounds."""
+    check_parallelism(1, max_parallelism)
+    made.max_parallelism = max_parallelism
+
+
+def set_uid_hash(made: OperatorTransformation, uid_hash: str) -> None:
+    """Set the id under which an operator's state is looked up first. Raises GraphError."""
+    if not _HASH.fullmatch(uid_hash):
+        raise GraphError(
+            "Node hash must be a 32 character String that describes a hex code. Found: "
+            f"{uid_hash!r}",
+            where=f"operator '{made.name}'",
+            remedy="Take the id from the log or from the checkpoint.",
+        )
+    made.uid_hash = OperatorId(bytes.fromhex(uid_hash))

@@ -1,0 +1,373 @@
+"""Where a program begins: its sources, its settings, and its execution."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from tidegate.config import options
+from tidegate.config.checkpoint import CheckpointConfig
+from tidegate.config.load import load_configuration
+from tidegate.datastream.execution_config import ExecutionConfig
+from tidegate.datastream.notices import warn
+from tidegate.datastream.program import Program
+from tidegate.datastream.results import CANCEL_TIMEOUT_S
+from tidegate.datastream.stream import DataStream
+from tidegate.errors import ConfigError, GraphError
+from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
+from tidegate.graph.job_graph import JobGraph, translate
+from tidegate.graph.runtime import load_runtime
+from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
+from tidegate.graph.transformations import NodeKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidegate.api.client import JobClient, JobExecutionResult
+    from tidegate.api.source import Source
+    from tidegate.api.watermarks import WatermarkStrategy
+    from tidegate.config.configuration import Configuration
+    from tidegate.graph.runtime import Runtime
+    from tidegate.graph.transformations import OperatorTransformation
+    from tidegate.model.settings import CheckpointingMode
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+
+RUNTIME_VARIABLE: Final = "TIDEGATE_RUNTIME"
+"""Name of the runtime that ``get_execution_environment`` takes; set by ``tidegate run``."""
+
+CONFIGURATION_VARIABLE: Final = "TIDEGATE_CONF"
+"""Path of the configuration file that every environment starts from."""
+
+SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
+"""JSON object of settings by key, which win over the file; set by ``tidegate run``."""
+
+
+class StreamExecutionEnvironment:
+    """Settings of a job, and the program that it runs.
+
+    >>> env = StreamExecutionEnvironment.local()
+    >>> env.from_collection(["to be", "or not"]).flat_map(str.split).print()
+    >>> env.execute("words")
+    """
+
+    def __init__(
+        self, make_runtime: Callable[[Configuration], Runtime], configuration: Configuration
+    ) -> None:
+        self._make_runtime = make_runtime
+        self._configuration = configuration
+        self._program = Program(configuration)
+
+    @staticmethod
+    def get_execution_environment(
+        configuration: Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
+        """What ``tidegate run`` or the settings say; else Spark where a session is active; else
+        local. Two calls give two independent environments.
+        """
+        name = os.environ.get(RUNTIME_VARIABLE)
+        if name is None:
+            name = "local" if _active_session() is None else "spark"
+        if name == "spark":
+            return StreamExecutionEnvironment.on_spark(configuration=configuration)
+        return StreamExecutionEnvironment(load_runtime(name), _configuration(configuration))
+
+    @staticmethod
+    def local(
+        parallelism: int | None = None, *, configuration: Configuration | None = None
+    ) -> StreamExecutionEnvironment:
+        """Runs on this machine, without Spark or Java: one process at parallelism 1, else one more
+        for each slot.
+        """
+        return _environment(
+            lambda settings: load_runtime("local")(settings), parallelism, configuration
+        )
+
+    @staticmethod
+    def on_spark(
+        spark: object = None,
+        parallelism: int | None = None,
+        *,
+        configuration: Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
+        """Runs on Spark.
+
+        spark: a ``SparkSession``; None takes the active one, else makes one on this machine.
+        """
+        return _environment(
+            lambda settings: load_runtime("spark")(settings, spark=spark or _active_session()),
+            parallelism,
+            configuration,
+        )
+
+    # Settings
+
+    def get_config(self) -> ExecutionConfig:
+        """The execution settings; changing them changes the job."""
+        return ExecutionConfig(self._configuration)
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """The checkpointing settings; changing them changes the job."""
+        return CheckpointConfig(self._configuration)
+
+    def get_configuration(self) -> Configuration:
+        """All that is set, as a copy that cannot be changed."""
+        return self._configuration.freeze()
+
+    def configure(self, configuration: Configuration) -> StreamExecutionEnvironment:
+        """Takes over settings; they win over those made before."""
+        self._configuration.add_all(configuration)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Sets the parallelism of operators that are made from now on and set none."""
+        self.get_config().set_parallelism(parallelism)
+        return self
+
+    def get_parallelism(self) -> int:
+        """Parallelism of operators that are made from now on and set none."""
+        return self.get_config().get_parallelism()
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Sets the number of key groups, the upper bound of any later parallelism."""
+        self.get_config().set_max_parallelism(max_parallelism)
+        return self
+
+    def get_max_parallelism(self) -> int:
+        """Number of key groups; -1 where it is derived from the parallelism."""
+        return self.get_config().get_max_parallelism()
+
+    def enable_checkpointing(
+        self, interval: int, mode: CheckpointingMode | None = None
+    ) -> StreamExecutionEnvironment:
+        """Takes a checkpoint each ``interval`` milliseconds; ``mode`` is exactly-once unless given.
+
+        >>> env.enable_checkpointing(1_000)
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        config.set_checkpointing_mode(mode or options.CHECKPOINT_MODE.default)
+        return self
+
+    def get_checkpoint_interval(self) -> int:
+        """Milliseconds between two checkpoints; -1 where none are taken."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """The guarantee of checkpoints."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def get_checkpointing_consistency_mode(self) -> CheckpointingMode:
+        """Newer name of ``get_checkpointing_mode``."""
+        return self.get_checkpointing_mode()
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """Whether barriers overtake batches under way."""
+        return self.get_checkpoint_config().is_unaligned_checkpoints_enabled()
+
+    def is_force_unaligned_checkpoints(self) -> bool:
+        """Whether unaligned checkpoints are permitted where they are refused."""
+        return self.get_checkpoint_config().is_force_unaligned_checkpoints()
+
+    def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
+        """Sets where savepoints go that name no folder."""
+        self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
+        return self
+
+    def get_default_savepoint_directory(self) -> str | None:
+        """Where savepoints go that name no folder."""
+        return self._configuration.get(options.SAVEPOINT_DIRECTORY)
+
+    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
+        """Sets when part-filled batches are sent, in ms: 0 at once, -1 only when full."""
+        self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
+        if timeout_millis >= 0:
+            self._configuration.set(options.BUFFER_TIMEOUT, timeout_millis)
+        return self
+
+    def get_buffer_timeout(self) -> int:
+        """The age at which part-filled batches are sent; -1 where only full ones are."""
+        if not self._configuration.get(options.BUFFER_TIMEOUT_ENABLED):
+            return -1
+        return self._configuration.get(options.BUFFER_TIMEOUT)
+
+    def disable_operator_chaining(self) -> StreamExecutionEnvironment:
+        """Runs each operator in a task of its own; results do not differ."""
+        self._configuration.set(options.OPERATOR_CHAINING, False)
+        return self
+
+    def is_chaining_enabled(self) -> bool:
+        """Whether operators that follow one another run in one task."""
+        return self._configuration.get(options.OPERATOR_CHAINING)
+
+    # Sources
+
+    def from_source(
+        self,
+        source: Source[Any],
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "Source",
+        type_info: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """A stream of what a source reads.
+
+        >>> flights = FileSource.parquet("flights/")
+        >>> env.from_source(flights, WatermarkStrategy.no_watermarks(), "flights")
+        """
+        return self._read(source, watermark_strategy, source_name, type_info)
+
+    def from_collection(
+        self, collection: Iterable[T], type_info: TypeInformation | None = None
+    ) -> DataStream[T]:
+        """A bounded stream of these values, in order, at parallelism 1.
+
+        >>> env.from_collection([1, 2, 3])
+        """
+        from tidegate.connectors.collection import CollectionSource
+
+        source = CollectionSource(list(collection), type_info)
+        return self._read(source, None, "Collection Source", type_info, parallelism_max=1)
+
+    def from_sequence(self, start: int, end: int) -> DataStream[int]:
+        """The numbers from ``start`` to ``end``, both included, in order within a subtask.
+
+        >>> env.from_sequence(1, 1_000_000)
+        """
+        from tidegate.connectors.generator import NumberSequenceSource
+
+        return self._read(NumberSequenceSource(start, end), None, "Sequence Source", None)
+
+    def _read(
+        self,
+        source: Source[Any],
+        watermark_strategy: WatermarkStrategy | None,
+        name: str,
+        type_info: TypeInformation | None,
+        *,
+        parallelism_max: int | None = None,
+    ) -> DataStream[Any]:
+        from tidegate.operators.source import SourceReaderOperator
+
+        operator = SourceReaderOperator(source, watermark_strategy, name)
+        made = self._program.add(
+            NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
+        )
+        return DataStream(self, self._program, made, type_info or source.produced_type)
+
+    # Execution
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Runs the program built since the last execution, and waits for its end.
+
+        Raises GraphError and ConfigError for a program that cannot run, JobFailed and JobCanceled
+        for a job that did not finish. Ctrl-C cancels the job.
+        """
+        client = self.execute_async(job_name)
+        try:
+            return client.get_job_execution_result().result()
+        except KeyboardInterrupt:
+            client.cancel().result(timeout=CANCEL_TIMEOUT_S)
+            raise
+
+    def execute_async(self, job_name: str | None = None) -> JobClient:
+        """Starts the program built since the last execution. Raises as ``execute``, before it
+        starts anything.
+        """
+        stream_graph, graph = self._translated(self._program.take(), job_name)
+        for node in stream_graph.nodes:
+            node.operator.check()
+        periodic = graph.settings.checkpoints.periodic
+        warn(stream_graph, self._configuration, checkpointing=periodic)
+        return self._make_runtime(self._configuration.copy()).submit(graph)
+
+    def get_job_graph(self, job_name: str | None = None) -> JobGraph:
+        """The job as it would be submitted."""
+        return self._translated(self._program.operators, job_name)[1]
+
+    def explain(self, *, format: str = "text") -> str:
+        """The job as it would run, for people: ``text``, or ``mermaid`` for a diagram.
+
+        >>> print(env.explain())
+        """
+        graph = self.get_job_graph()
+        match format:
+            case "text":
+                return explain_text(graph)
+            case "mermaid":
+                return explain_mermaid(graph)
+            case _:
+                raise GraphError(
+                    f"There is no form {format!r} of explain",
+                    where="explain",
+                    remedy="Ask for 'text' or 'mermaid'.",
+                )
+
+    def get_execution_plan(self) -> str:
+        """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
+        return execution_plan(*self._translated(self._program.operators, None))
+
+    def _translated(
+        self, operators: tuple[OperatorTransformation, ...], job_name: str | None
+    ) -> tuple[StreamGraph, JobGraph]:
+        max_parallelism = self.get_max_parallelism()
+        stream_graph = build_stream_graph(
+            operators, max_parallelism if max_parallelism > 0 else None
+        )
+        name = job_name or self._configuration.get(options.JOB_NAME) or _script_name()
+        return stream_graph, translate(stream_graph, self._configuration, name)
+
+
+def _environment(
+    make_runtime: Callable[[Configuration], Runtime],
+    parallelism: int | None,
+    configuration: Configuration | None,
+) -> StreamExecutionEnvironment:
+    environment = StreamExecutionEnvironment(make_runtime, _configuration(configuration))
+    return environment if parallelism is None else environment.set_parallelism(parallelism)
+
+
+def _configuration(given: Configuration | None) -> Configuration:
+    file = os.environ.get(CONFIGURATION_VARIABLE)
+    configuration = load_configuration(Path(file) if file else None)
+    for key, value in _settings_from_outside().items():
+        configuration.set(key, value, where="command line")
+    return configuration if given is None else configuration.add_all(given)
+
+
+def _settings_from_outside() -> Mapping[str, str]:
+    text = os.environ.get(SETTINGS_VARIABLE)
+    if not text:
+        return {}
+    try:
+        settings: object = json.loads(text)
+    except ValueError as error:
+        raise _bad_settings(str(error)) from error
+    if not isinstance(settings, dict):
+        raise _bad_settings("it is no object")
+    pairs = cast("dict[str, object]", settings)
+    return {key: str(value) for key, value in pairs.items()}
+
+
+def _bad_settings(problem: str) -> ConfigError:
+    return ConfigError(
+        f"{SETTINGS_VARIABLE} is no JSON object of settings: {problem}",
+        where=f"environment variable {SETTINGS_VARIABLE}",
+        remedy="Unset it, or give settings by key.",
+    )
+
+
+def _active_session() -> object:
+    """The active Spark session, where this process has loaded PySpark at all."""
+    sql: Any = sys.modules.get("pyspark.sql")
+    return None if sql is None else sql.SparkSession.getActiveSession()
+
+
+def _script_name() -> str:
+    file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
+    if not file:
+        return "job"
+    path = Path(file)
+    return path.parent.name if path.stem == "__main__" else path.stem

@@ -1,0 +1,169 @@
+"""Keyed streams: the same steps, with state for each key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from tidegate.api.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBatchFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ReduceFunction,
+)
+from tidegate.datastream import checks
+from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
+from tidegate.datastream.stream import DataStream
+from tidegate.errors import GraphError
+from tidegate.operators.process import KeyedProcessOperator
+from tidegate.operators.reduce import ReduceOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from tidegate.api.functions import KeySelector, Partitioner, ProcessFunction
+    from tidegate.api.operator import KeyBy, Operator
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.program import Program
+    from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
+    from tidegate.model.topology import Partitioner as Exchange
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+class KeyedStream(DataStream[T]):
+    """A stream whose records have keys; made by ``key_by``, and no operator of its own.
+
+    >>> env.from_collection([("a", 1), ("a", 2)]).key_by(lambda r: r[0]).reduce(
+    ...     lambda x, y: (x[0], x[1] + y[1])
+    ... )
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        program: Program,
+        transformation: PartitionTransformation,
+        key: KeyBy,
+        output_type: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(environment, program, transformation, output_type)
+        self._key = key
+
+    def map(
+        self,
+        func: MapFunction[T, R] | Callable[[T], R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """One record for each; a ``MapFunction`` may use state of the record's key."""
+        if not isinstance(func, MapFunction):
+            return super().map(func, output_type)
+        return self._keyed("Map", self._process(KeyedMap(func)), output_type)
+
+    def flat_map(
+        self,
+        func: FlatMapFunction[T, R] | Callable[[T], Iterable[R] | None],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """Any number of records; a ``FlatMapFunction`` may use state of the record's key."""
+        if not isinstance(func, FlatMapFunction):
+            return super().flat_map(func, output_type)
+        return self._keyed("FlatMap", self._process(KeyedFlatMap(func)), output_type)
+
+    def filter(self, func: FilterFunction[T] | Callable[[T], object]) -> DataStream[T]:
+        """Some of the records; a ``FilterFunction`` may use state of the record's key."""
+        if not isinstance(func, FilterFunction):
+            return super().filter(func)
+        return self._keyed("Filter", self._process(KeyedFilter(func)), self._type)
+
+    def process(
+        self,
+        func: KeyedProcessFunction[T, R] | ProcessFunction[T, R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """Any number of records for each, with state of its key: a ``KeyedProcessFunction``.
+
+        >>> flights.key_by(lambda f: f["carrier"]).process(DelayStats()).uid("delays")
+        """
+        checks.check_function_object(
+            func,
+            KeyedProcessFunction,
+            "process",
+            otherwise="Derive a class from KeyedProcessFunction.",
+        )
+        keyed = cast("KeyedProcessFunction[T, R]", func)
+        return self._keyed("KeyedProcess", self._process(keyed), output_type)
+
+    def reduce(self, func: ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]:
+        """For each record what its key's records so far reduce to; the first passes as it is.
+
+        >>> sales.key_by(lambda s: s.shop).reduce(lambda x, y: x + y)
+        """
+        checks.check_function(func, ReduceFunction, "reduce")
+        return self._keyed("Reduce", ReduceOperator(func, self._type), self._type)
+
+    def process_batches(
+        self, func: KeyedBatchFunction, output_schema: pa.Schema | None = None
+    ) -> DataStream[Any]:
+        """Arrow batches for each Arrow batch, with columns of state by the rows' keys.
+
+        The stream must be keyed by a column: ``key_by("carrier")``.
+
+        >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
+        """
+        from tidegate.operators.batches import ProcessBatchesOperator
+
+        checks.check_function_object(
+            func,
+            KeyedBatchFunction,
+            "process_batches",
+            otherwise="Derive a class from KeyedBatchFunction.",
+        )
+        if self._key.column is None:
+            raise GraphError(
+                "process_batches needs the key as a column",
+                where="process_batches",
+                remedy='Name the column: key_by("column").',
+            )
+        operator = ProcessBatchesOperator(func, output_schema, self._key.column, self._key.key_type)
+        return self._keyed("ProcessBatches", operator, None)
+
+    def partition_custom(
+        self,
+        partitioner: Partitioner | Callable[[K, int], int],
+        key_selector: str | KeySelector[T, K] | Callable[[T], K],
+    ) -> NoReturn:
+        """Always refused: the records have their subtasks already. Raises GraphError."""
+        raise _partitioned_already("partition_custom")
+
+    def _process(self, func: KeyedProcessFunction[T, R]) -> Operator:
+        return KeyedProcessOperator(func, self._key.key_type)
+
+    def _keyed(
+        self, name: str, operator: Operator, output_type: TypeInformation | None
+    ) -> DataStream[Any]:
+        return self._add(name, operator, output_type, keyed=True, stateful=True)
+
+    def _step(self, call: str) -> OperatorTransformation:
+        raise GraphError(
+            f"{call} has nothing to apply to: key_by is no operator of its own",
+            where=call,
+            remedy=f"Call {call} on the step before or after key_by.",
+        )
+
+    def _partitioned(self, partitioner: Exchange) -> NoReturn:
+        raise _partitioned_already(partitioner.value.lower())
+
+
+def _partitioned_already(call: str) -> GraphError:
+    return GraphError(
+        f"{call} cannot follow key_by: a keyed stream has its subtasks already",
+        where=call,
+        remedy=f"Leave out key_by, or call {call} before it.",
+    )

@@ -1,0 +1,468 @@
+"""Streams: what is done to records, one call after another.
+
+Names and meaning are PyFlink's. A call that adds a step gives a new stream; ``name``, ``uid``,
+``set_parallelism`` and the like change the step that made the stream, and give the stream itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from tidegate.api.functions import (
+    CheckpointedFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+)
+from tidegate.api.functions import Partitioner as PartitionFunction
+from tidegate.api.operator import KeyBy
+from tidegate.datastream import checks
+from tidegate.datastream.results import CloseableIterator
+from tidegate.errors import GraphError
+from tidegate.graph.transformations import (
+    ChainingStrategy,
+    NodeKind,
+    OperatorTransformation,
+    PartitionTransformation,
+    UnionTransformation,
+)
+from tidegate.model.topology import Partitioner
+from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
+from tidegate.operators.process import ProcessOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from tidegate.api.operator import Operator
+    from tidegate.api.sink import Sink
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.keyed import KeyedStream
+    from tidegate.datastream.program import Program
+    from tidegate.graph.transformations import Transformation
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+class DataStream(Generic[T]):
+    """A stream of records.
+
+    >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split)
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        program: Program,
+        transformation: Transformation,
+        output_type: TypeInformation | None = None,
+    ) -> None:
+        self._environment = environment
+        self._program = program
+        self._transformation = transformation
+        self._type = output_type
+
+    # The step that made the stream
+
+    def get_name(self) -> str:
+        """Name of the step that made the stream."""
+        return self._step("get_name").name
+
+    def name(self, name: str) -> DataStream[T]:
+        """Names the step, for plans, metrics and messages."""
+        self._step("name").name = name
+        return self
+
+    def uid(self, uid: str) -> DataStream[T]:
+        """Gives the step an id of its own, by which a restore finds its state.
+
+        >>> counts = words.key_by(str).process(Count()).uid("counts")
+        """
+        self._step("uid").uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStream[T]:
+        """Sets the id, 32 hexadecimal digits, by which state is looked up first."""
+        checks.set_uid_hash(self._step("set_uid_hash"), uid_hash)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStream[T]:
+        """Sets in how many subtasks the step runs."""
+        checks.set_parallelism(self._step("set_parallelism"), parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream[T]:
+        """Sets the step's number of key groups, the upper bound of any later parallelism."""
+        checks.set_max_parallelism(self._step("set_max_parallelism"), max_parallelism)
+        return self
+
+    def force_non_parallel(self) -> DataStream[T]:
+        """Runs the step in one subtask, now and after any rescale."""
+        step = self._step("force_non_parallel")
+        step.parallelism = step.parallelism_max = step.max_parallelism = 1
+        return self
+
+    def set_description(self, description: str) -> DataStream[T]:
+        """Describes the step in the plan at more length than its name."""
+        self._step("set_description").description = description
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> DataStream[T]:
+        """Sets at which age part-filled batches of the step are sent."""
+        self._step("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+        return self
+
+    def start_new_chain(self) -> DataStream[T]:
+        """Begins a new chain of operators with this step."""
+        self._step("start_new_chain").chaining = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> DataStream[T]:
+        """Runs the step in a task of its own."""
+        self._step("disable_chaining").chaining = ChainingStrategy.NEVER
+        return self
+
+    def get_type(self) -> TypeInformation | None:
+        """Type of the records; None where none was declared, which is any picklable object."""
+        return self._type
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream was built on."""
+        return self._environment
+
+    # Steps, record by record
+
+    def map(
+        self,
+        func: MapFunction[T, R] | Callable[[T], R],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """One record for each.
+
+        >>> env.from_collection([1, 2]).map(lambda n: n * 10)
+        """
+        checks.check_function(func, MapFunction, "map")
+        return self._then("Map", MapOperator(func), func, output_type)
+
+    def flat_map(
+        self,
+        func: FlatMapFunction[T, R] | Callable[[T], Iterable[R] | None],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """Any number of records for each: an iterable, a generator, or None for nothing.
+
+        >>> lines.flat_map(lambda line: line.split())
+        """
+        checks.check_function(func, FlatMapFunction, "flat_map")
+        return self._then("FlatMap", FlatMapOperator(func), func, output_type)
+
+    def filter(self, func: FilterFunction[T] | Callable[[T], object]) -> DataStream[T]:
+        """The records for which the function gives something true.
+
+        >>> numbers.filter(lambda n: n % 2)
+        """
+        checks.check_function(func, FilterFunction, "filter")
+        return self._then("Filter", FilterOperator(func), func, self._type)
+
+    def process(
+        self, func: ProcessFunction[T, R], output_type: TypeInformation | None = None
+    ) -> DataStream[R]:
+        """Any number of records for each, knowing its event time."""
+        checks.check_function_object(
+            func,
+            ProcessFunction,
+            "process",
+            otherwise="Call key_by first."
+            if isinstance(func, KeyedProcessFunction)
+            else "Derive a class from ProcessFunction.",
+        )
+        return self._then("Process", ProcessOperator(func), func, output_type)
+
+    # Steps, batch by batch
+
+    def map_batches(
+        self,
+        func: Callable[[pa.RecordBatch], pa.RecordBatch],
+        output_schema: pa.Schema | None = None,
+    ) -> DataStream[Any]:
+        """An Arrow batch of as many rows for each; records become columns where they have to.
+
+        output_schema: what the function gives; each batch is held to it.
+
+        >>> flights.map_batches(lambda batch: batch.select(["carrier", "dep_delay"]))
+        """
+        from tidegate.operators.batches import MapBatchesOperator
+
+        checks.check_function(func, MapFunction, "map_batches")
+        return self._then("MapBatches", MapBatchesOperator(func, output_schema), func, None)
+
+    def flat_map_batches(
+        self,
+        func: Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch] | None],
+        output_schema: pa.Schema | None = None,
+    ) -> DataStream[Any]:
+        """Any number of Arrow batches, of any number of rows, for each; they lose event time."""
+        from tidegate.operators.batches import FlatMapBatchesOperator
+
+        checks.check_function(func, FlatMapFunction, "flat_map_batches")
+        operator = FlatMapBatchesOperator(func, output_schema)
+        return self._then("FlatMapBatches", operator, func, None)
+
+    def filter_batches(self, func: Callable[[pa.RecordBatch], object]) -> DataStream[T]:
+        """The rows for which the function's booleans, Arrow or NumPy, are true.
+
+        >>> flights.filter_batches(lambda batch: pc.greater(batch["dep_delay"], 15))
+        """
+        from tidegate.operators.batches import FilterBatchesOperator
+
+        checks.check_function(func, FilterFunction, "filter_batches")
+        return self._then("FilterBatches", FilterBatchesOperator(func), func, self._type)
+
+    # How records find their subtask
+
+    @overload
+    def key_by(
+        self, key_selector: str, key_type: TypeInformation | None = None
+    ) -> KeyedStream[T]: ...
+    @overload
+    def key_by(
+        self,
+        key_selector: KeySelector[T, K] | Callable[[T], K],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream[T]: ...
+    def key_by(
+        self,
+        key_selector: str | KeySelector[T, K] | Callable[[T], K],
+        key_type: TypeInformation | None = None,
+    ) -> KeyedStream[T]:
+        """Records of one key to one subtask; what follows has state for each key.
+
+        key_selector: a function of the record, or the name of a column, which works on Arrow
+        batches as they are. key_type: declares the key's type; otherwise it is what the keys are,
+        which have to be of one type.
+
+        >>> flights.key_by(lambda f: (f["origin"], f["carrier"])).process(DelayStats())
+        """
+        from tidegate.datastream.keyed import KeyedStream
+
+        checks.check_key_type(key_type, "key_by")
+        key = _key_by(key_selector, key_type, "key_by")
+        made = PartitionTransformation(self._transformation, Partitioner.HASH, key)
+        return KeyedStream(self._environment, self._program, made, key, self._type)
+
+    def partition_custom(
+        self,
+        partitioner: PartitionFunction | Callable[[K, int], int],
+        key_selector: str | KeySelector[T, K] | Callable[[T], K],
+    ) -> DataStream[T]:
+        """Each record to the subtask that the partitioner gives for (key, number of subtasks)."""
+        if isinstance(partitioner, PartitionFunction):
+            checks.check_never_opened(partitioner, "partition_custom")
+            partition: Callable[..., int] = partitioner.partition
+        else:
+            checks.check_function(partitioner, PartitionFunction, "partition_custom")
+            partition = partitioner
+        key = _key_by(key_selector, None, "partition_custom")
+        made = PartitionTransformation(self._transformation, Partitioner.CUSTOM, key, partition)
+        return self._with(made)
+
+    def rebalance(self) -> DataStream[T]:
+        """Records to all subtasks in turn."""
+        return self._partitioned(Partitioner.REBALANCE)
+
+    def rescale(self) -> DataStream[T]:
+        """Records in turn to those subtasks that are near, without a full exchange."""
+        return self._partitioned(Partitioner.RESCALE)
+
+    def shuffle(self) -> DataStream[T]:
+        """Each record to a subtask drawn at random."""
+        return self._partitioned(Partitioner.SHUFFLE)
+
+    def broadcast(self) -> DataStream[T]:
+        """Each record to every subtask."""
+        return self._partitioned(Partitioner.BROADCAST)
+
+    def forward(self) -> DataStream[T]:
+        """Each subtask's records to one subtask; both sides have the same parallelism."""
+        return self._partitioned(Partitioner.FORWARD)
+
+    def global_(self) -> DataStream[T]:
+        """All records to the first subtask (``global`` in Flink, a keyword here)."""
+        return self._partitioned(Partitioner.GLOBAL)
+
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
+        """This stream and others as one, in no order between them.
+
+        >>> morning.union(evening, night)
+        """
+        if any(other._environment is not self._environment for other in streams):
+            raise GraphError(
+                "Streams of two environments cannot be united",
+                where="union",
+                remedy="Build both on one environment.",
+            )
+        if not streams:
+            return self._with(self._transformation)
+        given = (self, *streams)
+        return self._with(UnionTransformation(tuple(each._transformation for each in given)))
+
+    # Where records go
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Records to a sink.
+
+        >>> flights.sink_to(FileSink.parquet("out/"))
+        """
+        return DataStreamSink(self._sunk(type(sink).__name__, sink, stateful=True))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Records to standard output, a line each, with the identifier in front."""
+        from tidegate.connectors.print import PrintSink
+
+        return DataStreamSink(self._sunk("Print to Std. Out", PrintSink(sink_identifier)))
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T]: ...
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[T]: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator[T] | list[T]:
+        """Runs the program and gives this stream's records to it.
+
+        Without limit an iterator; closing it cancels the job. With limit a list of at most so many
+        records, after which the job is cancelled. Raises what ends the job.
+
+        >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
+        ...     print(list(texts))
+        """
+        from tidegate.connectors.collect import CollectSink
+
+        if limit is not None and limit < 1:
+            raise GraphError(
+                f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
+            )
+        name = f"collect-{self._program.number() + 1}"
+        made = self._sunk("Collect", CollectSink(name))
+        made.parallelism = made.parallelism_max = 1
+        client = self._environment.execute_async(job_execution_name)
+        rows: CloseableIterator[T] = CloseableIterator(client, name)
+        if limit is None:
+            return rows
+        with rows:
+            return rows.take(limit)
+
+    # Within
+
+    def _step(self, call: str) -> OperatorTransformation:
+        if isinstance(self._transformation, OperatorTransformation):
+            return self._transformation
+        raise GraphError(
+            f"{call} has nothing to apply to: a union or a partitioning is no operator of its own",
+            where=call,
+            remedy=f"Call {call} on the step before or after it.",
+        )
+
+    def _then(
+        self, name: str, operator: Operator, func: object, output_type: TypeInformation | None
+    ) -> DataStream[Any]:
+        return self._add(name, operator, output_type, stateful=_has_state(func))
+
+    def _add(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        *,
+        keyed: bool = False,
+        stateful: bool = False,
+    ) -> DataStream[Any]:
+        made = self._program.add(
+            NodeKind.OPERATOR,
+            name,
+            operator,
+            (self._transformation,),
+            keyed=keyed,
+            stateful=stateful,
+        )
+        return DataStream(self._environment, self._program, made, output_type)
+
+    def _sunk(self, name: str, sink: Sink, *, stateful: bool = False) -> OperatorTransformation:
+        from tidegate.operators.sink import SinkOperator
+
+        operator, inputs = SinkOperator(sink), (self._transformation,)
+        return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
+
+    def _partitioned(self, partitioner: Partitioner) -> DataStream[T]:
+        return self._with(PartitionTransformation(self._transformation, partitioner))
+
+    def _with(self, transformation: Transformation) -> DataStream[T]:
+        return DataStream(self._environment, self._program, transformation, self._type)
+
+
+class DataStreamSink:
+    """A sink that was attached to a stream, to name it and to set its parallelism."""
+
+    def __init__(self, transformation: OperatorTransformation) -> None:
+        self._transformation = transformation
+
+    def name(self, name: str) -> DataStreamSink:
+        """Names the sink, for plans, metrics and messages."""
+        self._transformation.name = name
+        return self
+
+    def uid(self, uid: str) -> DataStreamSink:
+        """Gives the sink an id of its own, by which a restore finds its state."""
+        self._transformation.uid = uid
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
+        """Sets the id, 32 hexadecimal digits, by which state is looked up first."""
+        checks.set_uid_hash(self._transformation, uid_hash)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStreamSink:
+        """Sets in how many subtasks the sink runs."""
+        checks.set_parallelism(self._transformation, parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStreamSink:
+        """Sets the upper bound of any later parallelism."""
+        checks.set_max_parallelism(self._transformation, max_parallelism)
+        return self
+
+    def set_description(self, description: str) -> DataStreamSink:
+        """Describes the sink in the plan at more length than its name."""
+        self._transformation.description = description
+        return self
+
+    def disable_chaining(self) -> DataStreamSink:
+        """Runs the sink in a task of its own."""
+        self._transformation.chaining = ChainingStrategy.NEVER
+        return self
+
+
+def _key_by(selector: object, key_type: TypeInformation | None, call: str) -> KeyBy:
+    if isinstance(selector, str):
+        return KeyBy(column=selector, key_type=key_type)
+    if isinstance(selector, KeySelector):
+        checks.check_never_opened(selector, call)
+        return KeyBy(selector=selector.get_key, key_type=key_type)
+    checks.check_function(selector, KeySelector, call)
+    assert callable(selector), "checked above"
+    return KeyBy(selector=selector, key_type=key_type)
+
+
+def _has_state(func: object) -> bool:
+    return isinstance(func, CheckpointedFunction)
