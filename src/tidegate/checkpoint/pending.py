@@ -5,12 +5,12 @@ Source: checkpoint coordination §6, §16.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
 from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import CheckpointAborted
 from tidegate.model.handles import ByteStreamStateHandle, StateDistribution
@@ -18,7 +18,6 @@ from tidegate.model.snapshots import (
     FINISHED,
     CheckpointMetadata,
     Finished,
-    MasterState,
     OperatorState,
     SubtaskState,
 )
@@ -31,10 +30,8 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, VertexId
+    from tidegate.model.snapshots import MasterState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
-
-MASTER_STATE_NAME = "tidegate"
-"""Name of the master state that says what Flink's format has no place for; see `_facts`."""
 
 
 class AcknowledgeResult(Enum):
@@ -180,7 +177,7 @@ class PendingCheckpoint:
         return CheckpointMetadata(
             checkpoint_id=self.checkpoint,
             operators=operators,
-            master_states=(*self.master_states, _facts(facts, self.checksums)),
+            master_states=(*self.master_states, to_master_state(Provenance(facts, self.checksums))),
             properties=self.request.properties,
         )
 
@@ -235,13 +232,3 @@ def _has_union_state(state: SubtaskState) -> bool:
         if handle is not None
         for info in handle.states.values()
     )
-
-
-def _facts(facts: Mapping[str, object], checksums: Mapping[str, Checksum]) -> MasterState:
-    """JSON: ``facts``, and under ``checksums`` path → [size in bytes, crc32c]."""
-    content = {
-        **facts,
-        "checksums": {path: [size, crc] for path, (crc, size) in sorted(checksums.items())},
-    }
-    payload = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
-    return MasterState(MASTER_STATE_NAME, 1, payload)

@@ -21,30 +21,25 @@ if TYPE_CHECKING:
 
 NAME: Final = "tidegate"
 VERSION: Final = 1
+CHECKSUMS: Final = "checksums"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Provenance:
     """Where a snapshot comes from.
 
-    python: version of the interpreter. packages: version by name. checksums: crc32c and size in
-    bytes of each file, by its path as in the handle that names it.
+    facts: values of JSON by name, such as the job's name and the versions that wrote it.
+    checksums: crc32c and size in bytes of each file, by its path as in the handle that names it.
     """
 
-    job_name: str
-    python: str
-    packages: Mapping[str, str]
+    facts: Mapping[str, object]
     checksums: Mapping[str, tuple[int, int]]
 
 
 def to_master_state(provenance: Provenance) -> MasterState:
     """The master state that says so; equal provenance makes equal bytes."""
-    payload = {
-        "job": provenance.job_name,
-        "python": provenance.python,
-        "packages": dict(provenance.packages),
-        "checksums": {path: list(sums) for path, sums in provenance.checksums.items()},
-    }
+    checksums = {path: [size, crc] for path, (crc, size) in provenance.checksums.items()}
+    payload = {**provenance.facts, CHECKSUMS: checksums}
     text = json.dumps(payload, sort_keys=True, separators=(",", ":"))
     return MasterState(NAME, VERSION, text.encode())
 
@@ -67,24 +62,11 @@ def _read(payload: bytes) -> Provenance:
         raise _refused(payload) from error
     if not isinstance(found, dict):
         raise _refused(payload)
-    fields = cast("dict[str, object]", found)
-    job, python = fields.get("job"), fields.get("python")
-    packages, checksums = fields.get("packages"), fields.get("checksums")
-    if not (
-        isinstance(job, str)
-        and isinstance(python, str)
-        and _is_texts(packages)
-        and _is_checksums(checksums)
-    ):
+    facts = cast("dict[str, object]", found)
+    checksums = facts.pop(CHECKSUMS, None)
+    if not _is_checksums(checksums):
         raise _refused(payload)
-    sums = {path: (pair[0], pair[1]) for path, pair in checksums.items()}
-    return Provenance(job_name=job, python=python, packages=packages, checksums=sums)
-
-
-def _is_texts(found: object) -> TypeGuard[dict[str, str]]:
-    return isinstance(found, dict) and all(
-        isinstance(value, str) for value in cast("dict[str, object]", found).values()
-    )
+    return Provenance(facts, {path: (crc, size) for path, (size, crc) in checksums.items()})
 
 
 def _is_checksums(found: object) -> TypeGuard[dict[str, list[int]]]:
@@ -98,6 +80,6 @@ def _refused(payload: bytes) -> FormatError:
     return FormatError(
         "the master state 'tidegate' cannot be read",
         where="master state 'tidegate'",
-        expected="a JSON object with job, python, packages and checksums",
+        expected="a JSON object with checksums, each of them a size and a crc32c",
         found=repr(payload[:60]),
     )
