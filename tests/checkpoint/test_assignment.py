@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate.checkpoint import metadata
 from tidegate.checkpoint.assignment import NOTHING, assign, coordinator_states
 from tidegate.checkpoint.fitting import fit
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
@@ -157,6 +158,55 @@ def test_broadcast_state_goes_to_everybody_once(parallelism: int) -> None:
     assert offsets_of(assigned, SOURCE, "rules") == [[7]] * parallelism
 
 
+def put_away(elements: dict[str, tuple[StateDistribution, list[int]]]) -> SubtaskState:
+    """A subtask's operator state, an element a byte."""
+    data, states = bytearray(), dict[str, StateMetaInfo]()
+    for name, (mode, values) in elements.items():
+        states[name] = StateMetaInfo(mode, tuple(range(len(data), len(data) + len(values))))
+        data += bytes(values)
+    stream = ByteStreamStateHandle("h", bytes(data))
+    return SubtaskState(managed_operator=OperatorStreamStateHandle(states, stream))
+
+
+def take_back(restore: SubtaskRestore) -> dict[str, tuple[StateDistribution, list[int]]]:
+    """What `put_away` was given, read at the offsets that the subtask was assigned."""
+    elements: dict[str, tuple[StateDistribution, list[int]]] = {}
+    for handle in restore.operators[SOURCE].managed_operator:
+        assert isinstance(handle.delegate, ByteStreamStateHandle)
+        for name, info in handle.states.items():
+            values = [handle.delegate.data[offset] for offset in info.offsets]
+            elements.setdefault(name, (info.mode, []))[1].extend(values)
+    return elements
+
+
+@pytest.mark.feature("F259")
+def test_operator_state_is_whole_after_2_3_and_1_subtasks() -> None:
+    def elements(split: list[int], union: list[int]) -> SubtaskState:
+        return put_away(
+            {
+                "list": (StateDistribution.SPLIT_DISTRIBUTE, split),
+                "union": (StateDistribution.UNION, union),
+                "rules": (StateDistribution.BROADCAST, [7, 8]),
+            }
+        )
+
+    states = [elements([1, 2, 3, 4, 5], [20]), elements([6, 7], [30])]
+    for parallelism in (3, 1):
+        data = metadata.encode(snapshot(operator(SOURCE, *states)))
+        topology = job(source=vertex(OperatorInfo(SOURCE, "flights"), parallelism=parallelism))
+        assigned = assign(metadata.decode(data, str), topology)
+        found = [take_back(assigned[SubtaskId(VertexId(SOURCE), i)]) for i in range(parallelism)]
+        assert [sorted(f["union"][1]) for f in found] == [[20, 30]] * parallelism
+        assert [f["rules"][1] for f in found] == [[7, 8]] * parallelism
+        split = [f["list"][1] for f in found]
+        assert sorted(value for part in split for value in part) == [1, 2, 3, 4, 5, 6, 7]
+        assert max(map(len, split)) - min(map(len, split)) <= 1
+        # As an operator would, a subtask keeps of the union only what it finds to be its own.
+        states = [
+            elements(part, [20, 30] if index == 0 else []) for index, part in enumerate(split)
+        ]
+
+
 def test_a_finished_subtask_leaves_its_split_state_with_nobody() -> None:
     state = named("splits", StateDistribution.SPLIT_DISTRIBUTE, 1, 2)
     assigned = assign(snapshot(operator(SOURCE, FINISHED, state)), job())
@@ -229,12 +279,12 @@ GONE = OperatorId(b"\x09" * 16)
     ],
 )
 def test_state_without_an_operator_is_refused_naming_the_likely_one(renamed: OperatorInfo) -> None:
-    metadata = snapshot(
+    taken = snapshot(
         operator(GONE, keyed(0, 2), keyed(1, 2), name="count", uid="counts"),
         operator(SOURCE, EMPTY, EMPTY),
     )
     with pytest.raises(OperatorMissing) as caught:
-        fit(metadata, job(count=vertex(renamed, OperatorInfo(SINK, "sink"))))
+        fit(taken, job(count=vertex(renamed, OperatorInfo(SINK, "sink"))))
     assert f"operator 'count' (uid 'counts', id {GONE.hex()}, 200 bytes)" in caught.value.what
     assert f"If it is the operator '{renamed.name}'" in caught.value.remedy
     assert "give that one uid('counts')" in caught.value.remedy
@@ -249,41 +299,43 @@ def test_state_of_an_operator_without_uid_is_to_be_taken_over_by_its_hash() -> N
 def test_every_operator_that_is_missing_is_named_at_once() -> None:
     other = OperatorId(b"\x08" * 16)
     stored = ByteStreamStateHandle("c", b"x")
-    metadata = snapshot(operator(GONE, keyed(0, 1)), operator(other, coordinator_state=stored))
+    taken = snapshot(operator(GONE, keyed(0, 1)), operator(other, coordinator_state=stored))
     with pytest.raises(OperatorMissing) as caught:
-        fit(metadata, job())
+        fit(taken, job())
     assert GONE.hex() in caught.value.what and other.hex() in caught.value.what
 
 
 def test_state_without_an_operator_is_dropped_where_that_is_allowed() -> None:
-    metadata = snapshot(operator(GONE, keyed(0, 2), keyed(1, 2)))
-    assert fit(metadata, job(), allow_unclaimed_state=True) == job()
-    assert all(restore.operators == {} for restore in assign(metadata, job()).values())
+    taken = snapshot(operator(GONE, keyed(0, 2), keyed(1, 2)))
+    assert fit(taken, job(), allow_unclaimed_state=True) == job()
+    assert all(restore.operators == {} for restore in assign(taken, job()).values())
 
 
 def test_an_operator_that_had_no_state_may_go() -> None:
     assert fit(snapshot(operator(GONE, EMPTY, FINISHED)), job()) == job()
 
 
+@pytest.mark.feature("F260")
 def test_a_max_parallelism_that_nobody_set_is_taken_over_from_the_snapshot() -> None:
-    metadata = snapshot(operator(COUNT, keyed(0, 1), max_parallelism=512))
-    fitted = fit(metadata, job())
+    taken = snapshot(operator(COUNT, keyed(0, 1), max_parallelism=512))
+    fitted = fit(taken, job())
     assert [v.max_parallelism for v in fitted.vertices] == [128, 512]
     assert fitted.edges == job().edges
 
 
+@pytest.mark.feature("F260")
 def test_a_max_parallelism_that_was_set_must_be_the_snapshot_s() -> None:
     count = vertex(OperatorInfo(COUNT, "count"), max_parallelism=256, max_parallelism_set=True)
-    metadata = snapshot(operator(COUNT, keyed(0, 1)))
+    taken = snapshot(operator(COUNT, keyed(0, 1)))
     with pytest.raises(MaxParallelismChanged, match="max parallelism 128 to new program with max"):
-        fit(metadata, job(count=count))
+        fit(taken, job(count=count))
 
 
 def test_a_parallelism_above_the_snapshot_s_max_parallelism_is_refused() -> None:
     count = vertex(OperatorInfo(COUNT, "count"), parallelism=5, max_parallelism=8)
-    metadata = snapshot(operator(COUNT, EMPTY, max_parallelism=4))
+    taken = snapshot(operator(COUNT, EMPTY, max_parallelism=4))
     with pytest.raises(MaxParallelismChanged, match=r"\(4\).*lower than the configured.*\(5\)"):
-        fit(metadata, job(count=count))
+        fit(taken, job(count=count))
 
 
 def test_one_chain_cannot_have_keyed_state_in_two_numbers_of_key_groups() -> None:
@@ -321,12 +373,12 @@ def test_nothing_that_runs_may_stand_in_front_of_what_has_finished(
     fits: bool,
 ) -> None:
     topology = job(partitioner=partitioner)
-    metadata = snapshot(producer, *consumer)
+    taken = snapshot(producer, *consumer)
     if fits:
-        assert fit(metadata, topology) == topology
+        assert fit(taken, topology) == topology
         return
     with pytest.raises(RestoreRefused, match="Illegal JobGraph modification"):
-        fit(metadata, topology)
+        fit(taken, topology)
 
 
 def test_operators_of_a_vertex_that_differ_in_how_far_they_had_come_are_refused() -> None:

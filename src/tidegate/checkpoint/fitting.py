@@ -64,8 +64,8 @@ def _check_operators(metadata: CheckpointMetadata, topology: Topology) -> None:
         return
     new = [operator for operator in operators if state_of(metadata, operator) is None]
     raise OperatorMissing(
-        "Cannot map checkpoint/savepoint state to the new program, because it has no operator for "
-        f"{'; '.join(_shown(state) for state in missing)}.",
+        f"Cannot map checkpoint/savepoint state for {'; '.join(map(_shown, missing))} to the new "
+        "program, because the operator is not available in the new program.",
         where=f"checkpoint {metadata.checkpoint_id}",
         remedy=" ".join(_advice(state, new) for state in missing)
         + " To drop the state instead, restore with --allow-non-restored-state "
