@@ -76,9 +76,12 @@ from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Time as Time
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode
+from tidegate.model.settings import RetentionPolicy
 from tidegate.typeinfo.row import Row as Row
 from tidegate.typeinfo.row import RowKind as RowKind
 from tidegate.typeinfo.types import TypeInformation as TypeInformation
 from tidegate.typeinfo.types import Types as Types
 
 __version__: Final = "0.1.0"
+
+ExternalizedCheckpointRetention = RetentionPolicy

@@ -347,12 +347,12 @@ class DataStream(Generic[T]):
         >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
         ...     print(list(texts))
         """
-        from tidegate.connectors.collect import CollectSink
-
         if limit is not None and limit < 1:
             raise GraphError(
                 f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
             )
+        from tidegate.connectors.collect import CollectSink
+
         name = f"collect-{self._program.number() + 1}"
         made = self._sunk("Collect", CollectSink(name))
         made.parallelism = made.parallelism_max = 1

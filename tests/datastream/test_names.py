@@ -1,0 +1,75 @@
+"""What `import tidegate` gives, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+
+import pytest
+
+import tidegate
+from tests.house.source import ROOT
+
+PACKAGE = ROOT / "src" / "tidegate"
+
+
+@pytest.mark.parametrize("name", tidegate.__all__)
+def test_each_name_is_there(name: str) -> None:
+    assert getattr(tidegate, name) is not None
+    assert name in dir(tidegate)
+
+
+def test_a_name_that_is_not_there_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = tidegate.Nothing  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_stub_types_the_same_names() -> None:
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom) and node.module != "typing"
+        for alias in node.names
+    }
+    renamed = {
+        ast.unparse(node.targets[0]): imported.pop(ast.unparse(node.value))
+        for node in stub.body
+        if isinstance(node, ast.Assign)
+    }
+    typed = imported | renamed
+    assert set(typed) == set(tidegate.__all__) - {"__version__"}
+    assert [name for name, place in typed.items() if getattr(tidegate, name) is not at(place)] == []
+
+
+def at(place: str) -> object:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert tidegate.__version__ == project["version"]
+
+
+FIRST_PROGRAM = """
+import sys
+from tidegate import KeyedProcessFunction, StreamExecutionEnvironment, Types, ValueStateDescriptor
+env = StreamExecutionEnvironment.local()
+heavy = ("numpy", "pyarrow", "pandas", "pyspark", "structlog", "asyncio", "yaml")
+print([name for name in heavy if name in sys.modules])
+"""
+
+
+def test_a_first_programs_imports_load_nothing_heavy() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FIRST_PROGRAM],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert run.stdout.strip() == "[]"

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.datastream.fakes import Client, KeepingRuntime, environment, numbers
+from tidegate.datastream.results import CloseableIterator
+from tidegate.errors import JobFailed
+
+
+def test_the_records_come_in_their_order_and_end() -> None:
+    rows: CloseableIterator[object] = CloseableIterator(Client([1, 2, 3]), "c")
+    assert rows.next() == 1
+    assert list(rows) == [2, 3]
+    with pytest.raises(StopIteration):
+        rows.next()
+
+
+def test_leaving_early_cancels_the_job() -> None:
+    client = Client([1, 2, 3])
+    with CloseableIterator[object](client, "c") as rows:
+        assert next(rows) == 1
+    assert client.cancelled
+    assert list(rows) == []
+
+
+def test_nothing_is_cancelled_once_the_job_has_ended() -> None:
+    client = Client([1])
+    with CloseableIterator[object](client, "c") as rows:
+        assert list(rows) == [1]
+    rows.close()
+    assert not client.cancelled
+
+
+def test_a_failed_job_raises_after_its_last_record() -> None:
+    client = Client([1], JobFailed("the job failed"))
+    rows: CloseableIterator[object] = CloseableIterator(client, "c")
+    assert next(rows) == 1
+    with pytest.raises(JobFailed):
+        next(rows)
+
+
+def test_with_a_limit_a_list_comes_and_the_job_is_cancelled() -> None:
+    client = Client(["a", "b", "c"])
+    runtime = KeepingRuntime(client)
+    stream = numbers(environment(runtime).set_parallelism(2)).map(str)
+    assert stream.execute_and_collect("few", limit=2) == ["a", "b"]
+    assert client.cancelled
+    (graph,) = runtime.submitted
+    assert graph.name == "few"
+    assert [vertex.parallelism for vertex in graph.topology.vertices] == [2, 1]
+    assert graph.topology.vertices[-1].name == "Sink: Collect"
+
+
+def test_without_a_limit_the_records_are_iterated_over() -> None:
+    client = Client(["a", "b"])
+    with numbers(environment(KeepingRuntime(client))).execute_and_collect() as rows:
+        assert list(rows) == ["a", "b"]
+        assert rows.get_job_client() is client
