@@ -66,8 +66,10 @@ class StreamExecutionEnvironment:
     def get_execution_environment(
         configuration: Configuration | None = None,
     ) -> StreamExecutionEnvironment:
-        """What ``tidegate run`` or the settings say; else Spark where a session is active; else
-        local. Two calls give two independent environments.
+        """Runs where ``tidegate run`` or the environment says.
+
+        Else on Spark where this process has an active session, else locally. Two calls give two
+        independent environments.
         """
         name = os.environ.get(RUNTIME_VARIABLE)
         if name is None:
@@ -80,8 +82,9 @@ class StreamExecutionEnvironment:
     def local(
         parallelism: int | None = None, *, configuration: Configuration | None = None
     ) -> StreamExecutionEnvironment:
-        """Runs on this machine, without Spark or Java: one process at parallelism 1, else one more
-        for each slot.
+        """Runs on this machine, without Spark or Java.
+
+        At parallelism 1 all runs in this process, else each slot in one of its own.
         """
         return _environment(
             lambda settings: load_runtime("local")(settings), parallelism, configuration
@@ -273,8 +276,9 @@ class StreamExecutionEnvironment:
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
-        """Starts the program built since the last execution. Raises as ``execute``, before it
-        starts anything.
+        """Starts the program built since the last execution.
+
+        Raises GraphError and ConfigError before anything is started.
         """
         stream_graph, graph = self._translated(self._program.take(), job_name)
         for node in stream_graph.nodes:
