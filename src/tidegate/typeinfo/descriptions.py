@@ -1,0 +1,118 @@
+"""Types as plain JSON values, the form in which a snapshot of state remembers them.
+
+A basic type is its name, `"Long"`; others are an object with one key that says what they are:
+`{"tuple": [...]}`, `{"list": ...}`, `{"map": [key, value]}`, `{"array": ...}`,
+`{"row": [[name, type], ...]}`, `{"dataclass": name, "fields": [[name, type], ...]}` and the same
+for a `namedtuple`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidegate.errors import FormatError
+from tidegate.typeinfo.types import (
+    INSTANT,
+    INTEGER_BITS,
+    PICKLED,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    PickledBytesTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RecordTypeInfo,
+    RowTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BASIC: Final = frozenset(
+    (*INTEGER_BITS, "String", "Boolean", "Float", "Double", "Char", "BigInteger", "BigDecimal")
+)
+_NAMED: Final[Mapping[str, TypeInformation]] = {
+    "Pickled": PICKLED,
+    "Date": SQL_DATE,
+    "Time": SQL_TIME,
+    "Timestamp": SQL_TIMESTAMP,
+    "Instant": INSTANT,
+} | {name: BasicTypeInfo(name) for name in _BASIC}
+
+
+def describe(type_info: TypeInformation) -> object:
+    """The type as a JSON value; `type_described` is the way back."""
+    match type_info:
+        case BasicTypeInfo(name) | SqlTimeTypeInfo(name):
+            return name
+        case PickledBytesTypeInfo():
+            return "Pickled"
+        case TupleTypeInfo():
+            return {"tuple": [describe(each) for each in type_info.field_types]}
+        case ListTypeInfo():
+            return {"list": describe(type_info.element_type)}
+        case PrimitiveArrayTypeInfo():
+            return {"array": describe(type_info.element_type)}
+        case MapTypeInfo():
+            return {"map": [describe(type_info.key_type), describe(type_info.value_type)]}
+        case RowTypeInfo():
+            return {"row": _fields(type_info)}
+        case RecordTypeInfo():
+            return {type_info.kind: type_info.name, "fields": _fields(type_info)}
+        case _:
+            raise AssertionError(f"no description of {type(type_info)}")
+
+
+def type_described(description: object) -> TypeInformation:
+    """The type of a description; records come without their class.
+
+    Raises FormatError for what is no description.
+    """
+    try:
+        return _type_described(description)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(
+            "A type in a snapshot can't be read",
+            remedy="The snapshot may come from a newer release, or be damaged.",
+            expected="the description of a type",
+            found=repr(description)[:200],
+        ) from error
+
+
+def _fields(type_info: RowTypeInfo | RecordTypeInfo) -> list[list[object]]:
+    pairs = zip(type_info.field_names, type_info.field_types, strict=True)
+    return [[name, describe(each)] for name, each in pairs]
+
+
+def _type_described(description: Any) -> TypeInformation:
+    if isinstance(description, str):
+        return _NAMED[description]
+    parts = cast("dict[str, Any]", description)
+    if "fields" in parts:
+        kind = "dataclass" if "dataclass" in parts else "namedtuple"
+        names, types = _fields_described(parts["fields"])
+        return RecordTypeInfo(str(parts[kind]), kind, tuple(names), tuple(types))
+    ((kind, inner),) = parts.items()
+    match kind:
+        case "tuple":
+            return TupleTypeInfo([_type_described(each) for each in inner])
+        case "list":
+            return ListTypeInfo(_type_described(inner))
+        case "array":
+            return PrimitiveArrayTypeInfo(_type_described(inner))
+        case "map":
+            return MapTypeInfo(_type_described(inner[0]), _type_described(inner[1]))
+        case "row":
+            names, types = _fields_described(inner)
+            return RowTypeInfo(types, names)
+        case _:
+            raise KeyError(kind)
+
+
+def _fields_described(fields: Any) -> tuple[list[str], list[TypeInformation]]:
+    return [str(name) for name, _ in fields], [_type_described(each) for _, each in fields]
