@@ -22,7 +22,7 @@ from tidegate.model.ids import (
     OperatorId,
     SlotId,
 )
-from tidegate.model.settings import JobSettings
+from tidegate.model.settings import JobSettings, SlotSettings
 
 if TYPE_CHECKING:
     from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
@@ -66,6 +66,21 @@ class JobStatus(Enum):
     def is_terminal(self) -> bool:
         """Whether the job is over for good (Flink's globally terminal states)."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInvitation:
+    """What a slot must know to join a job. secret: proves both sides; never logged.
+
+    driver: address to dial. host: address to bind and announce; None finds the one that reaches
+    the driver. request: the provider's name for this slot.
+    """
+
+    driver: str
+    secret: bytes = field(repr=False)
+    host: str | None = None
+    request: str = ""
+    settings: SlotSettings = field(default_factory=SlotSettings)
 
 
 # --- driver to slot ---------------------------------------------------------------------------

@@ -137,9 +137,7 @@ class SubtaskBuilder:
             self._links.add_input(execution, gate, channel)
         return gate, [channel.id for channel in channels]
 
-    def _chain(
-        self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]
-    ) -> None:
+    def _chain(self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]) -> None:
         for index, info in enumerate(vertex.operators):
             if info.upstream is not None:
                 tag = plan.side_tags[index] if plan.side_tags else None

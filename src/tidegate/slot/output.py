@@ -349,5 +349,7 @@ def copied(batch: Batch) -> Batch:
     """The batch for a further consumer: mutable values are copied, Arrow batches are shared."""
     if isinstance(batch, ArrowBatch) or _IMMUTABLE.issuperset(map(type, batch.values)):
         return batch
-    values = [value if type(value) in _IMMUTABLE else copy.deepcopy(value) for value in batch.values]
+    values = [
+        value if type(value) in _IMMUTABLE else copy.deepcopy(value) for value in batch.values
+    ]
     return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)

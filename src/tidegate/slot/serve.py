@@ -8,7 +8,6 @@ import secrets
 import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
@@ -17,7 +16,6 @@ from tidegate.clock import SystemClock
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import JobId, SlotId
-from tidegate.model.settings import SlotSettings
 from tidegate.model.versions import versions
 from tidegate.slot.pulse import PulseThread
 from tidegate.slot.slot import Slot, World
@@ -27,26 +25,12 @@ from tidegate.transport.tcp import TcpNetwork
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tidegate.model.control import SlotInvitation
     from tidegate.model.settings import JobSettings
     from tidegate.storage.checkpoints import CheckpointStorage
 
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its driver was gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotInvitation:
-    """What a slot must know to join a job. secret: proves both sides; never logged.
-
-    driver: address to dial. host: address to bind and announce; None finds the one that reaches
-    the driver. request: the provider's name for this slot.
-    """
-
-    driver: str
-    secret: bytes = field(repr=False)
-    host: str | None = None
-    request: str = ""
-    settings: SlotSettings = field(default_factory=SlotSettings)
 
 
 def serve(invitation: SlotInvitation) -> str:
@@ -106,9 +90,7 @@ async def _serve(invitation: SlotInvitation) -> str:
     )
     pulse.start()
     try:
-        return await slot.run(
-            invitation.driver, versions=versions(), request=invitation.request
-        )
+        return await slot.run(invitation.driver, versions=versions(), request=invitation.request)
     finally:
         pulse.stop()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -40,8 +40,8 @@ from tidegate.model.elements import Barrier
 from tidegate.slot.context import SubtaskSurroundings
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
-from tidegate.slot.subtask import Subtask, SubtaskPorts
 from tidegate.slot.snapshot import CheckpointPlace, SubtaskSnapshot
+from tidegate.slot.subtask import Subtask, SubtaskPorts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -125,9 +125,7 @@ class Slot:
         listener = await self._world.network.listen(self._links.accept)
         try:
             self._driver = await self._world.network.connect(driver, self.id, _DriverHandler(self))
-            self._send(
-                Offer(self.id, listener.address, self._pid, self._host, versions, request)
-            )
+            self._send(Offer(self.id, listener.address, self._pid, self._host, versions, request))
             await self._work()
         finally:
             await self._close()
@@ -323,9 +321,7 @@ class Slot:
             return
         if not hosted.subtask.state.is_terminal:
             took = self._world.clock.monotonic_ms() - began
-            self._send(
-                SubtaskChanged(execution, ExecutionState.INITIALIZING, restore_ms=took)
-            )
+            self._send(SubtaskChanged(execution, ExecutionState.INITIALIZING, restore_ms=took))
 
     def _build(self, deploy: Deploy) -> Hosted:
         accepted = self._accepted
@@ -401,7 +397,9 @@ class Slot:
         self._links.remove(execution, hosted.channels)
         for raised in hosted.subtask.close():
             self._world.log.warning(
-                "closing an operator failed", subtask=str(execution.subtask.index), error=repr(raised)
+                "closing an operator failed",
+                subtask=str(execution.subtask.index),
+                error=repr(raised),
             )
 
     def _fail(self, execution: ExecutionId, error: Exception) -> None:
@@ -461,9 +459,7 @@ class Slot:
 
     def _wake_at(self, execution: ExecutionId, at_ms: int) -> None:
         delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
-        asyncio.get_running_loop().call_later(
-            delay_s, lambda: self._with(execution, Subtask.wake)
-        )
+        asyncio.get_running_loop().call_later(delay_s, lambda: self._with(execution, Subtask.wake))
 
     # --- snapshots ---
 

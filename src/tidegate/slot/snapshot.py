@@ -137,7 +137,9 @@ class SubtaskSnapshot:
                 piece.cancel()
 
     async def upload(
-        self, place: CheckpointPlace, run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+        self,
+        place: CheckpointPlace,
+        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
     ) -> Mapping[OperatorId, SubtaskState]:
         """Wait for the encoding and for what operators make durable, then write the state.
 

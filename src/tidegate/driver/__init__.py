@@ -1,0 +1,1 @@
+"""The shell of the job master: one inbox, one loop, one function a command."""

@@ -1,0 +1,102 @@
+"""A handle on a job whose driver runs in this process; safe to use from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from tidegate.api.client import CheckpointDone, JobExecutionResult
+from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.errors import JobFailed
+from tidegate.jobmaster.events import CancelRequested
+from tidegate.model.elements import SnapshotKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidegate.api.results import ResultBuffer
+    from tidegate.driver.driver import Driver
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.control import JobStatus
+    from tidegate.model.ids import JobId
+
+T = TypeVar("T")
+
+VIEW_TIMEOUT_S = 10.0
+
+
+class DriverClient:
+    """The `JobClient` of a driver."""
+
+    def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
+        self._driver = driver
+        self._loop = loop
+
+    def get_job_id(self) -> JobId:
+        """Id of the job."""
+        return self._driver.job
+
+    def get_job_status(self) -> Future[JobStatus]:
+        """Its status now."""
+        return self._ask(lambda: self._driver.view().status)
+
+    def cancel(self) -> Future[None]:
+        """End it; done when it has ended."""
+        done: Future[None] = Future()
+
+        def ended(result: Future[JobExecutionResult]) -> None:
+            error = result.exception()
+            if isinstance(error, JobFailed):
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        self._driver.result.add_done_callback(ended)
+        if not self._driver.result.done():
+            self._loop.call_soon_threadsafe(self._driver.post, CancelRequested())
+        return done
+
+    def get_job_execution_result(self) -> Future[JobExecutionResult]:
+        """Done when the job has finished; fails with JobFailed or JobCanceled."""
+        return self._driver.result
+
+    def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
+        """Take a checkpoint now. full: reference nothing of older ones."""
+        kind = SnapshotKind.FULL_CHECKPOINT if full else SnapshotKind.CHECKPOINT
+        done: Future[CheckpointDone] = Future()
+        if self._driver.result.done():
+            done.set_exception(JobFailed("the job has ended: no checkpoint can be taken"))
+            return done
+
+        def ask() -> None:
+            request = self._driver.expect_checkpoint(done)
+            self._driver.post(CheckpointRequested(request, kind))
+
+        self._loop.call_soon_threadsafe(ask)
+        return done
+
+    def view(self) -> JobView:
+        """What the job is doing."""
+        return self._ask(self._driver.view).result(VIEW_TIMEOUT_S)
+
+    def collected(self, name: str) -> Iterator[object]:
+        """The records that the collect sink of that name has made available."""
+        buffer: ResultBuffer = self._ask(lambda: self._driver.results(name)).result(VIEW_TIMEOUT_S)
+        return iter(buffer)
+
+    def _ask(self, question: Callable[[], T]) -> Future[T]:
+        """Ask on the driver's loop; here, once that has ended."""
+        answer: Future[T] = Future()
+
+        def ask() -> None:
+            try:
+                answer.set_result(question())
+            except Exception as error:
+                answer.set_exception(error)
+
+        try:
+            self._loop.call_soon_threadsafe(ask)
+        except RuntimeError:
+            ask()
+        return answer

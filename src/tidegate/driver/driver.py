@@ -1,0 +1,397 @@
+"""The driver of one job: leads it, feeds the job master's inbox, performs its commands.
+
+Everything runs on one loop. Whatever blocks goes to a pool and comes back as an event; whatever
+fails comes back as an event too. What the job starts from is read before the job master exists, so
+that the machine begins with all it has to know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.api.client import CheckpointDone, JobExecutionResult
+from tidegate.checkpoint import metadata
+from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.events import Woke
+from tidegate.checkpoint.fitting import fit
+from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.driver.hosts import CoordinatorHosts
+from tidegate.driver.links import SlotLinks
+from tidegate.driver.perform import Performer
+from tidegate.errors import JobCanceled, TidegateError, UserCodeFailed
+from tidegate.ha.leadership import HaWorld, Leadership, lead
+from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
+from tidegate.jobmaster.machine import JobMaster
+from tidegate.model.control import JobStatus, SlotInvitation
+from tidegate.model.snapshots import CheckpointProperties
+from tidegate.model.versions import versions
+from tidegate.storage.checkpoints import resolve_relative
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import structlog
+
+    from tidegate.api.results import ResultBuffer
+    from tidegate.clock import Clock
+    from tidegate.driver.provider import SlotProvider
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.ha.chain import HaStore
+    from tidegate.jobmaster.commands import JobCommand
+    from tidegate.jobmaster.events import JobEvent
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import JobId
+    from tidegate.model.topology import Topology
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.transport.wire import Network
+
+LATEST: Final = "latest"
+"""Restore path that means: go on with the last run of the job of this name."""
+
+SETTLE_TIMEOUT_S: Final = 30.0
+"""How long a job that is over waits for its files to be in order."""
+
+
+@dataclass(slots=True)
+class DriverWorld:
+    """What a driver takes from outside, so that a simulation can own every source of surprise.
+
+    chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
+    secret: what slots prove themselves with.
+    """
+
+    network: Network
+    clock: Clock
+    chance: Chance
+    run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+    chain: Callable[[JobGraph], Awaitable[HaStore]]
+    storage: Callable[[JobGraph, JobId], CheckpointStorage]
+    log: structlog.typing.FilteringBoundLogger
+    secret: bytes
+
+
+class Driver:
+    """Runs one job to its end; `run` is its life."""
+
+    def __init__(self, graph: JobGraph, world: DriverWorld, provider: SlotProvider) -> None:
+        self.result: Future[JobExecutionResult] = Future()
+        self.accepted: Future[JobId] = Future()
+        self._graph = graph
+        self._world = world
+        self._provider = provider
+        self._machine: JobMaster | None = None
+        self._performer: Performer | None = None
+        self._hosts: CoordinatorHosts | None = None
+        self._leadership: Leadership | None = None
+        self._inbox: deque[JobEvent] = deque()
+        self._handling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._requests = count(1)
+        self._waiting: dict[int, Future[CheckpointDone]] = {}
+        self._last_view: JobView | None = None
+        self._end: tuple[JobStatus, TidegateError | None] | None = None
+
+    # --- life ---
+
+    async def run(self) -> None:
+        """Run the job to its end; how it ended is in ``result``. Never raises."""
+        began_ms = self._world.clock.monotonic_ms()
+        error: TidegateError | None = None
+        try:
+            await self._run()
+        except TidegateError as failure:
+            error = failure
+        except asyncio.CancelledError:
+            error = JobCanceled("the driver was ended from outside")
+        except Exception as failure:
+            error = UserCodeFailed(f"the driver failed: {type(failure).__name__}: {failure}")
+            error.__cause__ = failure
+        if error is None and self._end is not None:
+            error = self._end[1]
+        self._finish(error, self._world.clock.monotonic_ms() - began_ms)
+
+    async def _run(self) -> None:
+        leadership = self._leadership = await self._lead()
+        listener = None
+        try:
+            storage = self._world.storage(self._graph, leadership.job)
+            await self._blocking(self._check_operators)
+            if self._graph.settings.checkpoints.periodic:
+                await self._blocking(storage.initialize_base_locations)
+            completed = await self._read_completed(storage, leadership)
+            topology = self._fitted(completed)
+            self._machine = self._make_machine(leadership, topology, completed)
+            loop = asyncio.get_running_loop()
+            self._hosts = CoordinatorHosts(
+                self._graph, self.post, self._world.run_blocking, self.spawn, loop
+            )
+            links = SlotLinks(self.post, self._hosts.event, self._world.log)
+            self._performer = Performer(
+                self, self._world, self._provider, storage, leadership, self._hosts, links
+            )
+            listener = await self._world.network.listen(links.accept)
+            self._provider.start(
+                self._invitation(listener.address),
+                lambda error, final: _from_thread(
+                    loop, lambda: self.post(SlotRequestFailed(error, final))
+                ),
+                lambda who: _from_thread(loop, lambda: self.post(CancelRequested(who))),
+            )
+            self.accepted.set_result(leadership.job)
+            lost = loop.create_task(self._watch_leadership(leadership))
+            self._tasks.add(lost)
+            self.post(JobStarted(self._world.clock.wall_ms()))
+            await self._over.wait()
+            await self._settle()
+            links.close()
+            await self._provider.close()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if listener is not None:
+                await listener.close()
+            await leadership.close()
+
+    async def _settle(self) -> None:
+        """Wait until what was asked for at the end is done, within a limit."""
+        try:
+            async with asyncio.timeout(SETTLE_TIMEOUT_S):
+                await self._settled.wait()
+                while pending := [t for t in self._tasks if t.get_name() != _WATCH]:
+                    await asyncio.wait(pending)
+        except TimeoutError:
+            self._world.log.warning(
+                "files of the ended job could not be put in order in time",
+                limit_s=SETTLE_TIMEOUT_S,
+            )
+
+    def _finish(self, error: TidegateError | None, runtime_ms: int) -> None:
+        if self._machine is not None:
+            self._last_view = self._machine.view(self._world.clock.monotonic_ms())
+        if self._hosts is not None:
+            self._hosts.end_results(error)
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(error or JobCanceled("the job has ended"))
+        if error is not None:
+            if not self.accepted.done():
+                self.accepted.set_exception(error)
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(JobExecutionResult(self.job, runtime_ms))
+
+    # --- the start ---
+
+    async def _lead(self) -> Leadership:
+        world = self._world
+        return await lead(
+            HaWorld(
+                store=await world.chain(self._graph),
+                clock=world.clock,
+                chance=world.chance,
+                pause=lambda duration_ms: asyncio.sleep(duration_ms / 1000),
+            ),
+            self._graph.name,
+            resume=self._graph.settings.restore.path == LATEST,
+        )
+
+    def _check_operators(self) -> None:
+        for vertex in self._graph.topology.vertices:
+            for operator in self._graph.plan(vertex.id).operators:
+                operator.check()
+
+    async def _read_completed(
+        self, storage: CheckpointStorage, leadership: Leadership
+    ) -> list[CompletedCheckpoint]:
+        """What the job may start from, oldest first: its own checkpoints, else what was asked for."""
+        found: list[CompletedCheckpoint] = []
+        for pointer in leadership.completed:
+            read = await self._read(storage, pointer.location)
+            properties = CheckpointProperties.for_checkpoint(
+                self._graph.settings.checkpoints.retention
+            )
+            found.append(replace(read, properties=properties))
+        path = self._graph.settings.restore.path
+        if not found and path is not None and path != LATEST:
+            read = await self._read(storage, path)
+            unclaimed = CheckpointProperties.for_unclaimed_snapshot()
+            found.append(replace(read, properties=unclaimed))
+        return found
+
+    async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
+        def read() -> CompletedCheckpoint:
+            file = storage.read_metadata(pointer)
+            decoded = resolve_relative(metadata.decode(file.data, self._new_id), file.directory)
+            return CompletedCheckpoint(
+                decoded.checkpoint_id,
+                file.directory,
+                file.directory,
+                decoded,
+                decoded.properties or CheckpointProperties.for_unclaimed_snapshot(),
+            )
+
+        return cast("CompletedCheckpoint", await self._blocking(read))
+
+    def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:
+        if not completed:
+            return self._graph.topology
+        return fit(
+            completed[-1].metadata,
+            self._graph.topology,
+            allow_unclaimed_state=self._graph.settings.restore.allow_non_restored,
+        )
+
+    def _new_id(self) -> str:
+        return f"{self._world.chance.bits64():016x}{self._world.chance.bits64():016x}"
+
+    def _make_machine(
+        self, leadership: Leadership, topology: Topology, completed: list[CompletedCheckpoint]
+    ) -> JobMaster:
+        graph, chance = self._graph, self._world.chance
+        settings = graph.settings
+        coordinator = CheckpointCoordinator(
+            leadership.job,
+            settings.checkpoints,
+            topology,
+            CompletedCheckpoints(settings.checkpoints.retained_max, completed),
+            SharedStateRegistry(),
+            chance,
+            facts={"job_name": graph.name, "versions": versions()},
+        )
+        return JobMaster(
+            job=leadership.job,
+            name=graph.name,
+            epoch=leadership.epoch,
+            topology=topology,
+            plans=graph.plans,
+            settings=settings,
+            coordinator=coordinator,
+            chance=chance,
+        )
+
+    def _invitation(self, address: str) -> SlotInvitation:
+        return SlotInvitation(
+            driver=address, secret=self._world.secret, settings=self._graph.settings.slot
+        )
+
+    async def _watch_leadership(self, leadership: Leadership) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "runs as a task"
+        task.set_name(_WATCH)
+        await leadership.lost()
+        self.post(CancelRequested("another driver leads this job now"))
+
+    # --- the inbox ---
+
+    def post(self, event: JobEvent) -> None:
+        """Put an event into the inbox; it is handled at once, or after the one being handled."""
+        self._inbox.append(event)
+        if self._handling or self._machine is None:
+            return
+        self._handling = True
+        try:
+            while self._inbox:
+                self._handle(self._inbox.popleft())
+        finally:
+            self._handling = False
+        self._arm()
+
+    def _handle(self, event: JobEvent) -> None:
+        machine, performer = self._machine, self._performer
+        assert machine is not None and performer is not None, "made before the first event"
+        commands: list[JobCommand] = machine.handle(event, self._world.clock.monotonic_ms())
+        for command in commands:
+            performer.perform(command)
+        if machine.settled:
+            self._settled.set()
+
+    def _arm(self) -> None:
+        """Wake the machine when it asked for it."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at_ms = self._machine.wake_at_ms if self._machine is not None else None
+        if at_ms is not None and not (self._over.is_set() and self._settled.is_set()):
+            delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_s, lambda: self.post(Woke()))
+
+    # --- for the performer and the client ---
+
+    @property
+    def job(self) -> JobId:
+        """Id of the job."""
+        return self.accepted.result(timeout=0)
+
+    @property
+    def savepoint_directory(self) -> str | None:
+        """Where savepoints go by default."""
+        return self._graph.settings.checkpoints.savepoint_directory
+
+    def spawn(self, work: Awaitable[None]) -> None:
+        """Run something beside the inbox."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def over(self, status: JobStatus, error: TidegateError | None) -> None:
+        """The job has ended."""
+        self._end = (status, error)
+        self._over.set()
+
+    def expect_checkpoint(self, done: Future[CheckpointDone]) -> int:
+        """A number for a request whose answer belongs to this future."""
+        request = next(self._requests)
+        self._waiting[request] = done
+        return request
+
+    def checkpoint_done(
+        self, request: int, checkpoint: int | None, pointer: str | None, error: TidegateError | None
+    ) -> None:
+        """A request was answered."""
+        done = self._waiting.pop(request, None)
+        if done is None or done.done():
+            return
+        if error is not None or checkpoint is None:
+            done.set_exception(error or JobCanceled("the job has ended"))
+        else:
+            done.set_result(CheckpointDone(checkpoint, pointer or ""))
+
+    def view(self) -> JobView:
+        """What the job is doing."""
+        if self._machine is not None and self._last_view is None:
+            return self._machine.view(self._world.clock.monotonic_ms())
+        assert self._last_view is not None, "a job that was accepted has a view"
+        return self._last_view
+
+    def results(self, name: str) -> ResultBuffer:
+        """The buffer of a collect sink."""
+        assert self._hosts is not None, "a job that was accepted has hosts"
+        return self._hosts.results(name)
+
+    async def _blocking(self, call: Callable[[], object]) -> object:
+        return await self._world.run_blocking(call)
+
+
+_WATCH = "tidegate-leadership"
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Call on the loop; a loop that has ended needs no news."""
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        return

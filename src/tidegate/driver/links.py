@@ -1,0 +1,131 @@
+"""The links of a driver to its slots, and the slots' pulse links."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, cast
+
+from tidegate.errors import SlotLost
+from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
+from tidegate.model.control import Offer, Refused, SlotLeaving, ToCoordinator, ToDriver
+from tidegate.model.ids import SlotId
+from tidegate.model.versions import COMPARED, versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import structlog
+
+    from tidegate.errors import PeerLost, TidegateError
+    from tidegate.jobmaster.events import JobEvent
+    from tidegate.model.control import ToSlot
+    from tidegate.transport.wire import Wire
+
+
+class SlotLinks:
+    """All slots that have offered themselves. to_coordinator: gets the operators' events."""
+
+    def __init__(
+        self,
+        post: Callable[[JobEvent], None],
+        to_coordinator: Callable[[ToCoordinator], None],
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._post = post
+        self._to_coordinator = to_coordinator
+        self._log = log
+        self._wires: dict[SlotId, Wire] = {}
+
+    def accept(self, wire: Wire) -> _SlotHandler:
+        """A slot, or its pulse, has dialled."""
+        return _SlotHandler(self, wire)
+
+    def send(self, slot: SlotId, message: ToSlot) -> None:
+        """Bring a message to a slot; dropped where its link is gone."""
+        wire = self._wires.get(slot)
+        if wire is not None:
+            wire.send([pickle.dumps(message, protocol=5)])
+
+    def send_all(self, message: ToSlot) -> None:
+        """Bring a message to every slot."""
+        for slot in list(self._wires):
+            self.send(slot, message)
+
+    def drop(self, slot: SlotId) -> None:
+        """End the link to a slot; the machine knows already."""
+        wire = self._wires.pop(slot, None)
+        if wire is not None:
+            wire.close()
+
+    def close(self) -> None:
+        """End all links."""
+        for slot in list(self._wires):
+            self.drop(slot)
+
+    # --- for the handlers ---
+
+    def offered(self, offer: Offer, wire: Wire) -> None:
+        """A slot offers itself; one that speaks another version is told so."""
+        mismatch = _mismatch(offer)
+        self._wires[offer.slot] = wire
+        if mismatch is not None:
+            self.send(offer.slot, Refused(mismatch.what))
+            self._wires.pop(offer.slot, None)
+            self._post(SlotRequestFailed(mismatch, final=True))
+            return
+        self._log.info("slot offered itself", slot=offer.slot, host=offer.host, pid=offer.pid)
+        self._post(offer)
+
+    def said(self, message: ToDriver) -> None:
+        """A slot says something."""
+        if isinstance(message, SlotLeaving):
+            self.left(message.slot, message.error)
+        elif isinstance(message, ToCoordinator):
+            self._to_coordinator(message)
+        else:
+            self._post(cast("JobEvent", message))
+
+    def left(self, slot: SlotId, error: TidegateError | None) -> None:
+        """A slot is gone."""
+        if self._wires.pop(slot, None) is not None:
+            self._post(SlotLeft(slot, error))
+
+
+class _SlotHandler:
+    """What comes from one slot."""
+
+    def __init__(self, links: SlotLinks, wire: Wire) -> None:
+        self._links = links
+        self._wire = wire
+        self._slot: SlotId | None = None
+
+    def on_frame(self, frame: memoryview) -> None:
+        message = cast("ToDriver", pickle.loads(frame))
+        if isinstance(message, Offer):
+            self._slot = message.slot
+            self._links.offered(message, self._wire)
+        else:
+            self._links.said(message)
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        if self._slot is not None and error is not None:
+            lost = SlotLost(f"slot {self._slot} is gone: {error.what}")
+            self._links.left(self._slot, lost)
+
+
+def _mismatch(offer: Offer) -> SlotLost | None:
+    """What a slot's versions differ in; what crosses the wire must be the same on both sides."""
+    ours = versions()
+    differing = [
+        f"{name} {offer.versions.get(name, 'missing')} there, {ours[name]} here"
+        for name in COMPARED
+        if offer.versions.get(name) != ours[name]
+    ]
+    if not differing:
+        return None
+    return SlotLost(
+        f"a slot on {offer.host} runs other versions: {'; '.join(differing)}",
+        where=f"slot {offer.slot}",
+        remedy="Give the executors the driver's Python and packages, for instance by "
+        "spark.archives and PYSPARK_PYTHON.",
+    )

@@ -1,0 +1,300 @@
+"""The job master's commands, performed: one function a command.
+
+Each command that is answered is answered just once, with the event that its docstring names;
+failure is an event too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never, cast
+
+from tidegate.checkpoint import metadata
+from tidegate.checkpoint.commands import (
+    AddPointer,
+    CheckpointEnded,
+    DeleteFiles,
+    DiscardCheckpoint,
+    FailExecution,
+    FailJob,
+    ForgetPointers,
+    MessageIgnored,
+    NotifyCoordinatorAborted,
+    NotifyCoordinatorComplete,
+    PrepareLocation,
+    RequestDone,
+    SnapshotCoordinator,
+    TakeNextId,
+    TriggerHooks,
+    WriteMetadata,
+)
+from tidegate.checkpoint.events import (
+    Cleaned,
+    HooksTriggered,
+    LocationFailed,
+    LocationReady,
+    MetadataFailed,
+    MetadataWritten,
+    NextIdFailed,
+    NextIdTaken,
+    PointerAdded,
+    PointerFailed,
+    PointersForgotten,
+    PointersNotForgotten,
+)
+from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
+from tidegate.jobmaster.commands import (
+    CloseCoordinators,
+    Deployed,
+    DropSlot,
+    JobCommand,
+    JobOver,
+    ReleaseSlots,
+    RequestSlots,
+    Restarting,
+    SendToSlot,
+    SlotsAwaited,
+    StartCoordinators,
+    StatusChanged,
+    SubtaskReady,
+)
+from tidegate.model.control import (
+    CheckpointAborted,
+    CheckpointComplete,
+    Release,
+    ToOperator,
+    TriggerCheckpoint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.driver.driver import Driver, DriverWorld
+    from tidegate.driver.hosts import CoordinatorHosts
+    from tidegate.driver.links import SlotLinks
+    from tidegate.driver.provider import SlotProvider
+    from tidegate.ha.leadership import Leadership
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+
+class Performer:
+    """Performs commands for one driver."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        world: DriverWorld,
+        provider: SlotProvider,
+        storage: CheckpointStorage,
+        leadership: Leadership,
+        hosts: CoordinatorHosts,
+        links: SlotLinks,
+    ) -> None:
+        self._driver = driver
+        self._world = world
+        self._provider = provider
+        self._storage = storage
+        self._leadership = leadership
+        self._hosts = hosts
+        self._links = links
+        self._log = world.log
+
+    def perform(self, command: JobCommand) -> None:
+        """Do it, or begin to."""
+        match command:
+            case SendToSlot(slot, message):
+                self._links.send(slot, message)
+            case RequestSlots(count):
+                self._provider.request(count)
+            case ReleaseSlots(reason):
+                self._links.send_all(Release(reason))
+                self._provider.release()
+            case DropSlot(slot, reason):
+                self._log.warning("slot dropped", slot=slot, reason=reason)
+                self._links.drop(slot)
+            case StartCoordinators(checkpoint, states, executions):
+                self._hosts.start(checkpoint, states, executions)
+            case SubtaskReady(execution, operators):
+                self._hosts.ready(execution, operators)
+            case CloseCoordinators():
+                self._hosts.close()
+            case JobOver(status, error):
+                self._driver.over(status, error)
+            case StatusChanged() | SlotsAwaited() | Restarting() | Deployed():
+                self._tell(command)
+            case TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | ToOperator():
+                raise AssertionError("the job master addresses messages to slots")
+            case FailJob() | FailExecution():
+                raise AssertionError("the job master takes these as events")
+            case _:
+                self._perform_checkpoint(command)
+
+    def _perform_checkpoint(
+        self,
+        command: TakeNextId
+        | PrepareLocation
+        | SnapshotCoordinator
+        | TriggerHooks
+        | WriteMetadata
+        | AddPointer
+        | ForgetPointers
+        | DiscardCheckpoint
+        | DeleteFiles
+        | NotifyCoordinatorComplete
+        | NotifyCoordinatorAborted
+        | RequestDone
+        | CheckpointEnded
+        | MessageIgnored,
+    ) -> None:
+        match command:
+            case TakeNextId():
+                self._driver.spawn(self._take_next_id(command))
+            case PrepareLocation():
+                self._driver.spawn(self._prepare_location(command))
+            case SnapshotCoordinator(checkpoint, operator):
+                self._hosts.snapshot(operator, checkpoint)
+            case TriggerHooks(checkpoint):
+                self._driver.post(HooksTriggered(checkpoint))
+            case WriteMetadata():
+                self._driver.spawn(self._write_metadata(command))
+            case AddPointer():
+                self._driver.spawn(self._add_pointer(command))
+            case ForgetPointers():
+                self._driver.spawn(self._forget_pointers(command))
+            case DiscardCheckpoint():
+                self._driver.spawn(self._discard(command))
+            case DeleteFiles(files):
+                self._driver.spawn(self._delete(lambda: self._storage.delete_files(files)))
+            case NotifyCoordinatorComplete(operator, checkpoint):
+                self._hosts.complete(operator, checkpoint)
+            case NotifyCoordinatorAborted(operator, checkpoint):
+                self._hosts.aborted(operator, checkpoint)
+            case RequestDone(request, checkpoint, pointer, error):
+                self._driver.checkpoint_done(request, checkpoint, pointer, error)
+            case CheckpointEnded():
+                self._log_checkpoint(command)
+            case MessageIgnored(execution, checkpoint, why):
+                self._log.debug(why.value, checkpoint=checkpoint, attempt=execution.attempt)
+            case _:
+                assert_never(command)
+
+    # --- answered commands ---
+
+    async def _take_next_id(self, command: TakeNextId) -> None:
+        try:
+            checkpoint = await self._leadership.next_checkpoint_id(above=command.above)
+        except TidegateError as error:
+            self._driver.post(NextIdFailed(command.trigger, error))
+        else:
+            wall_ms = self._world.clock.wall_ms()
+            self._driver.post(NextIdTaken(command.trigger, checkpoint, wall_ms))
+
+    async def _prepare_location(self, command: PrepareLocation) -> None:
+        def prepare() -> str:
+            if not command.savepoint:
+                return self._storage.initialize_location(command.checkpoint)
+            target = command.target or self._driver.savepoint_directory
+            if target is None:
+                raise ConfigError(
+                    "a savepoint needs a directory and there is no default",
+                    where="execution.checkpointing.savepoint-dir",
+                    remedy="Name one with the request, or set this option.",
+                )
+            return self._storage.initialize_savepoint_location(target, self._world.chance.bits64())
+
+        try:
+            location = cast("str", await self._world.run_blocking(prepare))
+        except Exception as error:
+            self._driver.post(LocationFailed(command.checkpoint, _ours(error)))
+        else:
+            self._driver.post(LocationReady(command.checkpoint, location))
+
+    async def _write_metadata(self, command: WriteMetadata) -> None:
+        def write() -> tuple[str, int]:
+            data = metadata.encode(command.metadata)
+            return self._storage.write_metadata(command.location, data), len(data)
+
+        try:
+            pointer, size = cast("tuple[str, int]", await self._world.run_blocking(write))
+        except Exception as error:
+            self._driver.post(MetadataFailed(command.checkpoint, _ours(error)))
+        else:
+            self._driver.post(MetadataWritten(command.checkpoint, pointer, size))
+
+    async def _add_pointer(self, command: AddPointer) -> None:
+        try:
+            await self._leadership.add(
+                command.checkpoint, command.pointer, retained=command.retained
+            )
+        except TidegateError as error:
+            unknown = isinstance(error, OutcomeUnknown)
+            self._driver.post(PointerFailed(command.checkpoint, error, outcome_unknown=unknown))
+        else:
+            self._driver.post(PointerAdded(command.checkpoint))
+
+    async def _forget_pointers(self, command: ForgetPointers) -> None:
+        try:
+            await self._leadership.end(command.status, retained=command.retained)
+        except TidegateError as error:
+            self._driver.post(PointersNotForgotten(error))
+        else:
+            self._driver.post(PointersForgotten())
+
+    async def _discard(self, command: DiscardCheckpoint) -> None:
+        location, files = command.location, command.files
+        if location is None:
+            await self._delete(lambda: self._storage.delete_files(files))
+        else:
+            await self._delete(lambda: self._storage.discard(location, files))
+        self._driver.post(Cleaned(command.checkpoint))
+
+    async def _delete(self, delete: Callable[[], object]) -> None:
+        """Delete; what cannot be deleted is an orphan for a later sweep, no failure."""
+        try:
+            await self._world.run_blocking(delete)
+        except StorageFailed as error:
+            self._log.warning("files could not be deleted", error=error.what, where=error.where)
+
+    # --- told ---
+
+    def _tell(self, command: StatusChanged | SlotsAwaited | Restarting | Deployed) -> None:
+        match command:
+            case StatusChanged(status, error):
+                self._log.info("job status", status=status.value, error=error and error.what)
+            case SlotsAwaited(have, want, waited_ms):
+                self._log.warning(
+                    "waiting for slots",
+                    have=have,
+                    want=want,
+                    waited_ms=waited_ms,
+                    hint=self._provider.hint,
+                )
+            case Restarting(restart, delay_ms, error):
+                self._log.warning(
+                    "job restarts", restart=restart, delay_ms=delay_ms, error=str(error)
+                )
+            case Deployed(attempt, restored):
+                self._log.info("subtasks deployed", attempt=attempt, restored=restored)
+
+    def _log_checkpoint(self, ended: CheckpointEnded) -> None:
+        if ended.reason is None:
+            self._log.info(
+                "checkpoint completed",
+                checkpoint=ended.checkpoint,
+                duration_ms=ended.duration_ms,
+                size_bytes=ended.size_bytes,
+                written_bytes=ended.written_bytes,
+            )
+        else:
+            self._log.warning(
+                "checkpoint failed",
+                checkpoint=ended.checkpoint,
+                reason=ended.reason,
+                message=ended.message,
+                failures=ended.failures,
+            )
+
+
+def _ours(error: Exception) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    return StorageFailed(f"{type(error).__name__}: {error}")

@@ -1,0 +1,1 @@
+"""The life of a job, without IO: deploy, fail, restart, stop."""

@@ -1,0 +1,129 @@
+"""What the job master wants done, in order; results of `JobMaster.handle`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.commands import CheckpointCommand
+from tidegate.model.control import JobStatus, ToSlot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSlots:
+    """Bring that many more slots; each offers itself, or `SlotRequestFailed` says it will not."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSlots:
+    """The job needs no slots any more: let all go, those not yet come included."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropSlot:
+    """End the link to a slot that is given up. The machine has forgotten it already."""
+
+    slot: SlotId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendToSlot:
+    """Bring a message to a slot."""
+
+    slot: SlotId
+    message: ToSlot
+
+
+@dataclass(frozen=True, slots=True)
+class StartCoordinators:
+    """Make and start the operators' coordinators. states: None where one starts from nothing.
+
+    executions: per operator its subtasks' attempts, by index, whom its events go to.
+    """
+
+    checkpoint: CheckpointId | None
+    states: Mapping[OperatorId, bytes | None]
+    executions: Mapping[OperatorId, tuple[ExecutionId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskReady:
+    """A subtask runs: tell the coordinators of its operators."""
+
+    execution: ExecutionId
+    operators: tuple[OperatorId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCoordinators:
+    """Close the operators' coordinators; what they still send is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChanged:
+    """The job is in another status. error: the failure behind it, where there is one."""
+
+    status: JobStatus
+    error: TidegateError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsAwaited:
+    """Slots are still missing: to be shown to whoever waits."""
+
+    have: int
+    want: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """The job will be restored after a wait. restart: the how-manieth. error: what failed."""
+
+    restart: int
+    delay_ms: int
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """Subtasks are being deployed. restored: from which checkpoint; None: they start empty."""
+
+    attempt: int
+    restored: CheckpointId | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOver:
+    """The job has ended, and all that was to be done for it has been asked for."""
+
+    status: JobStatus
+    error: TidegateError | None = None
+
+
+JobCommand = (
+    CheckpointCommand
+    | RequestSlots
+    | ReleaseSlots
+    | DropSlot
+    | SendToSlot
+    | StartCoordinators
+    | SubtaskReady
+    | CloseCoordinators
+    | StatusChanged
+    | SlotsAwaited
+    | Restarting
+    | Deployed
+    | JobOver
+)

@@ -1,0 +1,74 @@
+"""What happens to a job; each is an argument of `JobMaster.handle`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.events import CheckpointEvent, Woke
+from tidegate.model.control import Offer, Pulse, SubtaskChanged
+
+if TYPE_CHECKING:
+    from tidegate.errors import TidegateError
+    from tidegate.model.ids import OperatorId, SlotId
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted:
+    """The driver leads the job and has read what it starts from: begin. wall_ms: now."""
+
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLeft:
+    """A slot is gone: its link broke, or it said so. error: None where it was asked to go."""
+
+    slot: SlotId
+    error: TidegateError | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRequestFailed:
+    """A slot that was asked for will not come. final: asking again would not help."""
+
+    error: TidegateError
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFailed:
+    """An operator's coordinator has failed."""
+
+    operator: OperatorId
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody ends the job. reason: who, where it was not the program itself."""
+
+    reason: str = ""
+
+
+JobEvent = (
+    CheckpointEvent
+    | JobStarted
+    | Offer
+    | Pulse
+    | SlotLeft
+    | SlotRequestFailed
+    | SubtaskChanged
+    | CoordinatorFailed
+    | CancelRequested
+)
+
+__all__ = [
+    "CancelRequested",
+    "CoordinatorFailed",
+    "JobEvent",
+    "JobStarted",
+    "SlotLeft",
+    "SlotRequestFailed",
+    "Woke",
+]

@@ -1,0 +1,498 @@
+"""The job master: brings a job to life, restarts it, and brings it to its end. Without IO.
+
+One path leads to running subtasks, whatever went before: enough slots, nothing of the former
+attempt alive, no checkpoint in flight, the wait over; then the newest completed checkpoint is
+spread over a new attempt. A first start, a failure and a lost slot only differ in what they wait
+for. The checkpoint coordinator is part of this machine: one inbox, one clock.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, get_args
+
+from tidegate.checkpoint.assignment import assign, coordinator_states
+from tidegate.checkpoint.commands import FailExecution, FailJob
+from tidegate.checkpoint.events import (
+    CheckpointEvent,
+    ExecutionChanged,
+    FailoverStarted,
+    JobEnded,
+    JobStatusChanged,
+    Restored,
+    Woke,
+)
+from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, TidegateError, UserError
+from tidegate.jobmaster.commands import (
+    CloseCoordinators,
+    Deployed,
+    DropSlot,
+    JobCommand,
+    JobOver,
+    ReleaseSlots,
+    RequestSlots,
+    Restarting,
+    SendToSlot,
+    SlotsAwaited,
+    StartCoordinators,
+    StatusChanged,
+    SubtaskReady,
+)
+from tidegate.jobmaster.events import (
+    CancelRequested,
+    CoordinatorFailed,
+    JobEvent,
+    JobStarted,
+    SlotLeft,
+    SlotRequestFailed,
+)
+from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
+from tidegate.jobmaster.failures import FailureHistory
+from tidegate.jobmaster.restarts import make_strategy
+from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool
+from tidegate.jobmaster.view import JobView
+from tidegate.model.control import (
+    Accepted,
+    Cancel,
+    CheckpointAborted,
+    CheckpointComplete,
+    Deploy,
+    ExecutionState,
+    JobStatus,
+    Offer,
+    Pulse,
+    Refused,
+    Start,
+    SubtaskChanged,
+    ToOperator,
+    TriggerCheckpoint,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.checkpoint.coordinator import CheckpointCoordinator
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+    from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import Topology
+
+CANCEL_TIMEOUT_MS: Final = 30_000
+"""A slot that has not ended its subtasks after this is given up."""
+
+AWAIT_REPORT_MS: Final = 5_000
+"""How often it is said that slots are still missing."""
+
+_TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOperator)
+_CHECKPOINT_EVENTS = get_args(CheckpointEvent)
+
+
+class Aim(Enum):
+    """What the job master works towards."""
+
+    RUN = "run"
+    CANCEL = "cancel"
+    FAIL = "fail"
+    OVER = "over"
+
+
+class JobMaster:
+    """Decides all that happens to one job in one run (epoch).
+
+    topology: fitted to what the job starts from. plans: per vertex its code, as it is shipped.
+    coordinator: knows the checkpoints that the job may start from.
+    """
+
+    def __init__(
+        self,
+        *,
+        job: JobId,
+        name: str,
+        epoch: Epoch,
+        topology: Topology,
+        plans: Mapping[VertexId, bytes],
+        settings: JobSettings,
+        coordinator: CheckpointCoordinator,
+        chance: Chance,
+    ) -> None:
+        self._job = job
+        self._name = name
+        self._epoch = epoch
+        self._plans = plans
+        self._settings = settings
+        self._checkpoints = coordinator
+        self._graph = ExecutionGraph(topology, epoch)
+        self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
+        self._strategy = make_strategy(settings.restart, chance)
+        self._failures = FailureHistory(settings.exception_history_max)
+        self._status = JobStatus.INITIALIZING
+        self._status_ms: dict[JobStatus, int] = {}
+        self._aim = Aim.RUN
+        self._error: TidegateError | None = None
+        self._deploying = False
+        self._restart_ms: int | None = None
+        self._cancel_by_ms: int | None = None
+        self._slots_since_ms: int | None = None
+        self._report_ms = 0
+        self._restarts = 0
+        self._restored: CheckpointId | None = None
+        self._wall_offset_ms = 0
+        self._commands: list[JobCommand] = []
+
+    # --- the machine ---
+
+    def handle(self, event: JobEvent, now_ms: int) -> list[JobCommand]:
+        """What is to be done about the event, in order."""
+        self._commands = []
+        if self._aim is not Aim.OVER or isinstance(event, _CHECKPOINT_EVENTS):
+            self._dispatch(event, now_ms)
+            self._go_on(now_ms)
+        return self._commands
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When to send `Woke`; None for never."""
+        times = [self._checkpoints.wake_at_ms]
+        if self._aim is not Aim.OVER and self._status is not JobStatus.INITIALIZING:
+            times += [self._restart_ms, self._cancel_by_ms, self._slots.next_expiry_ms]
+            if self._slots_since_ms is not None:
+                times += [self._report_ms, self._slots_since_ms + self._settings.slots_timeout_ms]
+        return min((time for time in times if time is not None), default=None)
+
+    def _dispatch(self, event: JobEvent, now_ms: int) -> None:
+        match event:
+            case Woke():
+                self._woke(now_ms)
+            case JobStarted(wall_ms):
+                self._started(wall_ms, now_ms)
+            case Offer():
+                self._offered(event, now_ms)
+            case Pulse(slot, batch_age_ms):
+                self._pulsed(event, slot, batch_age_ms, now_ms)
+            case SlotLeft(slot, error):
+                self._slot_left(slot, error, now_ms)
+            case SlotRequestFailed(error, final):
+                self._request_failed(error, final, now_ms)
+            case SubtaskChanged():
+                self._subtask_changed(event, now_ms)
+            case CoordinatorFailed(_, error):
+                self._failed(error, "", None, now_ms)
+            case CancelRequested(reason):
+                self._cancel(reason, now_ms)
+            case _:
+                self._checkpoint(event, now_ms)
+
+    def _checkpoint(self, event: CheckpointEvent, now_ms: int) -> None:
+        """Give an event to the checkpoint coordinator, and its commands to whom they concern."""
+        for command in self._checkpoints.handle(event, now_ms):
+            match command:
+                case FailJob(error):
+                    self._failed(error, "", None, now_ms)
+                case FailExecution(execution, error):
+                    self._failed(error, self._task(execution.subtask.vertex), None, now_ms)
+                case _ if isinstance(command, _TO_SUBTASK):
+                    self._to_subtask(command)
+                case _:
+                    self._commands.append(command)
+
+    def _to_subtask(
+        self, message: TriggerCheckpoint | CheckpointComplete | CheckpointAborted | ToOperator
+    ) -> None:
+        execution = self._graph.current(message.execution)
+        if execution is not None and not execution.state.is_terminal:
+            self._commands.append(SendToSlot(execution.slot, message))
+
+    def _become(self, status: JobStatus, now_ms: int, error: TidegateError | None = None) -> None:
+        if status is self._status:
+            return
+        self._status = status
+        self._status_ms[status] = now_ms
+        self._commands.append(StatusChanged(status, error))
+        self._checkpoint(JobStatusChanged(status), now_ms)
+
+    # --- start and slots ---
+
+    def _started(self, wall_ms: int, now_ms: int) -> None:
+        self._wall_offset_ms = wall_ms - now_ms
+        self._status_ms[JobStatus.INITIALIZING] = now_ms
+        self._become(JobStatus.CREATED, now_ms)
+        self._become(JobStatus.RUNNING, now_ms)
+        self._deploying = True
+
+    def _offered(self, offer: Offer, now_ms: int) -> None:
+        if self._aim is not Aim.RUN or not self._slots.offered(offer, now_ms):
+            self._commands.append(SendToSlot(offer.slot, Refused("the job has slots enough")))
+            self._commands.append(DropSlot(offer.slot, "not needed"))
+            return
+        accepted = Accepted(offer.slot, self._job, self._epoch, self._settings)
+        self._commands.append(SendToSlot(offer.slot, accepted))
+
+    def _pulsed(self, pulse: Pulse, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
+        self._slots.pulsed(slot, batch_age_ms, now_ms)
+        for execution_id, figures in pulse.figures.items():
+            execution = self._graph.current(execution_id)
+            if execution is not None:
+                execution.figures = figures
+
+    def _slot_left(self, slot: SlotId, error: TidegateError | None, now_ms: int) -> None:
+        if not self._slots.left(slot):
+            return
+        lost = error or SlotLost(f"slot {slot} has left")
+        for execution in self._graph.on_slot(slot):
+            self._enter(execution, ExecutionState.FAILED, now_ms)
+        if self._deploying:
+            self._failures.concurrent(lost)
+        elif self._aim is Aim.RUN and not self._graph.all_finished:
+            self._failed(lost, "", slot, now_ms)
+
+    def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
+        self._slots.request_failed()
+        if final and self._aim is Aim.RUN and not self._slots.enough:
+            self._fail_for_good(error, now_ms)
+
+    def _woke(self, now_ms: int) -> None:
+        planned = self.wake_at_ms
+        if planned is not None and now_ms - planned > LATE_WAKE_MS:
+            self._slots.stood_still(now_ms - planned)
+        self._checkpoint(Woke(), now_ms)
+        for slot in self._slots.expired(now_ms):
+            self._give_up(slot, f"no sign of life for {self._settings.slot.lease_ms} ms", now_ms)
+        if self._cancel_by_ms is not None and now_ms >= self._cancel_by_ms:
+            for slot in {e.slot: None for e in self._graph if not e.state.is_terminal}:
+                self._give_up(slot, "its subtasks did not end when they were cancelled", now_ms)
+        self._report_missing_slots(now_ms)
+
+    def _give_up(self, slot: SlotId, why: str, now_ms: int) -> None:
+        self._commands.append(DropSlot(slot, why))
+        self._slot_left(slot, SlotLost(f"slot {slot} is given up: {why}"), now_ms)
+
+    def _report_missing_slots(self, now_ms: int) -> None:
+        since = self._slots_since_ms
+        if since is None or self._slots.enough:
+            return
+        have, want = len(self._slots), self._slots.wanted
+        if now_ms - since >= self._settings.slots_timeout_ms:
+            self._fail_for_good(
+                SlotsMissing(
+                    f"{have} of {want} slots came within {self._settings.slots_timeout_ms} ms",
+                    remedy="Give Spark more cores, lower the job's parallelism, or wait longer "
+                    "with tidegate.slots.start-timeout.",
+                ),
+                now_ms,
+            )
+        elif now_ms >= self._report_ms:
+            self._report_ms = now_ms + AWAIT_REPORT_MS
+            self._commands.append(SlotsAwaited(have, want, now_ms - since))
+
+    # --- subtasks ---
+
+    def _subtask_changed(self, change: SubtaskChanged, now_ms: int) -> None:
+        execution = self._graph.current(change.execution)
+        if execution is None or execution.state.is_terminal:
+            return
+        match change.state:
+            case ExecutionState.INITIALIZING:
+                execution.restored = True
+                execution.restore_ms = change.restore_ms
+                if self._graph.all_restored and self._status is JobStatus.RUNNING:
+                    self._start_all(now_ms)
+            case ExecutionState.FAILED:
+                self._enter(execution, ExecutionState.FAILED, now_ms)
+                error = change.error or SlotLost("a subtask failed without saying why")
+                task = self._task(execution.id.subtask.vertex)
+                self._failed(error, task, execution.slot, now_ms)
+            case _:
+                self._enter(execution, change.state, now_ms)
+                if change.state is ExecutionState.RUNNING:
+                    self._subtask_runs(execution)
+
+    def _enter(self, execution: Execution, state: ExecutionState, now_ms: int) -> None:
+        execution.enter(state, now_ms)
+        self._checkpoint(ExecutionChanged(execution.id, state), now_ms)
+
+    def _start_all(self, now_ms: int) -> None:
+        for execution in self._graph:
+            self._commands.append(SendToSlot(execution.slot, Start(execution.id)))
+
+    def _subtask_runs(self, execution: Execution) -> None:
+        vertex = self._graph.topology.vertex(execution.id.subtask.vertex)
+        operators = tuple(o.id for o in vertex.operators if o.has_coordinator)
+        if operators:
+            self._commands.append(SubtaskReady(execution.id, operators))
+
+    def _task(self, vertex: VertexId) -> str:
+        return self._graph.topology.vertex(vertex).name
+
+    # --- failure and the end ---
+
+    def _failed(self, error: TidegateError, task: str, slot: SlotId | None, now_ms: int) -> None:
+        """Something has failed: restart, or end, unless that is under way already."""
+        if self._aim is not Aim.RUN:
+            self._failures.concurrent(error)
+            return
+        if self._deploying and self._restart_ms is not None:
+            self._failures.concurrent(error)
+            return
+        self._failures.root(error, task, slot, now_ms + self._wall_offset_ms)
+        delay = None if isinstance(error, UserError) else self._strategy.failed(now_ms)
+        if delay is None:
+            self._fail_for_good(error, now_ms)
+            return
+        self._restarts += 1
+        self._restart_ms = now_ms + delay
+        self._deploying = True
+        self._become(JobStatus.RESTARTING, now_ms, error)
+        self._commands.append(Restarting(self._restarts, delay, error))
+        self._stop_subtasks(now_ms)
+
+    def _fail_for_good(self, error: TidegateError, now_ms: int) -> None:
+        if self._aim is not Aim.RUN:
+            return
+        self._aim = Aim.FAIL
+        suppressed = (
+            ""
+            if isinstance(error, UserError)
+            else (f"\nRecovery is suppressed by {self._strategy.name}")
+        )
+        self._error = JobFailed(
+            f"job '{self._name}' failed: {error.what}{suppressed}",
+            where=error.where,
+            remedy=error.remedy,
+            cause_text=getattr(error, "trace", ""),
+        )
+        self._become(JobStatus.FAILING, now_ms, error)
+        self._stop_subtasks(now_ms)
+
+    def _cancel(self, reason: str, now_ms: int) -> None:
+        if self._aim is not Aim.RUN:
+            return
+        self._aim = Aim.CANCEL
+        self._error = JobCanceled(f"job '{self._name}' was cancelled{reason and f': {reason}'}")
+        self._become(JobStatus.CANCELLING, now_ms)
+        self._stop_subtasks(now_ms)
+
+    def _stop_subtasks(self, now_ms: int) -> None:
+        """Abort what checkpoints are under way, close coordinators, cancel what still runs."""
+        self._checkpoint(FailoverStarted(), now_ms)
+        self._commands.append(CloseCoordinators())
+        for execution in self._graph:
+            if not execution.state.is_terminal:
+                if execution.state is not ExecutionState.CANCELING:
+                    self._enter(execution, ExecutionState.CANCELING, now_ms)
+                self._commands.append(SendToSlot(execution.slot, Cancel(execution.id)))
+        self._cancel_by_ms = None if self._graph.all_ended else now_ms + CANCEL_TIMEOUT_MS
+
+    # --- going on ---
+
+    def _go_on(self, now_ms: int) -> None:
+        """Take the next step that nothing stands in the way of."""
+        if self._status is JobStatus.INITIALIZING or self._aim is Aim.OVER:
+            return
+        if self._graph.all_ended:
+            self._cancel_by_ms = None
+        match self._aim:
+            case Aim.RUN if self._deploying:
+                self._deploy_if_possible(now_ms)
+            case Aim.RUN if self._graph.all_finished:
+                self._end(JobStatus.FINISHED, now_ms)
+            case Aim.CANCEL if self._graph.all_ended:
+                self._end(JobStatus.CANCELED, now_ms)
+            case Aim.FAIL if self._graph.all_ended:
+                self._end(JobStatus.FAILED, now_ms)
+            case _:
+                pass
+
+    def _deploy_if_possible(self, now_ms: int) -> None:
+        self._ask_for_slots(now_ms)
+        waiting = self._restart_ms is not None and now_ms < self._restart_ms
+        if waiting or not self._slots.enough or not self._graph.all_ended:
+            return
+        if not self._checkpoints.settled:
+            return
+        self._restart_ms = None
+        self._deploying = False
+        self._slots_since_ms = None
+        self._become(JobStatus.RUNNING, now_ms)
+        self._deploy(now_ms)
+
+    def _ask_for_slots(self, now_ms: int) -> None:
+        if self._slots.enough:
+            self._slots_since_ms = None
+            return
+        if self._slots_since_ms is None:
+            self._slots_since_ms = now_ms
+            self._report_ms = now_ms + AWAIT_REPORT_MS
+        missing = self._slots.missing
+        if missing:
+            self._slots.requested(missing)
+            self._commands.append(RequestSlots(missing))
+
+    def _deploy(self, now_ms: int) -> None:
+        """Spread the newest completed checkpoint over a new attempt of every subtask."""
+        latest = self._checkpoints.latest_completed()
+        topology = self._graph.topology
+        assigned = assign(latest.metadata, topology) if latest else {}
+        states = (
+            coordinator_states(latest.metadata, topology)
+            if latest
+            else {o.id: None for v in topology.vertices for o in v.operators if o.has_coordinator}
+        )
+        self._restored = latest.checkpoint if latest else None
+        self._checkpoint(Restored(self._restored, now_ms + self._wall_offset_ms), now_ms)
+        executions = self._graph.deploy(self._slots.in_order(), now_ms)
+        for execution in executions:
+            self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
+        self._commands.append(Deployed(self._graph.attempt, self._restored))
+        self._commands.append(
+            StartCoordinators(self._restored, states, self._graph.executions_of_operators())
+        )
+        for execution in executions:
+            peers = self._graph.peers(execution)
+            restore = assigned.get(execution.id.subtask)
+            deploy = Deploy(
+                execution.id,
+                self._plans[execution.id.subtask.vertex],
+                topology,
+                peers,
+                {slot: self._slots.address(slot) for slot in peers.values()},
+                restore.operators if restore else {},
+                self._restored,
+                finished=restore.finished if restore else False,
+            )
+            for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
+                execution.enter(state, now_ms)
+            self._enter(execution, ExecutionState.INITIALIZING, now_ms)
+            self._commands.append(SendToSlot(execution.slot, deploy))
+
+    def _end(self, status: JobStatus, now_ms: int) -> None:
+        self._aim = Aim.OVER
+        self._become(status, now_ms, self._error)
+        self._checkpoint(JobEnded(status), now_ms)
+        self._commands.append(CloseCoordinators())
+        self._commands.append(ReleaseSlots(f"the job is {status.value}"))
+        self._commands.append(JobOver(status, self._error))
+
+    # --- what others may see ---
+
+    @property
+    def settled(self) -> bool:
+        """Whether the job is over and its checkpoints are in order: nothing is awaited any more."""
+        return self._aim is Aim.OVER and self._checkpoints.settled
+
+    def view(self, now_ms: int) -> JobView:
+        """What the job is doing."""
+        return JobView(
+            job=self._job,
+            name=self._name,
+            epoch=self._epoch,
+            status=self._status,
+            timestamps_ms={s: t + self._wall_offset_ms for s, t in self._status_ms.items()},
+            restarts=self._restarts,
+            restored=self._restored,
+            vertices=self._graph.view(self._wall_offset_ms),
+            failures=self._failures.view(),
+            slots=self._slots.view(now_ms),
+            slots_wanted=self._slots.wanted,
+            checkpoints=self._checkpoints.statistics,
+            settings=self._settings,
+        )

@@ -1,0 +1,83 @@
+"""What a job is doing, as frozen values: the only source of pages, command line and clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.checkpoint.statistics import StatisticsView
+    from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
+    from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+    from tidegate.model.settings import JobSettings
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskView:
+    """One subtask. timestamps_ms: wall clock at which it entered each state of this attempt."""
+
+    index: int
+    attempt: int
+    state: ExecutionState
+    slot: SlotId | None
+    timestamps_ms: Mapping[ExecutionState, int]
+    figures: SubtaskFigures
+    restore_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VertexView:
+    """One vertex."""
+
+    id: VertexId
+    name: str
+    parallelism: int
+    max_parallelism: int
+    subtasks: tuple[SubtaskView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    """A failure and those that happened while it was handled. task: where, "" for the job."""
+
+    wall_ms: int
+    error: str
+    task: str
+    slot: SlotId | None
+    concurrent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch."""
+
+    id: SlotId
+    host: str
+    pid: int
+    pulse_age_ms: int
+    batch_age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """One job. timestamps_ms: wall clock at which it last entered each status.
+
+    restored: the checkpoint that the running subtasks were restored from. slots_wanted: slots
+    that the job needs. settings: those in force.
+    """
+
+    job: JobId
+    name: str
+    epoch: Epoch
+    status: JobStatus
+    timestamps_ms: Mapping[JobStatus, int]
+    restarts: int
+    restored: CheckpointId | None
+    vertices: tuple[VertexView, ...]
+    failures: tuple[FailureView, ...]
+    slots: tuple[SlotView, ...]
+    slots_wanted: int
+    checkpoints: StatisticsView
+    settings: JobSettings
