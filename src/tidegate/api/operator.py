@@ -140,7 +140,10 @@ class OperatorContext(Protocol):
 
     @property
     def attempt_name(self) -> str:
-        """A file-name-safe word that no other attempt of any subtask of the job has ever had."""
+        """``<8 digits for the operator>-<epoch>-<attempt>-<subtask>``, unlike any other of the job.
+
+        The digits are hexadecimal, the rest decimal; it may be part of a file's name.
+        """
         ...
 
     @property

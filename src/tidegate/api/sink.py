@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     from tidegate.api.coordinator import CoordinatorContext, OperatorCoordinator
     from tidegate.model.elements import Batch, OperatorEvent
@@ -51,7 +51,7 @@ class WriterContext(Protocol):
 
     @property
     def attempt_name(self) -> str:
-        """A file-name-safe word that no other attempt of any subtask of the job has ever had."""
+        """``<8 digits for the sink>-<epoch>-<attempt>-<subtask>``, unlike any other of the job."""
         ...
 
     @property
@@ -70,6 +70,10 @@ class WriterContext(Protocol):
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         """Run a call that blocks on the slot's pool."""
+        ...
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        """Run a coroutine on the slot's loop; its failure is the subtask's."""
         ...
 
     def to_coordinator(self, event: OperatorEvent) -> None:
@@ -92,7 +96,7 @@ class SinkWriter(Protocol):
         """Cut the output: what was written until now belongs to this checkpoint."""
         ...
 
-    def snapshot(self) -> Sequence[bytes]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
         """State of the writer that is not a committable; restored through ``Sink.writer``."""
         ...
 

@@ -127,9 +127,12 @@ class SinkOperator(Operator):
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
         """Put into state what is not known to be committed, and the writer's own."""
         waiting = self._cut(context.checkpoint)
+        if self._recovered is not None:
+            # So that once a checkpoint after the restore is complete, nothing older is needed.
+            waiting.append(self._recovered)
         self._committables_state.update(self._pending.elements())
         if self._writer is not None:
-            self._writer_state.update(self._writer.snapshot())
+            self._writer_state.update(self._writer.snapshot(context.checkpoint))
         return _all_of(waiting) if waiting else None
 
     def _cut(self, checkpoint: CheckpointId) -> list[Awaitable[object]]:
@@ -268,6 +271,7 @@ class _WriterContext:
         self.checkpointing = context.checkpointing
         self.processing_time = context.processing_time
         self.to_coordinator = context.to_coordinator
+        self.start = context.start
         self._context = context
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:

@@ -1,0 +1,222 @@
+"""Sources that make their rows: sequences of numbers, and a function of the row's number."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.connectors.rate import RowRate
+from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.errors import ConfigError
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.typeinfo.types import Types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
+
+COLUMN: Final = "value"
+"""Name of the column in the Arrow batches of a number sequence."""
+
+_ENDLESS: Final = 2**63 - 1
+_SPLITS_PER_READER: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NumberSplit:
+    """Every step-th number from ``next`` (inclusive) to ``end`` (exclusive).
+
+    share: of all rows, for the rate.
+    """
+
+    next: int
+    end: int
+    step: int = 1
+    share: float = 1.0
+
+
+class NumberSequenceSource:
+    """The numbers from start to end, both included, in order within a reader's part.
+
+    arrow: as Arrow batches with one column, ``value``.
+    """
+
+    def __init__(self, start: int, end: int, *, arrow: bool = False) -> None:
+        self._start = start
+        self._end = end
+        self._arrow = arrow
+
+    @property
+    def bounded(self) -> bool:
+        """It ends."""
+        return True
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Long, where it gives rows."""
+        return None if self._arrow else Types.LONG()
+
+    def enumerator(
+        self, context: EnumeratorContext[NumberSplit], restored: bytes | None
+    ) -> SplitListEnumerator[NumberSplit]:
+        """Deals out a stretch for each reader."""
+        total = max(0, self._end - self._start + 1)
+        bounds = [
+            self._start + total * i // context.parallelism for i in range(context.parallelism)
+        ]
+        stretches = zip(bounds, [*bounds[1:], self._start + total], strict=True)
+        splits = [NumberSplit(first, end) for first, end in stretches if first < end]
+        return SplitListEnumerator(context, splits, restored)
+
+    def reader(self, context: ReaderContext) -> NumberReader:
+        """Counts."""
+        if self._arrow:
+            return NumberReader(context, _column_of, context.arrow_rows)
+        return NumberReader(context, lambda numbers: RowBatch(list(numbers)), context.rows)
+
+
+class DataGeneratorSource:
+    """``generator_function(number)`` for each number from 0.
+
+    count: how many; None for an endless source. rate: rows a second over all readers; None for as
+    fast as they are taken. The numbers are dealt out to the readers in turn.
+    """
+
+    def __init__(
+        self,
+        generator_function: Callable[[int], object],
+        count: int | None = None,
+        rate: float | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        check_rate(rate, "DataGeneratorSource")
+        self._function = generator_function
+        self._count = count
+        self._rate = rate
+        self._type = type_info
+
+    @property
+    def bounded(self) -> bool:
+        """Whether there is a count."""
+        return self._count is not None
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """The type that was given."""
+        return self._type
+
+    def enumerator(
+        self, context: EnumeratorContext[NumberSplit], restored: bytes | None
+    ) -> SplitListEnumerator[NumberSplit]:
+        """Deals out the numbers in turn; some splits a reader, so that more readers find work."""
+        end = _ENDLESS if self._count is None else self._count
+        step = context.parallelism * _SPLITS_PER_READER
+        splits = [NumberSplit(i, end, step, 1 / step) for i in range(min(step, end))]
+        # A reader's splits are neighbours in this order, so that its numbers are spread evenly.
+        splits.sort(key=lambda split: split.next % context.parallelism)
+        return SplitListEnumerator(context, splits, restored)
+
+    def reader(self, context: ReaderContext) -> NumberReader:
+        """Counts and calls the function."""
+        function = self._function
+        return NumberReader(
+            context,
+            lambda numbers: RowBatch([function(n) for n in numbers]),
+            context.rows,
+            self._rate,
+        )
+
+
+class NumberReader:
+    """Counts through its splits in turn, a batch of each. make: the batch for some numbers."""
+
+    def __init__(
+        self,
+        context: ReaderContext,
+        make: Callable[[range], Batch],
+        rows: int,
+        rate: float | None = None,
+    ) -> None:
+        self._context = context
+        self._make = make
+        self._rows = rows
+        self._total_rate = rate
+        self._rate: RowRate | None = None
+        self._splits: deque[NumberSplit] = deque()
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[NumberSplit]) -> None:
+        """Count through these too."""
+        self._splits.extend(splits)
+        if self._total_rate is not None:
+            share = sum(split.share for split in self._splits)
+            now_ms = self._context.monotonic_ms()
+            self._rate = RowRate(self._total_rate * share, now_ms) if share else None
+
+    def no_more_splits(self) -> None:
+        """These are all."""
+        self._no_more = True
+
+    def poll(self) -> Batch | None:
+        """The next numbers of the split whose turn it is."""
+        if not self._splits:
+            return None
+        rows = self._rows
+        if self._rate is not None:
+            rows = min(rows, self._rate.allowed(self._context.monotonic_ms()))
+            if rows == 0:
+                self._context.wake_at(self._rate.next_ms())
+                return None
+        split = self._splits.popleft()
+        stop = min(split.end, split.next + rows * split.step)
+        numbers = range(split.next, stop, split.step)
+        batch = self._make(numbers)
+        following = split.next + len(numbers) * split.step
+        if following < split.end:
+            self._splits.append(replace(split, next=following))
+        if self._rate is not None:
+            self._rate.used(len(numbers))
+        return batch
+
+    @property
+    def finished(self) -> bool:
+        """Whether all is counted."""
+        return self._no_more and not self._splits
+
+    @property
+    def wants_splits(self) -> bool:
+        """Whether there is nothing to count."""
+        return not self._splits and not self._no_more
+
+    def snapshot(self) -> Sequence[NumberSplit]:
+        """The splits with their next numbers."""
+        return tuple(self._splits)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def check_rate(rate: float | None, where: str) -> None:
+    """Raises ConfigError for a rate that is none."""
+    if rate is not None and not rate > 0:
+        raise ConfigError(
+            f"The rate is {rate} rows a second",
+            where=where,
+            remedy="Give a number above 0, or none for as fast as rows are taken.",
+        )
+
+
+def _column_of(numbers: range) -> ArrowBatch:
+    column = pa.array(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
+    return ArrowBatch(pa.RecordBatch.from_arrays([column], [COLUMN]))

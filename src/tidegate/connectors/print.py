@@ -1,0 +1,69 @@
+"""A sink that prints, in Flink's form: ``identifier:subtask> value``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tidegate.api.batches import as_rows
+from tidegate.api.sink import Prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.api.sink import WriterContext
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+
+
+class PrintSink:
+    """Prints each record on a line of its own, to the standard output of the slot's process.
+
+    identifier: stands in front. to_error: prints to the standard error instead. At-least-once.
+    """
+
+    def __init__(self, identifier: str | None = None, *, to_error: bool = False) -> None:
+        self._identifier = identifier
+        self._to_error = to_error
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> PrintWriter:
+        """Prints one subtask's share."""
+        prefix = line_prefix(self._identifier, context.subtask, context.parallelism)
+        return PrintWriter(prefix, to_error=self._to_error)
+
+    def committer(self) -> None:
+        """What is printed is visible."""
+        return
+
+
+class PrintWriter:
+    """Prints."""
+
+    def __init__(self, prefix: str, *, to_error: bool) -> None:
+        self._prefix = prefix
+        self._to_error = to_error
+
+    def write(self, batch: Batch) -> None:
+        """Print a batch at once, so that the lines of two subtasks don't mix."""
+        prefix = self._prefix
+        lines = "".join(f"{prefix}{value}\n" for value in as_rows(batch).values)
+        print(lines, end="", flush=True, file=sys.stderr if self._to_error else sys.stdout)
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """Nothing to prepare."""
+        return Prepared()
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """No state."""
+        return ()
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def line_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
+    """``identifier:subtask> ``, without what does not tell anything apart; subtasks from 1."""
+    parts = [identifier] if identifier else []
+    if parallelism > 1:
+        parts.append(str(subtask + 1))
+    return f"{':'.join(parts)}> " if parts else ""

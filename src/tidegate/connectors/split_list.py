@@ -1,0 +1,60 @@
+"""An enumerator over splits that are all known at the start."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
+
+from tidegate.api import ship
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.api.source import EnumeratorContext
+    from tidegate.model.ids import CheckpointId
+
+Split = TypeVar("Split")
+
+
+class SplitListEnumerator(Generic[Split]):
+    """Deals out a list of splits to whoever asks, an even share at a time.
+
+    restored: a snapshot of such an enumerator; it takes the place of ``splits``.
+    """
+
+    def __init__(
+        self, context: EnumeratorContext[Split], splits: Sequence[Split], restored: bytes | None
+    ) -> None:
+        self._context = context
+        self._share = max(1, math.ceil(len(splits) / context.parallelism))
+        self._left = list(splits)
+        if restored is not None:
+            self._left = cast("list[Split]", ship.loads(restored, name="split enumerator"))
+
+    def start(self) -> None:
+        """Nothing to look for."""
+
+    def split_requested(self, subtask: int) -> None:
+        """Give the reader its share."""
+        if not self._left:
+            self._context.no_more_splits(subtask)
+            return
+        given, self._left = self._left[: self._share], self._left[self._share :]
+        self._context.assign(subtask, given)
+
+    def add_back(self, subtask: int, splits: Sequence[Split]) -> None:
+        """They come first again."""
+        self._left = [*splits, *self._left]
+
+    def reader_ready(self, subtask: int) -> None:
+        """Readers ask by themselves."""
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """The splits that nobody was given."""
+        return ship.dumps(self._left, name="split enumerator")
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to free."""
