@@ -173,7 +173,7 @@ class CheckpointEnded:
 
     duration_ms: from its trigger. size_bytes: all state. written_bytes: what this one has written
     anew. reason: name of Flink's failure reason, None where it is complete. checkpoint: None where
-    it failed before it had an id. failures: failures in a row that count, this one included.
+    it failed before it had an id.
     """
 
     checkpoint: CheckpointId | None
@@ -184,7 +184,6 @@ class CheckpointEnded:
     pointer: str | None = None
     reason: str | None = None
     message: str = ""
-    failures: int = 0
 
 
 class Ignored(Enum):

@@ -90,6 +90,11 @@ class CompletedCheckpoints:
         return self._retained[-1] if self._retained else None
 
     @property
+    def latest_id(self) -> CheckpointId | None:
+        """Number of the latest."""
+        return self._retained[-1].checkpoint if self._retained else None
+
+    @property
     def lowest_checkpoint(self) -> CheckpointId | None:
         """The oldest that is kept and no savepoint, for the registry of shared files."""
         return next((c.checkpoint for c in self._retained if not c.is_savepoint), None)

@@ -237,7 +237,7 @@ class Cleaned:
     checkpoint: CheckpointId
 
 
-CheckpointEvent = (
+JobEvent = (
     Woke
     | JobStatusChanged
     | ExecutionChanged
@@ -247,22 +247,37 @@ CheckpointEvent = (
     | OperatorEventSent
     | CheckpointRequested
     | JobEnded
-    | NextIdTaken
-    | NextIdFailed
-    | LocationReady
+)
+"""What the job does."""
+
+TriggerAnswer = (
+    LocationReady
     | LocationFailed
     | CoordinatorSnapshotTaken
     | CoordinatorSnapshotFailed
     | HooksTriggered
     | HookFailed
     | TriggerFailed
-    | CheckpointAcknowledged
-    | CheckpointDeclined
-    | MetadataWritten
+)
+"""How the steps of a trigger went, once it has an id."""
+
+StoreAnswer = (
+    MetadataWritten
     | MetadataFailed
     | PointerAdded
     | PointerFailed
     | PointersForgotten
     | PointersNotForgotten
     | Cleaned
+)
+"""How the steps of a completion went."""
+
+CheckpointEvent = (
+    JobEvent
+    | NextIdTaken
+    | NextIdFailed
+    | TriggerAnswer
+    | CheckpointAcknowledged
+    | CheckpointDeclined
+    | StoreAnswer
 )

@@ -9,10 +9,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoint.commands import (
+    NotifyCoordinatorAborted,
+    NotifyCoordinatorComplete,
+    SnapshotCoordinator,
+    TriggerHooks,
+)
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
 from tidegate.checkpoint.registry import private_paths
-from tidegate.errors import CheckpointAborted
+from tidegate.errors import CheckpointAborted as Aborted
+from tidegate.model.control import CheckpointAborted, CheckpointComplete, TriggerCheckpoint
 from tidegate.model.handles import ByteStreamStateHandle, StateDistribution
 from tidegate.model.snapshots import (
     FINISHED,
@@ -25,10 +32,11 @@ from tidegate.model.snapshots import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoint.plan import CheckpointPlan
+    from tidegate.checkpoint.plan import CheckpointPlan, Executions
     from tidegate.checkpoint.registry import Checksum
     from tidegate.checkpoint.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
+    from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, VertexId
     from tidegate.model.snapshots import MasterState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
@@ -74,7 +82,6 @@ class PendingCheckpoint:
     deadline_ms: int
     stage: Stage = Stage.LOCATION
     location: str | None = None
-    pointer: str | None = None
     coordinators: dict[OperatorId, bytes | None] = field(default_factory=dict)
     master_states: tuple[MasterState, ...] = ()
     checksums: dict[str, Checksum] = field(default_factory=dict)
@@ -142,11 +149,82 @@ class PendingCheckpoint:
         self.written_bytes += message.figures.bytes_written
         return AcknowledgeResult.SUCCESS
 
-    def coordinator_acknowledged(self, operator: OperatorId, data: bytes) -> bool:
-        """Note the state of an operator's coordinator; whether it was the last one."""
+    def location_ready(self, location: str) -> list[SnapshotCoordinator | TriggerHooks]:
+        """The folder is there: ask the operators' coordinators, if there are any."""
+        self.location = location
+        self.stage = Stage.COORDINATORS
+        for vertex in self.topology.vertices:
+            if vertex.id not in self.plan.fully_finished:
+                for operator in vertex.operators:
+                    if operator.has_coordinator:
+                        self.coordinators[operator.id] = None
+        asked = [SnapshotCoordinator(self.checkpoint, operator) for operator in self.coordinators]
+        return [*asked] or self._call_hooks()
+
+    def coordinator_acknowledged(
+        self, operator: OperatorId, data: bytes
+    ) -> list[SnapshotCoordinator | TriggerHooks]:
+        """Note the state of an operator's coordinator; after the last one come the hooks."""
+        assert self.coordinators.get(operator, b"") is None, "nobody has asked this coordinator"
         self.coordinators[operator] = data
         self.written_bytes += len(data)
-        return all(known is not None for known in self.coordinators.values())
+        if any(known is None for known in self.coordinators.values()):
+            return []
+        return self._call_hooks()
+
+    def _call_hooks(self) -> list[SnapshotCoordinator | TriggerHooks]:
+        self.stage = Stage.HOOKS
+        return [TriggerHooks(self.checkpoint, self.triggered_ms)]
+
+    def hooks_triggered(self, states: tuple[MasterState, ...]) -> None:
+        """The hooks have been called; the subtasks' turn has come."""
+        self.master_states = states
+        self.stage = Stage.READY
+
+    def trigger(self, options: CheckpointOptions) -> list[TriggerCheckpoint]:
+        """Trigger the sources' subtasks; all others get barriers."""
+        self.stage = Stage.ACKNOWLEDGING
+        return [
+            TriggerCheckpoint(execution, self.checkpoint, self.triggered_ms, options)
+            for execution in self.plan.to_trigger
+        ]
+
+    def awaited_of(self, operator: OperatorId) -> tuple[ExecutionId, ...]:
+        """Attempts that host an operator and have to acknowledge."""
+        return tuple(
+            execution
+            for execution in self.plan.to_wait_for
+            if any(
+                known.id == operator
+                for known in self.topology.vertex(execution.subtask.vertex).operators
+            )
+        )
+
+    def tell_complete(
+        self, executions: Executions, subsumed: CheckpointId | None
+    ) -> list[CheckpointComplete | NotifyCoordinatorComplete]:
+        """Tell all that live on that it is complete."""
+        return [
+            *(
+                CheckpointComplete(execution, self.checkpoint, subsumed)
+                for execution in self.plan.to_notify
+                if executions.is_alive(execution)
+            ),
+            *(NotifyCoordinatorComplete(known, self.checkpoint) for known in self.coordinators),
+        ]
+
+    def tell_aborted(
+        self, executions: Executions, latest: CheckpointId | None
+    ) -> list[CheckpointAborted | NotifyCoordinatorAborted]:
+        """Tell all that live on that it was given up. latest: the newest completed checkpoint."""
+        return [
+            *(
+                CheckpointAborted(execution, self.checkpoint, latest)
+                for execution in self.plan.to_notify
+                if executions.is_alive(execution)
+            ),
+            *(NotifyCoordinatorAborted(known, self.checkpoint) for known in self.coordinators),
+        ]
 
     def private_paths(self) -> tuple[str, ...]:
         """Paths of the files acknowledged so far that belong to it alone."""
@@ -217,7 +295,7 @@ class PendingCheckpoint:
     ) -> None:
         ended = finished + self._finished_operators.get(vertex.id, 0)
         if 0 < ended < vertex.parallelism and any(map(_has_union_state, acknowledged.values())):
-            raise CheckpointAborted(
+            raise Aborted(
                 FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING.name,
                 f"{vertex.name} has union list state, and {ended} of its {vertex.parallelism} "
                 "subtasks have finished: the union would be incomplete.",

@@ -39,6 +39,44 @@ class CheckpointPlan:
         return self.to_wait_for
 
 
+class Executions:
+    """The current attempt of each subtask, and its state."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._current: dict[SubtaskId, tuple[ExecutionId, ExecutionState]] = {}
+        self._not_running = dict.fromkeys(topology.subtasks())
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every subtask runs or has finished."""
+        return not self._not_running
+
+    def change(self, execution: ExecutionId, state: ExecutionState) -> bool:
+        """Note a change; whether it was one, and not one of an older attempt."""
+        known = self._current.get(execution.subtask)
+        if known is not None and _rank(execution) < _rank(known[0]):
+            return False
+        self._current[execution.subtask] = (execution, state)
+        if state in (ExecutionState.RUNNING, ExecutionState.FINISHED):
+            self._not_running.pop(execution.subtask, None)
+        else:
+            self._not_running[execution.subtask] = None
+        return True
+
+    def is_alive(self, execution: ExecutionId) -> bool:
+        """Whether this attempt is the current one of its subtask, and not over."""
+        known = self._current.get(execution.subtask)
+        return known is not None and known[0] == execution and not known[1].is_terminal
+
+    def current(self) -> Mapping[SubtaskId, tuple[ExecutionId, ExecutionState]]:
+        """Attempt and state of every subtask that was deployed."""
+        return self._current
+
+
+def _rank(execution: ExecutionId) -> tuple[int, int]:
+    return (execution.epoch, execution.attempt)
+
+
 def calculate_plan(
     topology: Topology,
     executions: Mapping[SubtaskId, tuple[ExecutionId, ExecutionState]],
@@ -47,7 +85,7 @@ def calculate_plan(
 ) -> CheckpointPlan:
     """The plan for a checkpoint that is triggered now.
 
-    executions: the current attempt of each subtask, and its state. Raises `CheckpointAborted` with
+    executions: as of `Executions.current`. Raises `CheckpointAborted` with
     NOT_ALL_REQUIRED_TASKS_RUNNING where a subtask has no attempt, one has to acknowledge that does
     not run, or one has finished and ``after_tasks_finish`` is off.
     """

@@ -9,7 +9,8 @@ from bisect import insort
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.elements import SnapshotKind
+from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKind
+from tidegate.model.settings import CheckpointingMode
 from tidegate.model.snapshots import (
     CHECKPOINT,
     FULL_CHECKPOINT,
@@ -81,6 +82,36 @@ def properties_of(
     return CheckpointProperties.for_checkpoint(
         settings.retention,
         snapshot_type=FULL_CHECKPOINT if kind is SnapshotKind.FULL_CHECKPOINT else CHECKPOINT,
+    )
+
+
+NEVER_MS: Final = 2**63 - 1
+"""An alignment timeout that is not reached."""
+
+
+def options_of(
+    request: Request, settings: CheckpointSettings, *, full: bool, location: str
+) -> CheckpointOptions:
+    """How subtasks are to take the snapshot. full: no file of an older checkpoint may be used.
+
+    location: the snapshot's folder; only that of a savepoint needs to be told.
+    """
+    kind = request.kind
+    timeout_ms: int | None = None
+    if settings.mode is CheckpointingMode.AT_LEAST_ONCE:
+        alignment = AlignmentType.AT_LEAST_ONCE
+    elif kind.is_savepoint or not settings.unaligned:
+        alignment = AlignmentType.ALIGNED
+    elif settings.aligned_timeout_ms in (0, NEVER_MS):
+        alignment = AlignmentType.UNALIGNED
+    else:
+        alignment = AlignmentType.ALIGNED
+        timeout_ms = settings.aligned_timeout_ms
+    return CheckpointOptions(
+        kind=SnapshotKind.FULL_CHECKPOINT if full and not kind.is_savepoint else kind,
+        alignment=alignment,
+        aligned_timeout_ms=timeout_ms,
+        target=location if kind.is_savepoint else None,
     )
 
 

@@ -1,0 +1,601 @@
+"""The checkpoint coordinator: decides when checkpoints are taken, completed and given up.
+
+It performs nothing: events go in, commands come out. One trigger sequence runs at a time, though
+several checkpoints may be pending:
+
+    request → plan → id → folder → operators' coordinators → hooks → subtasks
+
+and one checkpoint at a time is finished, each step durable before the next:
+
+    all acknowledged → metadata written → pointer added → subtasks told → older ones deleted
+
+A checkpoint exists once its pointer stands. Until then it can be given up, with one exception:
+while a pointer is being added nobody knows, so nothing aborts it and whoever wants to restore
+waits until ``settled``. The timeout runs from the trigger to the last acknowledgement; what follows
+is bounded by the retries of storage.
+
+Source: checkpoint coordination §2 to §10, §16. What differs from Flink:
+
+- The savepoint with which a job stops gets a pointer too, before anybody is told: sinks commit on
+  it, so a later failure has to restore from it (§7.3, §9.5).
+- A job that is restored from a savepoint that it may not delete takes a full checkpoint next,
+  whoever made the savepoint.
+- When subtasks have to be restored, nothing is triggered until `Restored`.
+- A subtask that ends or fails without having acknowledged gives its checkpoint up at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from tidegate.checkpoint import commands, events, requests
+from tidegate.checkpoint.disposal import Disposal
+from tidegate.checkpoint.failures import FailureReason, reason_of
+from tidegate.checkpoint.finishing import Finished, Finisher
+from tidegate.checkpoint.gateways import Gateways
+from tidegate.checkpoint.pending import AcknowledgeResult, PendingCheckpoint, Stage
+from tidegate.checkpoint.plan import Executions, calculate_plan
+from tidegate.checkpoint.reports import Reports
+from tidegate.checkpoint.requests import Load, RequestQueue, TooSoon
+from tidegate.checkpoint.schedule import Schedule
+from tidegate.checkpoint.statistics import StatisticsTracker
+from tidegate.errors import CheckpointAborted as Aborted
+from tidegate.model.control import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    ExecutionState,
+    JobStatus,
+    ToOperator,
+)
+from tidegate.model.ids import CheckpointId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+    from tidegate.checkpoint.plan import CheckpointPlan
+    from tidegate.checkpoint.registry import SharedStateRegistry
+    from tidegate.checkpoint.requests import Request
+    from tidegate.checkpoint.statistics import StatisticsView
+    from tidegate.errors import TidegateError
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import ExecutionId, JobId
+    from tidegate.model.settings import CheckpointSettings
+    from tidegate.model.topology import Topology
+
+
+@dataclass(slots=True)
+class _Trigger:
+    """The trigger sequence that runs. checkpoint: None until it has an id."""
+
+    number: int
+    request: Request
+    checkpoint: CheckpointId | None = None
+
+
+class CheckpointCoordinator:
+    """Checkpoints of one job under one leader.
+
+    completed, registry: what was found at the start, registered by ``register_restored``.
+    facts: what ``_metadata`` is to say beside the state, such as job name and versions; JSON.
+    """
+
+    def __init__(
+        self,
+        job: JobId,
+        settings: CheckpointSettings,
+        topology: Topology,
+        completed: CompletedCheckpoints,
+        registry: SharedStateRegistry,
+        chance: Chance,
+        *,
+        facts: Mapping[str, object] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._topology = topology
+        self._completed = completed
+        self._out: list[commands.CheckpointCommand] = []
+        self._now_ms = 0
+
+        self._status = JobStatus.CREATED
+        self._executions = Executions(topology)
+        self._schedule = Schedule(settings, chance)
+        self._failing_over = False
+        self._held_by: Request | None = None
+        self._force_full = False
+
+        self._queue = RequestQueue(settings)
+        self._trigger: _Trigger | None = None
+        self._triggers = 0
+        self._highest = max((c.checkpoint for c in completed.retained), default=CheckpointId(0))
+        self._pending: dict[CheckpointId, PendingCheckpoint] = {}
+        self._gateways = Gateways()
+        self._last_completion_ms: int | None = None
+
+        self._statistics = StatisticsTracker(settings.history_max)
+        self._reports = Reports(job, settings.tolerable_failures, self._statistics)
+        self._disposal = Disposal(completed, registry, self._statistics)
+        self._finisher = Finisher(completed, registry, facts or {})
+        self._ending: JobStatus | None = None
+        self._pointers_forgotten: bool | None = None
+
+    @property
+    def statistics(self) -> StatisticsView:
+        """All figures as they are now."""
+        return self._statistics.view()
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is known which checkpoint is the latest: no pointer is being added."""
+        return self._finisher.settled
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended and nothing is left to be done about its checkpoints."""
+        return self._pointers_forgotten is True and self._disposal.idle
+
+    @property
+    def wake_at_ms(self) -> int | None:
+        """When to send `Woke`; None for never."""
+        deadlines = [p.deadline_ms for p in self._pending.values() if p.may_expire()]
+        if self._schedule.next_ms is not None:
+            deadlines.append(self._schedule.next_ms)
+        return min(deadlines, default=None)
+
+    def latest_completed(self) -> CompletedCheckpoint | None:
+        """What to restore from; None where there is nothing. To be asked while ``settled``."""
+        assert self.settled, "a pointer is being added: the latest checkpoint is not known"
+        return self._completed.latest
+
+    def handle(
+        self, event: events.CheckpointEvent, now_ms: int
+    ) -> list[commands.CheckpointCommand]:
+        """What is to be done about the event, in order."""
+        self._out = []
+        self._now_ms = now_ms
+        if isinstance(event, CheckpointAcknowledged):
+            self._acknowledged(event)
+        elif isinstance(event, CheckpointDeclined):
+            self._declined(event)
+        elif isinstance(event, events.NextIdTaken | events.NextIdFailed):
+            self._id_answered(event)
+        elif isinstance(event, events.JobEvent):
+            self._job_event(event)
+        elif isinstance(event, events.TriggerAnswer):
+            self._trigger_answered(event)
+        else:
+            self._store_answered(event)
+        self._advance()
+        return self._out
+
+    def _advance(self) -> None:
+        """Do what the event has made possible."""
+        self._finish_next()
+        self._trigger_subtasks()
+        self._choose_requests()
+        self._forget_pointers()
+
+    # --- the job ------------------------------------------------------------------------------
+
+    def _job_event(self, event: events.JobEvent) -> None:
+        match event:
+            case events.Woke():
+                self._woke()
+            case events.JobStatusChanged(status):
+                self._status = status
+                self._activate()
+            case events.ExecutionChanged(execution, state):
+                self._execution_changed(execution, state)
+            case events.FailoverStarted():
+                self._failing_over = True
+                self._held_by = None
+                self._abort_all(FailureReason.JOB_FAILOVER_REGION)
+                self._activate()
+            case events.Restored(checkpoint, wall_ms):
+                self._restored(checkpoint, wall_ms)
+            case events.BacklogReported(operator, backlog):
+                self._schedule.report_backlog(operator, backlog, self._now_ms)
+            case events.OperatorEventSent(execution, operator, sent):
+                self._out.extend(self._gateways.send(ToOperator(execution, operator, sent)))
+            case events.CheckpointRequested():
+                self._requested(event)
+            case events.JobEnded(status):
+                self._job_ended(status)
+            case _:
+                assert_never(event)
+
+    def _woke(self) -> None:
+        for pending in list(self._pending.values()):
+            if pending.may_expire() and pending.deadline_ms <= self._now_ms:
+                self._abort(pending, FailureReason.CHECKPOINT_EXPIRED)
+        if self._schedule.due(self._now_ms):
+            self._submit(requests.periodic_request(self._settings, self._now_ms))
+
+    def _activate(self) -> None:
+        """Take checkpoints while the whole job runs and nothing keeps them off."""
+        wanted = (
+            self._status is JobStatus.RUNNING
+            and self._executions.all_run
+            and not self._failing_over
+            and self._held_by is None
+            and self._ending is None
+        )
+        if wanted and not self._schedule.running:
+            self._schedule.start(self._now_ms)
+        elif not wanted and self._schedule.running:
+            self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+
+    def _suspend(self, reason: FailureReason) -> None:
+        """Stop the periodic triggers and give up all that waits or is under way."""
+        self._schedule.stop()
+        for request in self._queue.drain():
+            self._refuse(request, reason)
+        self._abort_all(reason)
+
+    def _abort_all(self, reason: FailureReason) -> None:
+        for pending in list(self._pending.values()):
+            if pending.stage is not Stage.ADDING:
+                self._abort(pending, reason)
+
+    def _execution_changed(self, execution: ExecutionId, state: ExecutionState) -> None:
+        if not self._executions.change(execution, state):
+            return
+        if state.is_terminal:
+            for pending in list(self._pending.values()):
+                if pending.waits_for(execution) and state is ExecutionState.FINISHED:
+                    reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+                    self._abort(pending, reason, execution=execution)
+                elif pending.waits_for(execution):
+                    self._abort(pending, FailureReason.TASK_FAILURE)
+            if state is not ExecutionState.FINISHED:
+                self._gateways.drop(execution)
+        self._activate()
+
+    def _restored(self, checkpoint: CheckpointId | None, wall_ms: int) -> None:
+        self._failing_over = False
+        if checkpoint is not None:
+            completed = self._completed.find(checkpoint)
+            assert completed is not None, f"checkpoint {checkpoint} is not retained"
+            self._statistics.restored(completed, wall_ms)
+            self._force_full = not completed.ours
+        self._activate()
+
+    def _job_ended(self, status: JobStatus) -> None:
+        if self._ending is not None:
+            return
+        self._ending = status
+        self._reports.job_ended()
+        self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        if self._trigger is not None:
+            request = self._trigger.request
+            self._trigger = None
+            self._fail(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+
+    def _forget_pointers(self) -> None:
+        """Once the job has ended and the last pointer is settled, keep what outlives it."""
+        if self._ending is None or self._pointers_forgotten is not None or not self.settled:
+            return
+        # Not for good: another leader goes on with the job, the pointers stay and so do the files.
+        self._pointers_forgotten = not self._ending.is_terminal
+        if self._ending.is_terminal:
+            self._out.append(self._disposal.end(self._ending))
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _requested(self, asked: events.CheckpointRequested) -> None:
+        request = requests.asked_request(asked, self._settings, self._now_ms)
+        if self._ending is not None:
+            self._refuse(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        elif self._held_by is not None:
+            self._refuse(request, FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+        elif asked.kind.is_savepoint and not (asked.target or self._settings.savepoint_directory):
+            self._out.append(self._reports.no_folder(asked.request))
+        else:
+            if request.holds:
+                self._held_by = request
+                self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SUSPEND)
+            self._submit(request)
+
+    def _submit(self, request: Request) -> None:
+        evicted = self._queue.submit(request)
+        if evicted is not None:
+            self._refuse(evicted, FailureReason.TOO_MANY_CHECKPOINT_REQUESTS)
+
+    def _choose_requests(self) -> None:
+        while True:
+            load = Load(
+                triggering=self._trigger is not None,
+                pending=len(self._pending),
+                cleaning=self._disposal.cleaning,
+                last_completion_ms=self._last_completion_ms,
+            )
+            match self._queue.choose(load, self._now_ms):
+                case None:
+                    return
+                case TooSoon(request, next_ms):
+                    self._refuse(request, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS)
+                    self._schedule.postpone(next_ms)
+                    return
+                case request:
+                    if self._plan(request) is not None:
+                        self._triggers += 1
+                        self._trigger = _Trigger(self._triggers, request)
+                        self._out.append(commands.TakeNextId(self._triggers, self._highest))
+
+    def _plan(self, request: Request) -> CheckpointPlan | None:
+        """Who takes part; None where the request has failed, and is answered."""
+        reason = None
+        if request.periodic and not self._schedule.running:
+            reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
+        elif self._held_by is not None and self._held_by is not request:
+            reason = FailureReason.CHECKPOINT_COORDINATOR_SUSPEND
+        elif self._failing_over:
+            reason = FailureReason.JOB_FAILOVER_REGION
+        if reason is not None:
+            self._fail(request, reason)
+            return None
+        try:
+            return calculate_plan(
+                self._topology,
+                self._executions.current(),
+                after_tasks_finish=self._settings.after_tasks_finish,
+            )
+        except Aborted as aborted:
+            self._fail(request, FailureReason.named(aborted.reason), aborted.what)
+            return None
+
+    def _refuse(self, request: Request, reason: FailureReason) -> None:
+        """Answer a request that was never begun."""
+        self._let_go(request)
+        self._out.extend(self._reports.refused(request, reason))
+
+    def _fail(self, request: Request, reason: FailureReason, message: str = "") -> None:
+        """Give up a trigger that has no checkpoint id yet."""
+        self._let_go(request)
+        self._out.extend(self._reports.failed_before(request, reason, message))
+
+    def _let_go(self, request: Request) -> None:
+        """A request is over without success: what it held back may go on."""
+        if self._held_by is request:
+            self._held_by = None
+            self._activate()
+
+    # --- the trigger sequence -----------------------------------------------------------------
+
+    def _id_answered(self, event: events.NextIdTaken | events.NextIdFailed) -> None:
+        trigger = self._trigger
+        if trigger is None or trigger.number != event.trigger:
+            return
+        self._trigger = None
+        match event:
+            case events.NextIdFailed(_, error):
+                reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
+                self._fail(trigger.request, reason, error.what)
+            case events.NextIdTaken(_, checkpoint, wall_ms):
+                assert checkpoint > self._highest, f"checkpoint id {checkpoint} is not above"
+                self._highest = checkpoint
+                # The job may have changed while the id was being taken.
+                plan = self._plan(trigger.request)
+                if plan is not None:
+                    trigger.checkpoint = checkpoint
+                    self._trigger = trigger
+                    self._create(checkpoint, trigger.request, plan, wall_ms)
+
+    def _create(
+        self, checkpoint: CheckpointId, request: Request, plan: CheckpointPlan, wall_ms: int
+    ) -> None:
+        pending = PendingCheckpoint(
+            checkpoint=checkpoint,
+            request=request,
+            plan=plan,
+            topology=self._topology,
+            triggered_ms=wall_ms,
+            begun_ms=self._now_ms,
+            deadline_ms=self._now_ms + self._settings.timeout_ms,
+        )
+        self._pending[checkpoint] = pending
+        self._statistics.triggered(pending)
+        self._out.append(commands.PrepareLocation(checkpoint, pending.is_savepoint, request.target))
+
+    def _trigger_answered(self, event: events.TriggerAnswer) -> None:
+        pending = self._pending.get(event.checkpoint)
+        if pending is None:
+            self._answered_too_late(event)
+            return
+        match event:
+            case events.LocationReady(_, location):
+                self._out.extend(pending.location_ready(location))
+            case events.CoordinatorSnapshotTaken(_, operator, data):
+                subtasks = pending.awaited_of(operator)
+                self._gateways.close(pending.checkpoint, operator, subtasks)
+                self._out.extend(pending.coordinator_acknowledged(operator, data))
+            case events.HooksTriggered(_, states):
+                pending.hooks_triggered(states)
+            case (
+                events.LocationFailed(error=error)
+                | events.CoordinatorSnapshotFailed(error=error)
+                | events.HookFailed(error=error)
+                | events.TriggerFailed(error=error)
+            ):
+                reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
+                self._abort(pending, reason, error.what)
+            case _:
+                assert_never(event)
+
+    def _answered_too_late(self, event: events.TriggerAnswer | events.StoreAnswer) -> None:
+        """The answer is about a checkpoint that was given up meanwhile: so is what it names."""
+        match event:
+            case events.LocationReady(checkpoint, location):
+                self._out.extend(self._disposal.answered(checkpoint, location))
+            case (
+                events.LocationFailed(checkpoint)
+                | events.MetadataWritten(checkpoint)
+                | events.MetadataFailed(checkpoint)
+            ):
+                self._out.extend(self._disposal.answered(checkpoint, None))
+            case _:
+                pass
+
+    def _trigger_subtasks(self) -> None:
+        """Send the triggers, unless something held back belongs before this checkpoint's cut."""
+        if self._trigger is None or self._trigger.checkpoint is None:
+            return
+        pending = self._pending[self._trigger.checkpoint]
+        if pending.stage is not Stage.READY or self._gateways.holds_before(pending.checkpoint):
+            return
+        assert pending.location is not None, "the folder comes first"
+        options = requests.options_of(
+            pending.request, self._settings, full=self._force_full, location=pending.location
+        )
+        self._trigger = None
+        self._out.extend(pending.trigger(options))
+
+    # --- answers of subtasks ------------------------------------------------------------------
+
+    def _acknowledged(self, message: CheckpointAcknowledged) -> None:
+        pending = self._pending.get(message.checkpoint)
+        if pending is None:
+            self._ignore(message, self._disposal.why_late(message.checkpoint))
+            self._out.extend(self._disposal.acknowledged_too_late(message))
+            return
+        try:
+            states = self._disposal.register(message, savepoint=pending.is_savepoint)
+        except Aborted as aborted:
+            reason = FailureReason.named(aborted.reason)
+            self._abort(pending, reason, aborted.what, execution=message.execution)
+            return
+        match pending.acknowledge(message, states):
+            case AcknowledgeResult.SUCCESS:
+                self._statistics.acknowledged(message, self._now_ms)
+                released = self._gateways.acknowledged(message.checkpoint, message.execution)
+                self._out.extend(released)
+                if pending.all_acknowledged:
+                    self._finisher.all_acknowledged(pending)
+            case AcknowledgeResult.DUPLICATE:
+                self._ignore(message, commands.Ignored.DUPLICATE)
+            case AcknowledgeResult.UNKNOWN:
+                self._ignore(message, commands.Ignored.UNKNOWN_EXECUTION)
+                deleted = self._disposal.delete_state(message, savepoint=pending.is_savepoint)
+                self._out.extend(deleted)
+            case AcknowledgeResult.DISCARDED:
+                raise AssertionError("a checkpoint that is over is not pending")
+
+    def _declined(self, message: CheckpointDeclined) -> None:
+        pending = self._pending.get(message.checkpoint)
+        if pending is None:
+            self._ignore(message, self._disposal.why_late(message.checkpoint))
+        elif not pending.takes_part(message.execution):
+            self._ignore(message, commands.Ignored.UNKNOWN_EXECUTION)
+        elif not pending.may_expire():
+            self._ignore(message, commands.Ignored.DUPLICATE)
+        else:
+            reason = FailureReason.named(message.reason)
+            self._abort(pending, reason, message.message, execution=message.execution)
+
+    def _ignore(
+        self, message: CheckpointAcknowledged | CheckpointDeclined, why: commands.Ignored
+    ) -> None:
+        self._out.append(commands.MessageIgnored(message.execution, message.checkpoint, why))
+
+    # --- completion ---------------------------------------------------------------------------
+
+    def _finish_next(self) -> None:
+        """Write the metadata of the next checkpoint that all have acknowledged."""
+        while (pending := self._finisher.next()) is not None:
+            try:
+                self._out.append(self._finisher.write(pending))
+            except Aborted as aborted:
+                self._abort(pending, FailureReason.named(aborted.reason), aborted.what)
+
+    def _store_answered(self, event: events.StoreAnswer) -> None:
+        match event:
+            case events.MetadataWritten() | events.MetadataFailed() if (
+                event.checkpoint not in self._pending
+            ):
+                self._answered_too_late(event)
+            case events.MetadataWritten():
+                self._metadata_written(event)
+            case events.MetadataFailed(checkpoint, error):
+                self._finish_failed(checkpoint, Stage.WRITING, error)
+            case events.PointerAdded(checkpoint):
+                self._complete(self._finisher.added(checkpoint))
+            case events.PointerFailed(checkpoint, error, outcome_unknown):
+                self._finish_failed(checkpoint, Stage.ADDING, error, keep=outcome_unknown)
+            case events.PointersForgotten():
+                self._pointers_forgotten = True
+                self._out.extend(self._disposal.forgotten())
+            case events.PointersNotForgotten():
+                self._pointers_forgotten = True
+            case events.Cleaned(checkpoint):
+                self._disposal.cleaned(checkpoint)
+            case _:
+                assert_never(event)
+
+    def _finish_failed(
+        self, checkpoint: CheckpointId, stage: Stage, error: TidegateError, *, keep: bool = False
+    ) -> None:
+        pending = self._finisher.failed(checkpoint, stage)
+        self._abort(pending, FailureReason.FINALIZE_CHECKPOINT_FAILURE, error.what, keep=keep)
+
+    def _metadata_written(self, event: events.MetadataWritten) -> None:
+        match self._finisher.written(event):
+            case commands.AddPointer() as add:
+                self._out.append(add)
+            case Finished() as finished:
+                self._complete(finished)
+
+    def _complete(self, finished: Finished) -> None:
+        """The checkpoint exists: say so, then delete what it makes needless."""
+        pending = finished.pending
+        self._remove(pending)
+        self._last_completion_ms = self._now_ms
+        self._out.extend(self._reports.completed(finished, self._now_ms))
+        if not pending.is_savepoint or pending.is_synchronous:
+            self._supersede(pending, finished.completed)
+
+    def _supersede(self, pending: PendingCheckpoint, completed: CompletedCheckpoint) -> None:
+        subsumed = self._completed.add(completed)
+        if not pending.is_savepoint:
+            self._force_full = False
+        for older in list(self._pending.values()):
+            if older.checkpoint < pending.checkpoint and not older.is_savepoint:
+                self._abort(older, FailureReason.CHECKPOINT_SUBSUMED)
+        last = max((one.checkpoint for one in subsumed if one.ours), default=None)
+        self._out.extend(pending.tell_complete(self._executions, last))
+        self._out.extend(self._disposal.retire(subsumed))
+
+    # --- giving up ----------------------------------------------------------------------------
+
+    def _abort(
+        self,
+        pending: PendingCheckpoint,
+        reason: FailureReason,
+        message: str = "",
+        *,
+        execution: ExecutionId | None = None,
+        keep: bool = False,
+    ) -> None:
+        """Give a checkpoint up.
+
+        execution: the attempt that is to blame. keep: whether its pointer stands is not known, so
+        nothing is deleted and no subtask is told.
+        """
+        stage = pending.stage
+        self._remove(pending)
+        self._out.extend(self._gateways.aborted(pending.checkpoint))
+        if not keep:
+            latest = self._completed.latest_id
+            self._out.extend(pending.tell_aborted(self._executions, latest))
+            expired = reason is FailureReason.CHECKPOINT_EXPIRED
+            self._out.extend(self._disposal.give_up(pending, stage, expired=expired))
+        self._let_go(pending.request)
+        reports = self._reports.failed(pending, reason, message, execution, self._now_ms)
+        self._out.extend(reports)
+
+    def _remove(self, pending: PendingCheckpoint) -> None:
+        pending.stage = Stage.DISPOSED
+        del self._pending[pending.checkpoint]
+        self._finisher.remove(pending)
+        if self._trigger is not None and self._trigger.checkpoint == pending.checkpoint:
+            self._trigger = None

@@ -1,0 +1,176 @@
+"""What is deleted, and when: the only place that decides it.
+
+No file goes while a pointer needs it. Private state goes with its checkpoint; shared files when no
+retained checkpoint uses them; the state of a late acknowledgement at once, if its checkpoint is
+known to be given up. What is in doubt stays, for the sweep of orphans to judge.
+
+Source: checkpoint coordination §6.1, §10.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from tidegate.checkpoint.commands import DeleteFiles, DiscardCheckpoint, ForgetPointers, Ignored
+from tidegate.checkpoint.pending import Stage
+from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
+from tidegate.errors import CheckpointAborted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+    from tidegate.checkpoint.pending import PendingCheckpoint
+    from tidegate.checkpoint.registry import SharedStateRegistry
+    from tidegate.checkpoint.statistics import StatisticsTracker
+    from tidegate.model.control import CheckpointAcknowledged, JobStatus
+    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.snapshots import SubtaskState
+
+EXPIRED_MAX: Final = 16
+"""Expired checkpoints that are remembered to tell late messages from bogus ones."""
+
+GIVEN_UP_MAX: Final = 1_000
+"""Given-up checkpoints whose late acknowledgements still have their files deleted."""
+
+
+class Disposal:
+    """Decides what is deleted; its methods return what is to be done at once."""
+
+    def __init__(
+        self,
+        completed: CompletedCheckpoints,
+        registry: SharedStateRegistry,
+        statistics: StatisticsTracker,
+    ) -> None:
+        self._completed = completed
+        self._registry = registry
+        self._statistics = statistics
+        self._expired: deque[CheckpointId] = deque(maxlen=EXPIRED_MAX)
+        self._given_up: dict[CheckpointId, PendingCheckpoint] = {}
+        # Given up while a folder was being made or metadata written: deleted once that is over.
+        self._unanswered: dict[CheckpointId, PendingCheckpoint] = {}
+        # Subsumed, but files in their folders are still used.
+        self._retired: list[CompletedCheckpoint] = []
+        self._cleaning: dict[CheckpointId, None] = {}
+        self._dropped: list[CompletedCheckpoint] = []
+
+    @property
+    def cleaning(self) -> int:
+        """Checkpoints that are being deleted."""
+        return len(self._cleaning)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being deleted, or waits for it."""
+        return not self._cleaning and not self._unanswered
+
+    def register(
+        self, message: CheckpointAcknowledged, *, savepoint: bool
+    ) -> Mapping[OperatorId, SubtaskState] | None:
+        """The states of an acknowledgement, without placeholders; a savepoint shares no files.
+
+        Raises `CheckpointAborted` where they name files that nobody has.
+        """
+        if message.state is None or savepoint:
+            return message.state
+        checksums = dict(message.figures.checksums)
+        return {
+            operator: self._registry.register_state(state, message.checkpoint, checksums)
+            for operator, state in message.state.items()
+        }
+
+    def give_up(
+        self, pending: PendingCheckpoint, stage: Stage, *, expired: bool
+    ) -> list[DiscardCheckpoint]:
+        """A checkpoint is given up. stage: in which it was."""
+        if expired:
+            self._expired.append(pending.checkpoint)
+        self._given_up[pending.checkpoint] = pending
+        if len(self._given_up) > GIVEN_UP_MAX:
+            del self._given_up[next(iter(self._given_up))]
+        if stage in (Stage.LOCATION, Stage.WRITING):
+            self._unanswered[pending.checkpoint] = pending
+            return []
+        return self._discard_pending(pending)
+
+    def answered(self, checkpoint: CheckpointId, location: str | None) -> list[DiscardCheckpoint]:
+        """What was under way for a given-up checkpoint is over. location: its folder, if made."""
+        pending = self._unanswered.pop(checkpoint, None)
+        if pending is None:
+            return []
+        pending.location = location or pending.location
+        return self._discard_pending(pending)
+
+    def why_late(self, checkpoint: CheckpointId) -> Ignored:
+        """How to call a message for a checkpoint that is not pending."""
+        if checkpoint in self._expired:
+            return Ignored.LATE
+        return Ignored.UNKNOWN_CHECKPOINT
+
+    def acknowledged_too_late(self, message: CheckpointAcknowledged) -> list[DeleteFiles]:
+        """An acknowledgement for a checkpoint that is not pending."""
+        given_up = self._given_up.get(message.checkpoint)
+        if given_up is None:
+            # It may be a completed one's, said twice: nothing may be deleted.
+            return []
+        savepoint = given_up.is_savepoint
+        try:
+            self.register(message, savepoint=savepoint)
+        except CheckpointAborted:
+            return []
+        return self.delete_state(message, savepoint=savepoint)
+
+    def delete_state(
+        self, message: CheckpointAcknowledged, *, savepoint: bool
+    ) -> list[DeleteFiles]:
+        """Delete what belongs to this acknowledgement alone."""
+        paths: dict[str, None] = {}
+        for state in (message.state or {}).values():
+            paths.update(dict.fromkeys(private_paths(state)))
+            if savepoint:
+                for handle in shared_handles(state):
+                    paths.update(dict.fromkeys(paths_of(handle)))
+        return [DeleteFiles(tuple(paths))] if paths else []
+
+    def retire(self, subsumed: list[CompletedCheckpoint]) -> list[DiscardCheckpoint | DeleteFiles]:
+        """No pointer names these any more: delete those that are ours, and what they shared."""
+        self._retired.extend(completed for completed in subsumed if completed.ours)
+        released = self._registry.release_below(self._completed.lowest_checkpoint)
+        in_use = self._registry.folders_in_use()
+        commands: list[DiscardCheckpoint | DeleteFiles] = []
+        for completed in [one for one in self._retired if one.checkpoint not in in_use]:
+            self._retired.remove(completed)
+            self._statistics.discarded(completed.checkpoint)
+            commands.extend(
+                self._discard(completed.checkpoint, completed.location, completed.private_paths())
+            )
+        if released:
+            commands.append(DeleteFiles(tuple(released)))
+        return commands
+
+    def end(self, status: JobStatus) -> ForgetPointers:
+        """The job is over for good: keep what outlives it."""
+        self._dropped = self._completed.end(status)
+        return ForgetPointers(status, tuple(one.checkpoint for one in self._completed.retained))
+
+    def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
+        """The pointers of what does not outlive the job are gone."""
+        dropped, self._dropped = self._dropped, []
+        return self.retire(dropped)
+
+    def cleaned(self, checkpoint: CheckpointId) -> None:
+        """The deletion of a checkpoint is over."""
+        self._cleaning.pop(checkpoint, None)
+
+    def _discard_pending(self, pending: PendingCheckpoint) -> list[DiscardCheckpoint]:
+        if pending.location is None:
+            return []
+        return self._discard(pending.checkpoint, pending.location, pending.private_paths())
+
+    def _discard(
+        self, checkpoint: CheckpointId, location: str | None, paths: tuple[str, ...]
+    ) -> list[DiscardCheckpoint]:
+        self._cleaning[checkpoint] = None
+        return [DiscardCheckpoint(checkpoint, location, paths)]
