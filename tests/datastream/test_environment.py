@@ -20,6 +20,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import ConfigError, GraphError, JobFailed
 from tidegate.model.settings import CheckpointingMode, ExponentialDelay, NoRestart
+from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,6 +133,22 @@ def test_an_unnamed_job_is_named_after_its_script(
     assert env.get_job_graph().name == "orders"
     monkeypatch.delattr(sys.modules["__main__"], "__file__")
     assert env.get_job_graph().name == "job"
+
+
+def test_collections_are_read_by_one_subtask_and_other_sources_by_all() -> None:
+    env = environment().set_parallelism(3)
+    collection = env.from_collection(iter("abc"), Types.STRING())
+    sequence = env.from_sequence(1, 100)
+    generated = env.generate(lambda number: number / 2, count=10, rate=5.0)
+    assert (collection.get_type(), sequence.get_type()) == (Types.STRING(), Types.LONG())
+    collection.union(sequence, generated).map(str)
+    assert [(v.name, v.parallelism) for v in env.get_job_graph().topology.vertices[:3]] == [
+        ("Source: Collection Source", 1),
+        ("Source: Sequence Source", 3),
+        ("Source: Data Generator", 3),
+    ]
+    with pytest.raises(GraphError, match="non parallel operator"):
+        collection.set_parallelism(2)
 
 
 def test_execute_submits_what_was_built_and_begins_anew() -> None:

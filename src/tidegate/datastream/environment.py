@@ -86,9 +86,7 @@ class StreamExecutionEnvironment:
 
         At parallelism 1 all runs in this process, else each slot in one of its own.
         """
-        return _environment(
-            lambda settings: load_runtime("local")(settings), parallelism, configuration
-        )
+        return _environment(_local_runtime, parallelism, configuration)
 
     @staticmethod
     def on_spark(
@@ -101,8 +99,9 @@ class StreamExecutionEnvironment:
 
         spark: a ``SparkSession``; None takes the active one, else makes one on this machine.
         """
+        session = _active_session() if spark is None else spark
         return _environment(
-            lambda settings: load_runtime("spark")(settings, spark=spark or _active_session()),
+            lambda settings: load_runtime("spark")(settings, spark=session),
             parallelism,
             configuration,
         )
@@ -243,6 +242,25 @@ class StreamExecutionEnvironment:
 
         return self._read(NumberSequenceSource(start, end), None, "Sequence Source", None)
 
+    def generate(
+        self,
+        generator_function: Callable[[int], T],
+        count: int | None = None,
+        rate: float | None = None,
+        type_info: TypeInformation | None = None,
+    ) -> DataStream[T]:
+        """What a function gives for 0, 1, 2 and so on.
+
+        count: how many records; None goes on for ever. rate: records a second over all subtasks;
+        None makes as many as are taken.
+
+        >>> env.generate(lambda n: {"sensor": n % 5, "reading": n / 7}, count=1_000, rate=100)
+        """
+        from tidegate.connectors.generator import DataGeneratorSource
+
+        source = DataGeneratorSource(generator_function, count, rate, type_info)
+        return self._read(source, None, "Data Generator", type_info)
+
     def _read(
         self,
         source: Source[Any],
@@ -322,6 +340,10 @@ class StreamExecutionEnvironment:
         )
         name = job_name or self._configuration.get(options.JOB_NAME) or _script_name()
         return stream_graph, translate(stream_graph, self._configuration, name)
+
+
+def _local_runtime(configuration: Configuration) -> Runtime:
+    return load_runtime("local")(configuration)
 
 
 def _environment(
