@@ -14,8 +14,15 @@ import pyarrow as pa
 import pytest
 
 from tidegate.errors import ConfigError, UnsupportedKey
-from tidegate.model.java_hash import hash_row, hash_string, key_group_of_hash
+from tidegate.model.java_hash import (
+    hash_bytes,
+    hash_float,
+    hash_row,
+    hash_string,
+    key_group_of_hash,
+)
 from tidegate.model.key_groups import subtask_of_key_group
+from tidegate.typeinfo.hash_columns import SMALL_BATCH
 from tidegate.typeinfo.key_hash import KeyHasher, key_type_of, subtasks_of
 from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import TypeInformation, Types
@@ -192,10 +199,20 @@ def test_a_field_of_a_tuple_may_be_null_and_counts_as_zero() -> None:
     assert made.tolist()[2] == key_group_of_hash(0, 32768)
 
 
-def test_texts_longer_than_the_tables_hash_right() -> None:
-    keys = ["x" * 70_000, "", "ab" * 100_000, "y", "é" * 66_000, "\0" * 65_536, "🙂" * 40_000]
+LONG_TEXTS = ["x" * 70_000, "", "ab" * 100_000, "y", "é" * 66_000, "\0" * 65_536, "🙂" * 40_000]
+
+
+@pytest.mark.parametrize("texts", [LONG_TEXTS, [t for t in LONG_TEXTS if t.isascii()][:4]])
+def test_texts_longer_than_the_tables_hash_right(texts: list[str]) -> None:
+    keys = texts + [f"short-{i}" for i in range(SMALL_BATCH)] + texts
     made = KeyHasher(None, 32768).key_groups(keys)
     assert made.tolist() == [key_group_of_hash(hash_string(key), 32768) for key in keys]
+
+
+def test_bytes_longer_than_the_tables_hash_right() -> None:
+    keys = [b"x" * 70_000, b"", b"\xff" * 65_536] + [bytes([i]) for i in range(SMALL_BATCH)]
+    made = KeyHasher(None, 32768).key_groups(keys)
+    assert made.tolist() == [key_group_of_hash(hash_bytes(key), 32768) for key in keys]
 
 
 def test_the_subtask_of_each_key_group() -> None:
@@ -242,6 +259,24 @@ def test_rows_and_columns_of_one_stream_share_its_type() -> None:
         hasher.key_groups_of_column(pa.array(["a"]))
     with pytest.raises(UnsupportedKey, match="'a'"):
         hasher.key_groups(["a"])
+
+
+def test_a_declared_float_hashes_in_single_precision() -> None:
+    keys = [0.1, -2.25, float("nan"), *([1.0] * SMALL_BATCH)]
+    expected = [key_group_of_hash(hash_float(key), 128) for key in keys]
+    assert KeyHasher(Types.FLOAT(), 128).key_groups(keys).tolist() == expected
+    column = pa.array(keys, pa.float32())
+    assert KeyHasher(Types.FLOAT(), 128).key_groups_of_column(column).tolist() == expected
+
+
+@pytest.mark.parametrize("arrow", [pa.string(), pa.int64(), pa.date32(), pa.binary()], ids=str)
+def test_an_empty_column_has_no_key_groups(arrow: pa.DataType) -> None:
+    assert KeyHasher(None, 128).key_groups_of_column(pa.array([], arrow)).tolist() == []
+
+
+def test_a_row_of_another_kind_of_field_is_refused() -> None:
+    with pytest.raises(UnsupportedKey, match="field 0"):
+        KeyHasher(Types.ROW([Types.STRING()]), 128, where="count").key_groups([Row(5)])
 
 
 def test_a_dictionary_column_hashes_as_its_values() -> None:

@@ -110,13 +110,18 @@ def _unless_pickled(found: TypeInformation) -> TypeInformation:
 
 def _type_of_class(kind: type) -> TypeInformation:
     """A record for a dataclass or NamedTuple that is its fields and nothing else."""
-    if any(getattr(kind, name) is not getattr(object, name) for name in _INHERITED):
+    if any(_is_own(getattr(kind, name), getattr(object, name)) for name in _INHERITED):
         return PICKLED
     if issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple in kind.__bases__:
         return _record_of_named_tuple(cast("Any", kind))
     if dataclasses.is_dataclass(kind) and not hasattr(kind, "__post_init__"):
         return _record_of_dataclass(kind)
     return PICKLED
+
+
+def _is_own(method: object, inherited: object) -> bool:
+    """Whether a class pickles in a way of its own; what @dataclass itself adds is none."""
+    return method is not inherited and getattr(method, "__module__", "") != "dataclasses"
 
 
 def _record_of_named_tuple(kind: Any) -> TypeInformation:
