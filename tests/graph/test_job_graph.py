@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from tests.graph.programs import Program, Reader, Step, keyed, partitioned, word_count
+from tidegate.api.operator import KeyBy
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
@@ -19,6 +20,7 @@ from tidegate.graph.operator_ids import operator_id_of_uid
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import (
     ChainingStrategy,
+    PartitionTransformation,
     SideOutputTransformation,
     UnionTransformation,
 )
@@ -167,6 +169,15 @@ def test_what_cannot_be_shipped_is_refused_naming_its_operator() -> None:
     fine = program.step("Fine", program.source("a"))
     program.step("Broken", fine, held=threading.Lock())
     with pytest.raises(GraphError, match="operator 'Broken' cannot be sent to the slots"):
+        built(program)
+
+
+def test_a_key_that_cannot_be_shipped_is_refused_naming_the_operator_behind_it() -> None:
+    program = Program()
+    lock = threading.Lock()
+    key = KeyBy(selector=lambda value: (lock, value))
+    program.step("Count", PartitionTransformation(program.source("a"), Partitioner.HASH, key))
+    with pytest.raises(GraphError, match="operator 'key_by before Count' cannot be sent"):
         built(program)
 
 

@@ -1,12 +1,53 @@
 from __future__ import annotations
 
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tidegate.errors import ConfigError
+from tidegate.graph import runtime
 from tidegate.graph.runtime import load_runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_a_runtime_that_nobody_supplies_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match="There is no runtime 'mesos'") as raised:
         load_runtime("mesos")
     assert "local, spark" in raised.value.remedy
+
+
+def test_a_runtime_whose_packages_are_missing_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tidegate.spark.elastic", None)
+    with pytest.raises(ConfigError, match="The runtime 'spark' cannot be loaded") as raised:
+        load_runtime("spark")
+    assert "pip install 'tidegate[spark]'" in raised.value.remedy
+
+
+@pytest.fixture
+def _an_installed_runtime(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("site")
+    package = folder / "mesos_runtime-1.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: mesos-runtime\nVersion: 1.0\n")
+    (package / "entry_points.txt").write_text(f"[{runtime.GROUP}]\nmesos = mesos_runtime:Mesos\n")
+    monkeypatch.syspath_prepend(str(folder))
+    importlib.invalidate_caches()
+    module = ModuleType("mesos_runtime")
+    module.Mesos = type("Mesos", (), {})  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "mesos_runtime", module)
+    yield
+    importlib.invalidate_caches()
+
+
+@pytest.mark.usefixtures("_an_installed_runtime")
+def test_others_supply_runtimes_by_an_entry_point() -> None:
+    assert load_runtime("mesos").__name__ == "Mesos"

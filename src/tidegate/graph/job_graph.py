@@ -187,7 +187,7 @@ class _Translation:
         for node in chain.nodes:
             ship.dumps(self._nodes[node].operator, name=self._nodes[node].name)
         for edge, output in outputs:
-            ship.dumps(output, name=f"key of '{self._nodes[edge.target].name}'")
+            ship.dumps(output, name=f"key_by before {self._nodes[edge.target].name}")
 
     def coordinators(self) -> dict[OperatorId, bytes]:
         """The operators that have a coordinator, each by itself."""
