@@ -1,0 +1,135 @@
+"""Types as Arrow's, and Arrow's as types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from tidegate.errors import GraphError
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BIG_INT,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INSTANT,
+    INT,
+    LONG,
+    PICKLED,
+    SHORT,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    ListTypeInfo,
+    MapTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RecordTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+
+_DECIMAL: Final = pa.decimal128(38, 18)
+"""Flink's own width for a decimal of unknown width."""
+
+_PLAIN: Final[dict[TypeInformation, pa.DataType]] = {
+    BYTE: pa.int8(),
+    SHORT: pa.int16(),
+    INT: pa.int32(),
+    LONG: pa.int64(),
+    FLOAT: pa.float32(),
+    DOUBLE: pa.float64(),
+    BOOLEAN: pa.bool_(),
+    STRING: pa.string(),
+    CHAR: pa.string(),
+    BIG_DEC: _DECIMAL,
+    BYTES: pa.binary(),
+    SQL_DATE: pa.date32(),
+    SQL_TIME: pa.time64("us"),
+    SQL_TIMESTAMP: pa.timestamp("us"),
+    INSTANT: pa.timestamp("us", "UTC"),
+}
+_FROM_ARROW: Final = (
+    (pa.types.is_boolean, BOOLEAN),
+    (pa.types.is_int8, BYTE),
+    (pa.types.is_int16, SHORT),
+    (pa.types.is_int32, INT),
+    (pa.types.is_int64, LONG),
+    (pa.types.is_uint8, SHORT),
+    (pa.types.is_uint16, INT),
+    (pa.types.is_uint32, LONG),
+    (pa.types.is_uint64, BIG_INT),
+    (pa.types.is_float16, FLOAT),
+    (pa.types.is_float32, FLOAT),
+    (pa.types.is_float64, DOUBLE),
+    (pa.types.is_string, STRING),
+    (pa.types.is_large_string, STRING),
+    (pa.types.is_string_view, STRING),
+    (pa.types.is_binary, BYTES),
+    (pa.types.is_large_binary, BYTES),
+    (pa.types.is_fixed_size_binary, BYTES),
+    (pa.types.is_decimal, BIG_DEC),
+    (pa.types.is_date, SQL_DATE),
+    (pa.types.is_time, SQL_TIME),
+)
+
+
+def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
+    """The Arrow type of a column of such values.
+
+    Raises GraphError for a type that has none: pickled objects and integers without bounds.
+    """
+    if type_info in _PLAIN:
+        return _PLAIN[type_info]
+    match type_info:
+        case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of):
+            return pa.list_(arrow_type_of(of))
+        case MapTypeInfo(key, value):
+            return pa.map_(arrow_type_of(key), arrow_type_of(value))
+        case TupleTypeInfo() | RowTypeInfo() | RecordTypeInfo():
+            return pa.struct(list(schema_of(type_info)))
+        case _:
+            raise GraphError(
+                f"{type_info} has no Arrow type",
+                where="Arrow schema",
+                remedy="Declare a type made of numbers, texts, dates, lists, maps and rows.",
+            )
+
+
+def schema_of(type_info: TypeInformation) -> pa.Schema:
+    """The schema of a batch of such values: a column a field, or one named `value`."""
+    match type_info:
+        case RowTypeInfo() | RecordTypeInfo():
+            names = list(type_info.field_names)
+        case TupleTypeInfo():
+            names = [f"f{i}" for i in range(len(type_info.field_types))]
+        case _:
+            return pa.schema([pa.field("value", arrow_type_of(type_info))])
+    fields = zip(names, type_info.children, strict=True)
+    return pa.schema([pa.field(name, arrow_type_of(each)) for name, each in fields])
+
+
+def type_of_arrow(arrow: pa.DataType) -> TypeInformation:
+    """The type of a column's values; a pickled one where there is none."""
+    is_a = pa.types
+    if is_a.is_timestamp(arrow):
+        return SQL_TIMESTAMP if arrow.tz is None else INSTANT
+    if is_a.is_dictionary(arrow):
+        return type_of_arrow(arrow.value_type)
+    if is_a.is_list(arrow) or is_a.is_large_list(arrow) or is_a.is_fixed_size_list(arrow):
+        return ListTypeInfo(type_of_arrow(arrow.value_type))
+    if is_a.is_map(arrow):
+        return MapTypeInfo(type_of_arrow(arrow.key_type), type_of_arrow(arrow.item_type))
+    if is_a.is_struct(arrow):
+        return type_of_schema(pa.schema(list(arrow)))
+    return next((found for predicate, found in _FROM_ARROW if predicate(arrow)), PICKLED)
+
+
+def type_of_schema(schema: pa.Schema) -> RowTypeInfo:
+    """The row type of a schema: a field a column."""
+    return RowTypeInfo([type_of_arrow(each.type) for each in schema], schema.names)
