@@ -216,6 +216,9 @@ class Operator:
     subtask's). Nothing else reaches the operator before its iterator is exhausted, barriers included.
     """
 
+    key_type: TypeInformation | None = None
+    """Declared type of the keys of a keyed operator; None where they say it themselves."""
+
     def check(self) -> None:
         """Called where the job is submitted, before anything is started; may block.
 

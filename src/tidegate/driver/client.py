@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.api.client import CheckpointDone, JobExecutionResult
 from tidegate.checkpoint.events import CheckpointRequested
-from tidegate.errors import JobFailed
+from tidegate.errors import JobFailed, StorageFailed, TidegateError
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.model.elements import SnapshotKind
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VIEW_TIMEOUT_S = 10.0
+JOIN_TIMEOUT_S = 10.0
 
 
 class DriverClient:
@@ -32,6 +34,28 @@ class DriverClient:
     def __init__(self, driver: Driver, loop: asyncio.AbstractEventLoop) -> None:
         self._driver = driver
         self._loop = loop
+        self._thread: threading.Thread | None = None
+
+    def belongs_to(self, thread: threading.Thread) -> None:
+        """The thread that runs the driver; a result is given out only once it has ended."""
+        self._thread = thread
+
+    def wait_accepted(self, timeout_s: float) -> None:
+        """Wait until the job is led. Raises what stands in its way, in the caller's thread."""
+        try:
+            self._driver.accepted.result(timeout_s)
+        except TimeoutError as error:
+            raise StorageFailed(
+                f"the job was not accepted within {timeout_s:g} s",
+                remedy="Check that the checkpoint folder answers.",
+            ) from error
+        except TidegateError:
+            self._join()
+            raise
+
+    def _join(self) -> None:
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(JOIN_TIMEOUT_S)
 
     def get_job_id(self) -> JobId:
         """Id of the job."""

@@ -125,7 +125,6 @@ class Driver:
         listener = None
         try:
             storage = self._world.storage(self._graph, leadership.job)
-            await self._blocking(self._check_operators)
             if self._graph.settings.checkpoints.periodic:
                 await self._blocking(storage.initialize_base_locations)
             completed = await self._read_completed(storage, leadership)
@@ -142,8 +141,8 @@ class Driver:
             listener = await self._world.network.listen(links.accept)
             self._provider.start(
                 self._invitation(listener.address),
-                lambda error, final: _from_thread(
-                    loop, lambda: self.post(SlotRequestFailed(error, final))
+                lambda request, error, final: _from_thread(
+                    loop, lambda: self._request_failed(links, request, error, final)
                 ),
                 lambda who: _from_thread(loop, lambda: self.post(CancelRequested(who))),
             )
@@ -208,15 +207,10 @@ class Driver:
             resume=self._graph.settings.restore.path == LATEST,
         )
 
-    def _check_operators(self) -> None:
-        for vertex in self._graph.topology.vertices:
-            for operator in self._graph.plan(vertex.id).operators:
-                operator.check()
-
     async def _read_completed(
         self, storage: CheckpointStorage, leadership: Leadership
     ) -> list[CompletedCheckpoint]:
-        """What the job may start from, oldest first: its own checkpoints, else what was asked for."""
+        """What the job may start from, oldest first: its own checkpoints, else the path's."""
         found: list[CompletedCheckpoint] = []
         for pointer in leadership.completed:
             read = await self._read(storage, pointer.location)
@@ -328,6 +322,13 @@ class Driver:
             delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, lambda: self.post(Woke()))
+
+    def _request_failed(
+        self, links: SlotLinks, request: str, error: TidegateError, final: bool
+    ) -> None:
+        """A slot's process has ended; news only where the slot had not offered itself."""
+        if not links.has_offered(request):
+            self.post(SlotRequestFailed(error, final))
 
     # --- for the performer and the client ---
 

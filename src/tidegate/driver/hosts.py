@@ -55,15 +55,14 @@ class CoordinatorHosts:
         for operator in states:
             host = _Host(self, operator, executions[operator])
             self._hosts[operator] = host
-            host.call(lambda host=host, operator=operator: host.begin(checkpoint, states[operator]))
+            host.begin(checkpoint, states[operator])
 
     def ready(self, execution: ExecutionId, operators: tuple[OperatorId, ...]) -> None:
         """A subtask runs."""
         for operator in operators:
             host = self._hosts.get(operator)
             if host is not None and execution in host.executions:
-                index = execution.subtask.index
-                host.call(lambda host=host: host.coordinator.subtask_ready(index))
+                host.ready(execution.subtask.index)
 
     def event(self, message: ToCoordinator) -> None:
         """An event from a subtask; one of a former attempt is dropped."""
@@ -180,8 +179,14 @@ class _Host:
         return self._coordinator
 
     def begin(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
-        self._coordinator = self._hosts.make(self)
-        self._coordinator.start(checkpoint, data)
+        def begin() -> None:
+            self._coordinator = self._hosts.make(self)
+            self._coordinator.start(checkpoint, data)
+
+        self.call(begin)
+
+    def ready(self, subtask: int) -> None:
+        self.call(lambda: self.coordinator.subtask_ready(subtask))
 
     def call(self, call: Callable[[], None]) -> None:
         """Call the coordinator; what it raises fails the job."""

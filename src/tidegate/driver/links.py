@@ -35,10 +35,15 @@ class SlotLinks:
         self._to_coordinator = to_coordinator
         self._log = log
         self._wires: dict[SlotId, Wire] = {}
+        self._offered: set[str] = set()
 
     def accept(self, wire: Wire) -> _SlotHandler:
         """A slot, or its pulse, has dialled."""
         return _SlotHandler(self, wire)
+
+    def has_offered(self, request: str) -> bool:
+        """Whether the slot of that request has ever offered itself."""
+        return request in self._offered
 
     def send(self, slot: SlotId, message: ToSlot) -> None:
         """Bring a message to a slot; dropped where its link is gone."""
@@ -66,6 +71,7 @@ class SlotLinks:
 
     def offered(self, offer: Offer, wire: Wire) -> None:
         """A slot offers itself; one that speaks another version is told so."""
+        self._offered.add(offer.request)
         mismatch = _mismatch(offer)
         self._wires[offer.slot] = wire
         if mismatch is not None:

@@ -17,13 +17,14 @@ class SlotProvider(Protocol):
     def start(
         self,
         invitation: SlotInvitation,
-        failed: Callable[[TidegateError, bool], None],
+        failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
         """The driver is ready to be dialled.
 
-        failed: to be called, from any thread, for each requested slot that will not come; its
-        second argument says that asking again would not help. ended: to be called, from any
+        failed: to be called, from any thread, when the process of a request has ended in failure,
+        with the name that its ``Offer`` gives as ``request``, and whether asking again would not
+        help. ended: to be called, from any
         thread, when somebody outside has ended the job, with who it was.
         """
         ...

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Edge, Vertex
     from tidegate.slot.chain import Wait
     from tidegate.slot.links import Links
+    from tidegate.typeinfo.types import TypeInformation
 
 
 @dataclass(slots=True)
@@ -101,7 +102,10 @@ class SubtaskBuilder:
         ]
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room, ports)
-        backends = [self._backend(deploy, vertex, index) for index in range(len(operators))]
+        backends = [
+            self._backend(deploy, vertex, index, operator.key_type)
+            for index, operator in enumerate(operators)
+        ]
         subtask = Subtask(
             deploy.execution,
             vertex.operators,
@@ -187,7 +191,9 @@ class SubtaskBuilder:
         self._links.add_output(deploy.execution, output, ports.ready)
         return output
 
-    def _backend(self, deploy: Deploy, vertex: Vertex, index: int) -> OperatorBackend:
+    def _backend(
+        self, deploy: Deploy, vertex: Vertex, index: int, key_type: TypeInformation | None
+    ) -> OperatorBackend:
         info = vertex.operators[index]
         return OperatorBackend(
             operator=info.id,
@@ -198,6 +204,7 @@ class SubtaskBuilder:
             max_parallelism=vertex.max_parallelism,
             clock=self._clock,
             cell=KeyCell(),
+            key_type=key_type,
         )
 
 

@@ -20,7 +20,7 @@ from tidegate.model.versions import versions
 from tidegate.slot.pulse import PulseThread
 from tidegate.slot.slot import Slot, World
 from tidegate.storage.checkpoints import checkpoint_storage
-from tidegate.transport.tcp import TcpNetwork
+from tidegate.transport.tcp import TcpNetwork, loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -41,15 +41,6 @@ def serve(invitation: SlotInvitation) -> str:
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(invitation))
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop of a process: uvloop's where it is installed."""
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
 
 
 async def _serve(invitation: SlotInvitation) -> str:
@@ -75,6 +66,7 @@ async def _serve(invitation: SlotInvitation) -> str:
         storage=_storage,
         log=structlog.get_logger("tidegate.slot").bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
+        owns_process=True,
     )
     slot = Slot(slot_id, world, pid=os.getpid(), host=socket.gethostname())
     pulse = PulseThread(

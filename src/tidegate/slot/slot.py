@@ -66,7 +66,8 @@ class World:
     """What a slot takes from outside, so that a simulation can own every source of surprise.
 
     run_blocking: runs a call on the slot's pool. pause: lets the loop do other things; time passes
-    in it. storage: opens the job's checkpoint storage.
+    in it. storage: opens the job's checkpoint storage. owns_process: whether the slot may decide
+    when the process collects garbage.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class World:
         storage: Callable[[JobSettings, str], CheckpointStorage],
         log: structlog.typing.FilteringBoundLogger,
         pause: Callable[[], Awaitable[None]],
+        owns_process: bool,
     ) -> None:
         self.network = network
         self.clock = clock
@@ -87,6 +89,7 @@ class World:
         self.storage = storage
         self.log = log
         self.pause = pause
+        self.owns_process = owns_process
 
 
 class Slot:
@@ -165,14 +168,15 @@ class Slot:
     async def _work(self) -> None:
         clock, pause = self._world.clock, self._world.pause
         collected_ms = clock.monotonic_ms()
-        collecting = gc.isenabled()
-        gc.disable()
+        collecting = self._world.owns_process and gc.isenabled()
+        if collecting:
+            gc.disable()
         try:
             while self._ended is None:
                 self._work_for_a_while()
                 self._encode_for_a_while()
                 now = clock.monotonic_ms()
-                if now - collected_ms > COLLECT_EVERY_MS:
+                if collecting and now - collected_ms > COLLECT_EVERY_MS:
                     gc.collect()
                     collected_ms = now
                 if self._ready or self._encoding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -13,6 +14,15 @@ from tidegate.transport.wire import FRAME_BYTES_MAX, Accept, Buffer, Wire, WireH
 
 _LENGTH = struct.Struct("!I")
 _HANDSHAKE_FRAME_MAX = 4096
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the loop of a process: uvloop's where it is installed."""
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
 
 
 class TcpNetwork:

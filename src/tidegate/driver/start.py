@@ -1,0 +1,94 @@
+"""A driver on a thread of its own: what every runtime starts a job with."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from tidegate.clock import SystemClock
+from tidegate.driver.client import DriverClient
+from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.ha.filesystem import open_chain
+from tidegate.ha.memory import MemoryHaStore
+from tidegate.model.chance import SeededChance
+from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
+from tidegate.transport.tcp import loop_factory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.driver.provider import SlotProvider
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.ha.chain import HaStore
+    from tidegate.transport.wire import Network
+
+T = TypeVar("T")
+
+ACCEPT_TIMEOUT_S = 60.0
+"""How long a submission waits for the driver to lead the job and to read what it starts from."""
+
+DRIVER_IO_THREADS = 8
+
+
+def start_driver(
+    graph: JobGraph, provider: SlotProvider, network: Network, *, secret: bytes = b""
+) -> DriverClient:
+    """Start a job; returns once its driver leads it and has read what it starts from.
+
+    Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
+    """
+    clients: list[DriverClient] = []
+    ready = threading.Event()
+
+    async def live() -> None:
+        with ThreadPoolExecutor(DRIVER_IO_THREADS, thread_name_prefix="tidegate-driver-io") as pool:
+            driver = Driver(graph, _world(graph, network, secret, pool), provider)
+            clients.append(DriverClient(driver, asyncio.get_running_loop()))
+            ready.set()
+            await driver.run()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(live())
+
+    thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
+    thread.start()
+    ready.wait()
+    client = clients[0]
+    client.belongs_to(thread)
+    client.wait_accepted(ACCEPT_TIMEOUT_S)
+    return client
+
+
+def _world(
+    graph: JobGraph, network: Network, secret: bytes, pool: ThreadPoolExecutor
+) -> DriverWorld:
+    loop = asyncio.get_running_loop()
+    stores = Stores(MemoryFiles())
+
+    def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
+        return loop.run_in_executor(pool, call)
+
+    async def chain(graph: JobGraph) -> HaStore:
+        directory = graph.settings.checkpoints.directory
+        if directory is None:
+            return MemoryHaStore()
+        return await open_chain(stores, directory, graph.name, run_blocking)
+
+    return DriverWorld(
+        network=network,
+        clock=SystemClock(),
+        chance=SeededChance(secrets.randbits(64)),
+        run_blocking=run_blocking,
+        chain=chain,
+        storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints, stores),
+        log=structlog.get_logger("tidegate").bind(job=graph.name),
+        secret=secret,
+    )

@@ -1,0 +1,1 @@
+"""Driver and slots on this machine, without Spark or Java."""

@@ -1,0 +1,141 @@
+"""The local runtime: a driver on a thread of this process, its slots beside it.
+
+A job of parallelism 1 runs in one loop with its driver, which makes it start at once; any other
+job gets a process a slot. The code is the same either way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tidegate.clock import SystemClock
+from tidegate.driver.start import start_driver
+from tidegate.errors import PeerLost
+from tidegate.minicluster.processes import ProcessProvider
+from tidegate.model.chance import SeededChance
+from tidegate.model.ids import JobId, SlotId
+from tidegate.model.versions import versions
+from tidegate.slot.slot import Slot, World
+from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.transport.memory import MemoryNetwork
+from tidegate.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.config.configuration import Configuration
+    from tidegate.driver.client import DriverClient
+    from tidegate.errors import TidegateError
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import SlotInvitation
+    from tidegate.model.settings import JobSettings
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.transport.wire import Network
+
+LOCALHOST = "127.0.0.1"
+CLOSE_TIMEOUT_S = 10.0
+
+
+class LocalRuntime:
+    """Runs jobs on this machine."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def submit(self, graph: JobGraph) -> DriverClient:
+        """Start a job; returns once its driver leads it.
+
+        Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
+        """
+        if graph.topology.slots_needed() == 1:
+            network = MemoryNetwork()
+            return start_driver(graph, LoopProvider(network), network)
+        secret = secrets.token_bytes(32)
+        chance = SeededChance(secrets.randbits(64))
+        network = TcpNetwork(secret=secret, host=LOCALHOST, draw=chance.bits64)
+        return start_driver(graph, ProcessProvider(), network, secret=secret)
+
+
+class LoopProvider:
+    """The `SlotProvider` whose slots share the driver's loop."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._invitation: SlotInvitation | None = None
+        self._failed: Callable[[str, TidegateError, bool], None] | None = None
+        self._slots: list[asyncio.Task[None]] = []
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="tidegate-io")
+
+    def start(
+        self,
+        invitation: SlotInvitation,
+        failed: Callable[[str, TidegateError, bool], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        """The driver is ready to be dialled."""
+        self._invitation = invitation
+        self._failed = failed
+
+    def request(self, count: int) -> None:
+        """Start that many slots."""
+        loop = asyncio.get_running_loop()
+        for _ in range(count):
+            self._slots.append(loop.create_task(self._serve(f"loop-{len(self._slots)}")))
+
+    def release(self) -> None:
+        """The slots are told by the driver."""
+
+    async def close(self) -> None:
+        """Wait for the slots to end."""
+        if self._slots:
+            await asyncio.wait(self._slots, timeout=CLOSE_TIMEOUT_S)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def hint(self) -> str:
+        """What may be the matter."""
+        return ""
+
+    async def _serve(self, request: str) -> None:
+        invitation = self._invitation
+        assert invitation is not None, "started before anything is requested"
+        chance = SeededChance(secrets.randbits(64))
+        slot = Slot(
+            SlotId(f"local-{os.getpid()}-{chance.bits64():016x}"),
+            self._world(chance),
+            pid=os.getpid(),
+            host=socket.gethostname(),
+        )
+        try:
+            await slot.run(invitation.driver, versions=versions(), request=request)
+        except PeerLost as error:
+            if self._failed is not None:
+                self._failed(request, error, False)
+
+    def _world(self, chance: SeededChance) -> World:
+        loop = asyncio.get_running_loop()
+
+        def run_blocking(call: Callable[[], object]) -> Awaitable[object]:
+            return loop.run_in_executor(self._pool, call)
+
+        return World(
+            network=self._network,
+            clock=SystemClock(),
+            chance=chance,
+            run_blocking=run_blocking,
+            storage=_storage,
+            log=structlog.get_logger("tidegate.slot"),
+            pause=lambda: asyncio.sleep(0),
+            owns_process=False,
+        )
+
+
+def _storage(settings: JobSettings, job: str) -> CheckpointStorage:
+    return checkpoint_storage(JobId(job), settings.checkpoints)
