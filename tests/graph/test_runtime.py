@@ -21,15 +21,6 @@ def test_a_runtime_that_nobody_supplies_is_refused_with_those_there_are() -> Non
     assert "local, spark" in raised.value.remedy
 
 
-def test_a_runtime_whose_packages_are_missing_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "tidegate.spark.elastic", None)
-    with pytest.raises(ConfigError, match="The runtime 'spark' cannot be loaded") as raised:
-        load_runtime("spark")
-    assert "pip install 'tidegate[spark]'" in raised.value.remedy
-
-
 @pytest.fixture
 def _an_installed_runtime(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
@@ -41,13 +32,20 @@ def _an_installed_runtime(
     (package / "entry_points.txt").write_text(f"[{runtime.GROUP}]\nmesos = mesos_runtime:Mesos\n")
     monkeypatch.syspath_prepend(str(folder))
     importlib.invalidate_caches()
-    module = ModuleType("mesos_runtime")
-    module.Mesos = type("Mesos", (), {})  # pyright: ignore[reportAttributeAccessIssue]
-    monkeypatch.setitem(sys.modules, "mesos_runtime", module)
     yield
     importlib.invalidate_caches()
 
 
 @pytest.mark.usefixtures("_an_installed_runtime")
-def test_others_supply_runtimes_by_an_entry_point() -> None:
+def test_others_supply_runtimes_by_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("mesos_runtime")
+    module.Mesos = type("Mesos", (), {})  # pyright: ignore[reportAttributeAccessIssue]
+    monkeypatch.setitem(sys.modules, "mesos_runtime", module)
     assert load_runtime("mesos").__name__ == "Mesos"
+
+
+@pytest.mark.usefixtures("_an_installed_runtime")
+def test_a_runtime_whose_packages_are_missing_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match="No module named 'mesos_runtime'") as raised:
+        load_runtime("mesos")
+    assert "pip install 'tidegate[mesos]'" in raised.value.remedy

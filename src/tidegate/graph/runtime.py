@@ -48,7 +48,9 @@ def load_runtime(name: str) -> Callable[..., Runtime]:
     module, _, attribute = target.partition(":")
     try:
         return cast("Callable[..., Runtime]", getattr(importlib.import_module(module), attribute))
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tidegate"):
+            raise
         raise ConfigError(
             f"The runtime {name!r} cannot be loaded: {error}",
             where=target,
