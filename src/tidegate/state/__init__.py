@@ -1,0 +1,1 @@
+"""Keyed and operator state: kinds, backends, snapshots and their bytes."""

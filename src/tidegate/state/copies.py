@@ -1,0 +1,55 @@
+"""Copies of values that a snapshot still needs, for users who may change what they are given."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import decimal
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.typeinfo.types import (
+    BYTES,
+    BasicTypeInfo,
+    SqlTimeTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+IMMUTABLE: Final = frozenset(
+    {
+        int, float, str, bytes, bool, type(None), complex, decimal.Decimal, datetime.date,
+        datetime.time, datetime.datetime, datetime.timedelta,
+    }
+)  # fmt: skip
+"""Types whose values nobody can change; a subclass of theirs might add attributes."""
+
+
+def private_copy(value: object) -> object:
+    """A copy that shares nothing that can be changed with the value; itself where nothing can."""
+    kind = type(value)
+    if kind in IMMUTABLE:
+        return value
+    if kind is tuple and IMMUTABLE.issuperset(map(type, cast("tuple[object, ...]", value))):
+        return value
+    if kind is list and IMMUTABLE.issuperset(map(type, cast("list[object]", value))):
+        return cast("list[object]", value).copy()
+    if kind is dict:
+        entries = cast("dict[object, object]", value)
+        if IMMUTABLE.issuperset(map(type, entries.values())):
+            return entries.copy()
+    return copy.deepcopy(value)
+
+
+def copier_of(type_info: TypeInformation | None) -> Callable[[object], object] | None:
+    """What copies values of a type; None where they can't be changed."""
+    return None if type_info is not None and is_immutable(type_info) else private_copy
+
+
+def is_immutable(type_info: TypeInformation) -> bool:
+    """Whether no value of the type can be changed, down to its parts."""
+    if isinstance(type_info, TupleTypeInfo):
+        return all(map(is_immutable, type_info.children))
+    return type_info == BYTES or isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo)

@@ -1,0 +1,253 @@
+"""The HashMap backend's table: a dict for each key group, snapshots by copy-on-write at the entry.
+
+`freeze` is the quick part of a snapshot: it only marks the key groups that hold anything. From then
+on the first write to an entry of a frozen group keeps the old value beside, its *pre-image*, and a
+value that can be changed is copied when it is read or edited. `pieces` gives a group's entries as
+they are now (some older, some newer than the barrier) and then the pre-images, which restore lays
+over them: together they are the group at the barrier. A group thaws when its last entry is out of
+reach of writes. While nothing is frozen, a write pays for one look into a list.
+
+Measured against copying whole dicts, merging pre-images, a thread, and fork: docs/design/state.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidegate.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tidegate.api.operator import KeyCell
+    from tidegate.model.key_groups import KeyGroupRange
+
+Entries = dict[object, object]
+
+
+class _Absent:
+    """The pre-image of an entry that was not there."""
+
+
+_ABSENT: Final = _Absent()
+
+
+class _Refusing(dict[object, object]):
+    """Stands in the place of entries that nobody may ask for."""
+
+    def __init__(self, refusal: Callable[[], Exception]) -> None:
+        super().__init__()
+        self._refusal = refusal
+
+    def get(self, key: object, default: object = None, /) -> object:
+        raise self._refusal()
+
+    def __setitem__(self, key: object, value: object) -> None:
+        raise self._refusal()
+
+    def pop(self, key: object, default: object = None, /) -> object:
+        raise self._refusal()
+
+
+def _no_key() -> Exception:
+    return UserError(
+        "Keyed state was used where there is no current key",
+        where="outside of the processing of a record, such as in open or close",
+        remedy="Read and write keyed state only while a record or a timer is processed.",
+    )
+
+
+def _foreign_key() -> Exception:
+    return AssertionError("the current key belongs to another subtask's key groups")
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Entries: these keys have these values."""
+
+    keys: Sequence[object]
+    values: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """These keys have no entry."""
+
+    keys: Sequence[object]
+
+
+class HashMapTable:
+    """One named keyed state in dicts.
+
+    copy: copies an entry, or None where entries can't be changed.
+    """
+
+    def __init__(
+        self,
+        cell: KeyCell,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        *,
+        copy: Callable[[object], object] | None,
+    ) -> None:
+        self._key_groups = key_groups
+        # One more than there are key groups, since the group of a key not yet set is -1.
+        self._maps: list[Entries] = [_Refusing(_foreign_key)] * max_parallelism
+        self._maps.append(_Refusing(_no_key))
+        for group in key_groups:
+            self._maps[group] = {}
+        self._saved: list[Entries | None] = [None] * (max_parallelism + 1)
+        self._frozen: list[int] = []
+        self._immutable = copy is None
+        self.peek = _peek(cell, self._maps)
+        self.read = self.peek if copy is None else _read(cell, self._maps, self._saved, copy)
+        self.is_shared = _is_shared(cell, self._saved)
+        self.edit = self.peek if copy is None else _edit(cell, self._maps, self._saved, copy)
+        self.write = _write(cell, self._maps, self._saved)
+
+    def scan(self) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all there is."""
+        for group in self._key_groups:
+            for key, value in self._maps[group].items():
+                yield group, key, value
+
+    def load(self, group: int, loaded: Present | Missing) -> None:
+        """Take in what `pieces` gave, in its order; only while nothing is frozen."""
+        entries = self._maps[group]
+        if isinstance(loaded, Present):
+            entries.update(zip(loaded.keys, loaded.values, strict=True))
+            return
+        for key in loaded.keys:
+            entries.pop(key, None)
+
+    def freeze(self) -> list[int]:
+        """Mark every key group that holds anything, and name them; from now on writes save."""
+        assert not any(self._saved[group] is not None for group in self._frozen), "frozen before"
+        self._frozen = [group for group in self._key_groups if self._maps[group]]
+        for group in self._frozen:
+            self._saved[group] = {}
+        return self._frozen
+
+    def pieces(self, group: int, rows: Callable[[], int]) -> Iterator[Present | Missing]:
+        """What a frozen key group held when it was frozen; to be loaded in this order.
+
+        rows: asked for each piece how many entries it may have. A piece is to be encoded before
+        the next write, for its values are live.
+        """
+        entries = self._maps[group]
+        keys, values = list(entries), list(entries.values())
+        # Values that can't be changed are safe in the list, so writes need save nothing more.
+        saved = self._thaw(group) if self._immutable else None
+        yield from _present(keys, values, rows)
+        saved = self._thaw(group) if saved is None else saved
+        yield from _preimages(saved, rows)
+
+    def thaw(self) -> None:
+        """Give up what is still frozen."""
+        for group in self._frozen:
+            self._saved[group] = None
+
+    def _thaw(self, group: int) -> Entries:
+        saved = self._saved[group]
+        assert saved is not None, f"key group {group} is not frozen"
+        self._saved[group] = None
+        return saved
+
+
+def _present(
+    keys: list[object], values: list[object], rows: Callable[[], int]
+) -> Iterator[Present]:
+    start = 0
+    while start < len(keys):
+        end = start + rows()
+        yield Present(keys[start:end], values[start:end])
+        start = end
+
+
+def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Missing]:
+    missing = [key for key, value in saved.items() if value is _ABSENT]
+    for key in missing:
+        del saved[key]
+    yield from _present(list(saved), list(saved.values()), rows)
+    start = 0
+    while start < len(missing):
+        end = start + rows()
+        yield Missing(missing[start:end])
+        start = end
+
+
+# The functions of a table: closures, for one call a record and no look-up of attributes but the
+# cell's. Shown by benchmarks/state_bench.py.
+
+
+def _peek(cell: KeyCell, maps: list[Entries]) -> Callable[[], object]:
+    def peek() -> object:
+        return maps[cell.group].get(cell.key)
+
+    return peek
+
+
+def _read(
+    cell: KeyCell,
+    maps: list[Entries],
+    saved: list[Entries | None],
+    copy: Callable[[object], object],
+) -> Callable[[], object]:
+    def read() -> object:
+        group = cell.group
+        preimages = saved[group]
+        if preimages is None:
+            return maps[group].get(cell.key)
+        key = cell.key
+        value = maps[group].get(key)
+        # What was written since the barrier is in no snapshot.
+        return value if key in preimages else copy(value)
+
+    return read
+
+
+def _is_shared(cell: KeyCell, saved: list[Entries | None]) -> Callable[[], bool]:
+    def is_shared() -> bool:
+        preimages = saved[cell.group]
+        return preimages is not None and cell.key not in preimages
+
+    return is_shared
+
+
+def _edit(
+    cell: KeyCell,
+    maps: list[Entries],
+    saved: list[Entries | None],
+    copy: Callable[[object], object],
+) -> Callable[[], object]:
+    def edit() -> object:
+        group = cell.group
+        preimages = saved[group]
+        if preimages is None:
+            return maps[group].get(cell.key)
+        key = cell.key
+        entries = maps[group]
+        value = entries.get(key)
+        if value is not None and key not in preimages:
+            preimages[key] = value
+            value = entries[key] = copy(value)
+        return value
+
+    return edit
+
+
+def _write(
+    cell: KeyCell, maps: list[Entries], saved: list[Entries | None]
+) -> Callable[[object], None]:
+    def write(value: object) -> None:
+        group = cell.group
+        preimages = saved[group]
+        if preimages is not None and cell.key not in preimages:
+            preimages[cell.key] = maps[group].get(cell.key, _ABSENT)
+        if value is None:
+            maps[group].pop(cell.key, None)
+        else:
+            maps[group][cell.key] = value
+
+    return write

@@ -1,0 +1,258 @@
+"""All keyed row state of one operator: its tables by name, their snapshots and their way back.
+
+What is restored stays as it was written until the operator asks for the state by name; what nobody
+asks for goes into the next snapshot as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
+from tidegate.state import kinds
+from tidegate.state.format import MISSING, PRESENT, Block, StateHeader
+from tidegate.state.hashmap import HashMapTable, Missing, Present
+from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.types import PICKLED, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tidegate.api.operator import KeyCell
+    from tidegate.api.state import State, StateDescriptor
+    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.typeinfo.serializers import Reader, Serializer
+    from tidegate.typeinfo.types import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    descriptor: StateDescriptor
+    table: HashMapTable
+    view: State
+    serializer: Serializer
+    header: StateHeader
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A state of one handle, as it was written: its blocks by key group."""
+
+    header: StateHeader
+    blocks: list[tuple[int, Block]] = field(default_factory=list[tuple[int, Block]])
+
+
+class KeyedStates:
+    """All keyed row state of one operator. where: names the operator in errors.
+
+    key_type: as declared; None for what the keys themselves are.
+    """
+
+    def __init__(
+        self,
+        cell: KeyCell,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        *,
+        key_type: TypeInformation | None,
+        where: str,
+    ) -> None:
+        self._cell = cell
+        self._key_groups = key_groups
+        self._max_parallelism = max_parallelism
+        self._where = where
+        self._declared = key_type is not None and key_type != PICKLED
+        self._keys: Serializer | None = serializer_of(key_type) if self._declared else None
+        self._states: dict[str, _Registered] = {}
+        self._restored: dict[str, list[Restored]] = {}
+
+    @property
+    def key_type(self) -> TypeInformation | None:
+        """The type of the keys; None as long as it is neither declared, restored nor seen."""
+        return None if self._keys is None else self._keys.type_info
+
+    def state(self, descriptor: StateDescriptor) -> State:
+        """The state of that name, with what was restored of it.
+
+        Raises SerializerIncompatible where that does not fit, ConfigError where the name is in use
+        for another kind of state.
+        """
+        name = descriptor.name
+        held = self._states.get(name)
+        if held is not None:
+            self._check_same(held, descriptor)
+            return held.view
+        kind = kinds.kind_of(descriptor)
+        self._check_ttl(descriptor)
+        copy = kinds.entry_copier(descriptor)
+        table = HashMapTable(self._cell, self._key_groups, self._max_parallelism, copy=copy)
+        serializer = serializer_of(kinds.entry_type(descriptor))
+        header = StateHeader(name, kind.value, serializer.snapshot().to_bytes())
+        state = _Registered(descriptor, table, kinds.view(descriptor, table), serializer, header)
+        for restored in self._restored.get(name, ()):
+            self._load(state, restored)
+        self._restored.pop(name, None)
+        self._states[name] = state
+        return state.view
+
+    def restore_keys(self, key: bytes) -> None:
+        """Take the keys' serializer from a snapshot; raises SerializerIncompatible."""
+        old = SerializerSnapshot.from_bytes(key)
+        if self._keys is None:
+            self._keys = serializer_of(old.type_info)
+        reader_for(old, self._keys, where=f"{self._where}, keys", key=True)
+
+    def restore(self, restored: Restored) -> None:
+        """Keep a state of a handle until it is asked for; after its handle's `restore_keys`."""
+        self._restored.setdefault(restored.header.name, []).append(restored)
+
+    def check_key(self, key: object) -> None:
+        """Raises SerializerIncompatible where the stream's keys are not those of its state."""
+        held, found = self.key_type, key_type_of(key, where=self._where)
+        if held is not None and not self._declared and not _may_be(held, found):
+            raise SerializerIncompatible(
+                f"The keys of the state are {held} and those of the stream are {found}",
+                where=self._where,
+                remedy="Go back to the old key; where a key lies depends on its type.",
+            )
+
+    def snapshot(self) -> KeyedSnapshot | None:
+        """The quick part of a snapshot: in proportion to the key groups. None without state."""
+        live = [
+            _Live(index, state, frozenset(state.table.freeze()))
+            for index, state in enumerate(self._states.values())
+        ]
+        left = [restored for parts in self._restored.values() for restored in parts]
+        if not left and not any(each.groups for each in live):
+            return None
+        keys = self._keys or self._learn_keys(live)
+        return KeyedSnapshot(live, left, keys, self._where)
+
+    def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all that a state holds."""
+        return self._states[name].table.scan()
+
+    def _learn_keys(self, live: list[_Live]) -> Serializer:
+        table = next(each.state.table for each in live if each.groups)
+        _, key, _ = next(table.scan())
+        self._keys = serializer_of(key_type_of(key, where=self._where))
+        return self._keys
+
+    def _load(self, state: _Registered, restored: Restored) -> None:
+        where = f"{self._where}, state '{state.header.name}'"
+        if restored.header.kind != state.header.kind:
+            raise SerializerIncompatible(
+                f"The state was of kind {restored.header.kind} and is now {state.header.kind}",
+                where=where,
+                remedy="Go back to the old kind, or give the state a new name.",
+            )
+        assert self._keys is not None, "what was restored has told the type of its keys"
+        old = SerializerSnapshot.from_bytes(restored.header.serializer)
+        values = reader_for(old, state.serializer, where=where)
+        for group, block in restored.blocks:
+            state.table.load(group, _decoded(block, self._keys, values, where))
+
+    def _check_same(self, held: _Registered, descriptor: StateDescriptor) -> None:
+        if (type(held.descriptor), kinds.entry_type(held.descriptor)) == (
+            type(descriptor),
+            kinds.entry_type(descriptor),
+        ):
+            return
+        raise ConfigError(
+            f"The state '{descriptor.name}' is asked for as {descriptor} and before as"
+            f" {held.descriptor}",
+            where=self._where,
+            remedy="Use one descriptor, or two names.",
+        )
+
+    def _check_ttl(self, descriptor: StateDescriptor) -> None:
+        if descriptor.ttl is not None:
+            raise ConfigError(
+                f"The state '{descriptor.name}' asks for a time to live, which is not there yet",
+                where=self._where,
+                remedy="Leave ttl out and clear the state by your own rule.",
+            )
+
+
+def _may_be(one: TypeInformation, other: TypeInformation) -> bool:
+    """Whether two types of keys may be the same: of a field that was None nothing is known."""
+    if isinstance(one, TupleTypeInfo) and isinstance(other, TupleTypeInfo):
+        fields = len(one.children) == len(other.children)
+        return fields and all(map(_may_be, one.children, other.children))
+    return one == other or PICKLED in (one, other)
+
+
+def _decoded(block: Block, keys: Reader, values: Reader, where: str) -> Present | Missing:
+    read_keys = keys.decode_many(block.keys)
+    read_values = values.decode_many(block.values) if block.kind == PRESENT else read_keys
+    if not len(read_keys) == len(read_values) == block.rows:
+        raise FormatError(
+            "A block of keyed state has another number of rows than it says",
+            where=where,
+            remedy="Restore from another checkpoint; this one is damaged.",
+            expected=f"{block.rows} rows",
+            found=f"{len(read_keys)} keys, {len(read_values)} values",
+        )
+    return Present(read_keys, read_values) if block.kind == PRESENT else Missing(read_keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """A table in a snapshot. index: its state's in the header. groups: those that were frozen."""
+
+    index: int
+    state: _Registered
+    groups: frozenset[int]
+
+
+class KeyedSnapshot:
+    """Keyed row state as at the barrier, encoded step by step."""
+
+    def __init__(
+        self, live: list[_Live], left: list[Restored], keys: Serializer, where: str
+    ) -> None:
+        self._live = live
+        self._keys = keys
+        self._where = where
+        self.key = keys.snapshot().to_bytes()
+        self.headers = [each.state.header for each in live] + [each.header for each in left]
+        self._blocks: dict[int, list[Block]] = {}
+        for index, restored in enumerate(left, start=len(live)):
+            for group, block in restored.blocks:
+                again = Block(block.kind, index, block.rows, block.keys, block.values)
+                self._blocks.setdefault(group, []).append(again)
+
+    @property
+    def blocks(self) -> Mapping[int, list[Block]]:
+        """What is encoded so far, by key group."""
+        return self._blocks
+
+    def steps(self, rows: Callable[[], int]) -> Iterator[int]:
+        """Encode, key group by key group; a step encodes `rows` entries and gives their number."""
+        for group in sorted(frozenset[int]().union(*(each.groups for each in self._live))):
+            blocks = self._blocks.setdefault(group, [])
+            for each in self._live:
+                if group not in each.groups:
+                    continue
+                for piece in each.state.table.pieces(group, rows):
+                    blocks.append(self._encoded(piece, each))
+                    yield len(piece.keys)
+
+    def cancel(self) -> None:
+        """Free what is kept for it."""
+        for each in self._live:
+            each.state.table.thaw()
+
+    def _encoded(self, piece: Present | Missing, live: _Live) -> Block:
+        try:
+            keys = self._keys.encode_many(piece.keys)
+            if isinstance(piece, Missing):
+                return Block(MISSING, live.index, len(piece.keys), keys, b"")
+            values = live.state.serializer.encode_many(piece.values)
+        except UserError as error:
+            place = f"{self._where}, state '{live.state.header.name}'"
+            raise UserError(error.what, where=place, remedy=error.remedy) from error
+        return Block(PRESENT, live.index, len(piece.keys), keys, values)

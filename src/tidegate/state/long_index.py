@@ -1,0 +1,73 @@
+"""A hash table from 64-bit integers to rows, all in NumPy: a batch of keys a call.
+
+Open addressing with linear probing; a slot holds a key and its row, -1 where it is empty. The load
+stays below a half, so a batch is found in few rounds, each over the keys that are still looked for.
+10 k keys: 4 to 10 ns a row, 1 M keys: 18 to 34 ns (benchmarks/state_bench.py).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Longs = NDArray[np.int64]
+
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_BITS_MIN: Final = 10
+
+
+class LongIndex:
+    """Rows of keys. Each key is added once; rows are the caller's."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._clear(_BITS_MIN)
+
+    def _clear(self, bits: int) -> None:
+        self._shift = np.uint64(64 - bits)
+        self._mask = (1 << bits) - 1
+        self._keys = np.zeros(1 << bits, np.int64)
+        self._rows = np.full(1 << bits, -1, np.int64)
+
+    def find(self, keys: Longs) -> Longs:
+        """Row of each key, -1 where it is not there."""
+        slots = self._slots(keys)
+        rows = self._rows.take(slots)
+        lost = np.flatnonzero((self._keys.take(slots) != keys) & (rows >= 0))
+        slots = slots.take(lost)
+        while len(lost):
+            slots = (slots + 1) & self._mask
+            found = self._rows.take(slots)
+            rows[lost] = found
+            again = (self._keys.take(slots) != keys.take(lost)) & (found >= 0)
+            lost, slots = lost[again], slots[again]
+        return rows
+
+    def add(self, keys: Longs, rows: Longs) -> None:
+        """Add keys that are not there, each once."""
+        total = self._count + len(keys)
+        if total * 2 > self._mask:
+            self._grow(total)
+        self._put(keys, rows)
+        self._count = total
+
+    def _grow(self, total: int) -> None:
+        used = self._rows >= 0
+        keys, rows = self._keys[used], self._rows[used]
+        self._clear((total * 2).bit_length())
+        self._put(keys, rows)
+
+    def _put(self, keys: Longs, rows: Longs) -> None:
+        slots = self._slots(keys)
+        while len(keys):
+            free = self._rows.take(slots) < 0
+            self._keys[slots[free]] = keys[free]
+            self._rows[slots[free]] = rows[free]
+            # Of several keys that came for one free slot the last one got it: it finds its row.
+            left = self._rows.take(slots) != rows
+            keys, rows, slots = keys[left], rows[left], (slots[left] + 1) & self._mask
+
+    def _slots(self, keys: Longs) -> Longs:
+        return ((keys.view(np.uint64) * _GOLDEN) >> self._shift).view(np.int64)

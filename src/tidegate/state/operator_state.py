@@ -1,0 +1,257 @@
+"""Operator state: lists that belong to a subtask, and maps that are the same in all subtasks.
+
+A snapshot copies the elements in its quick part and encodes them later. Each element of a list has
+an offset of its own in the stream, so that a restore with another parallelism can deal them out; a
+broadcast map is one element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.api.state import RedistributionMode
+from tidegate.errors import ConfigError, RestoreRefused, UserError
+from tidegate.model.handles import StateDistribution
+from tidegate.state.copies import private_copy
+from tidegate.state.format import StateHeader, element
+from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.types import PICKLED, MapTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor
+    from tidegate.model.handles import StateMetaInfo
+    from tidegate.state.format import OperatorHeader
+    from tidegate.typeinfo.serializers import Serializer
+
+LIST_KIND = "operator list"
+BROADCAST_KIND = "broadcast"
+
+
+class SubtaskListState:
+    """A list a subtask; implements ``api.state.OperatorListState``."""
+
+    def __init__(self, elements: list[object]) -> None:
+        self._elements = elements
+
+    def get(self) -> list[object]:
+        """The elements, in a list of the caller's own."""
+        return self._elements.copy()
+
+    def add(self, value: object) -> None:
+        """Append one."""
+        self._elements.append(value)
+
+    def update(self, values: Iterable[object]) -> None:
+        """Replace all."""
+        self._elements = list(values)
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._elements = []
+
+
+class SubtaskBroadcastState:
+    """A map that is the same in all subtasks; implements ``api.state.BroadcastState``."""
+
+    def __init__(self, entries: dict[object, object]) -> None:
+        self._entries = entries
+
+    def get(self, key: object) -> object:
+        """The value under a key."""
+        return self._entries.get(key)
+
+    def put(self, key: object, value: object) -> None:
+        """Set it."""
+        self._entries[key] = value
+
+    def remove(self, key: object) -> None:
+        """Remove it, if it is there."""
+        self._entries.pop(key, None)
+
+    def contains(self, key: object) -> bool:
+        """Whether it is there."""
+        return key in self._entries
+
+    def items(self) -> Iterator[tuple[object, object]]:
+        """All pairs as they are now."""
+        return iter(list(self._entries.items()))
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._entries.clear()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    descriptor: OperatorStateDescriptor | MapStateDescriptor
+    mode: StateDistribution
+    state: SubtaskListState | SubtaskBroadcastState
+    serializer: Serializer
+    header: StateHeader
+
+    def elements(self) -> list[object]:
+        """What a snapshot holds of it."""
+        if isinstance(self.state, SubtaskBroadcastState):
+            return [dict(self.state.items())]
+        return self.state.get()
+
+
+@dataclass(frozen=True, slots=True)
+class _Restored:
+    header: StateHeader
+    mode: StateDistribution
+    elements: list[bytes] = field(default_factory=list[bytes])
+
+
+class OperatorStates:
+    """All operator state of one subtask of one operator. where: names the operator in errors.
+
+    first: whether it is the first subtask; it keeps for all what nobody asks for of union state.
+    """
+
+    def __init__(self, where: str, *, first: bool) -> None:
+        self._where = where
+        self._first = first
+        self._states: dict[str, _Registered] = {}
+        self._restored: dict[str, list[_Restored]] = {}
+
+    def list_state(self, descriptor: OperatorStateDescriptor) -> SubtaskListState:
+        """The list of that name; raises RestoreRefused where what was restored does not fit."""
+        mode = StateDistribution.SPLIT_DISTRIBUTE
+        if descriptor.mode is RedistributionMode.UNION:
+            mode = StateDistribution.UNION
+        held = self._held(descriptor)
+        if held is None:
+            serializer = serializer_of(descriptor.type_info)
+            header = StateHeader(descriptor.name, LIST_KIND, serializer.snapshot().to_bytes())
+            state = SubtaskListState(self._claim(header, mode, serializer))
+            held = _Registered(descriptor, mode, state, serializer, header)
+            self._states[descriptor.name] = held
+        assert isinstance(held.state, SubtaskListState)
+        return held.state
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> SubtaskBroadcastState:
+        """The map of that name; raises RestoreRefused where what was restored does not fit."""
+        held = self._held(descriptor)
+        if held is None:
+            keys, values = descriptor.type_info, descriptor.value_type_info
+            serializer = serializer_of(MapTypeInfo(keys or PICKLED, values or PICKLED))
+            header = StateHeader(descriptor.name, BROADCAST_KIND, serializer.snapshot().to_bytes())
+            mode = StateDistribution.BROADCAST
+            entries: dict[object, object] = {}
+            for restored in self._claim(header, mode, serializer):
+                assert isinstance(restored, dict)
+                entries.update(restored)
+            state = SubtaskBroadcastState(entries)
+            held = _Registered(descriptor, mode, state, serializer, header)
+            self._states[descriptor.name] = held
+        assert isinstance(held.state, SubtaskBroadcastState)
+        return held.state
+
+    def restore(
+        self,
+        header: OperatorHeader,
+        states: Mapping[str, StateMetaInfo],
+        data: memoryview,
+        where: str,
+    ) -> None:
+        """Take in the elements that a handle names, until they are asked for."""
+        headers = {state.name: state for state in header.states}
+        for name, meta in states.items():
+            # A copy of each: elements are small, and a view would keep the whole stream.
+            elements = [bytes(element(data, offset, where)) for offset in meta.offsets]
+            restored = _Restored(headers[name], meta.mode, elements)
+            self._restored.setdefault(name, []).append(restored)
+
+    def snapshot(self) -> OperatorSnapshot | None:
+        """The quick part of a snapshot: copies of all elements. None without state."""
+        live = [
+            (state, [private_copy(each) for each in state.elements()])
+            for state in self._states.values()
+        ]
+        left = [
+            restored
+            for parts in self._restored.values()
+            for restored in parts
+            if self._first or restored.mode is not StateDistribution.UNION
+        ]
+        return OperatorSnapshot(live, left, self._where) if live or left else None
+
+    def _held(self, descriptor: OperatorStateDescriptor | MapStateDescriptor) -> _Registered | None:
+        held = self._states.get(descriptor.name)
+        if held is not None and held.descriptor != descriptor:
+            raise ConfigError(
+                f"The operator state '{descriptor.name}' is asked for as {descriptor} and before"
+                f" as {held.descriptor}",
+                where=self._where,
+                remedy="Use one descriptor, or two names.",
+            )
+        return held
+
+    def _claim(
+        self, header: StateHeader, mode: StateDistribution, serializer: Serializer
+    ) -> list[object]:
+        """The restored elements of a state, in the order of the handles."""
+        where = f"{self._where}, operator state '{header.name}'"
+        elements: list[object] = []
+        for restored in self._restored.get(header.name, ()):
+            if restored.mode is not mode:
+                raise RestoreRefused(
+                    f"Incompatible state assignment modes. Was [{restored.mode.name}], registered"
+                    f" with [{mode.name}].",
+                    where=where,
+                    remedy="Go back to the old mode, or give the state a new name.",
+                )
+            old = SerializerSnapshot.from_bytes(restored.header.serializer)
+            reader = reader_for(old, serializer, where=where)
+            for each in restored.elements:
+                elements += reader.decode_many(each)
+        self._restored.pop(header.name, None)
+        return elements
+
+
+class OperatorSnapshot:
+    """Operator state as at the barrier, encoded step by step."""
+
+    def __init__(
+        self,
+        live: list[tuple[_Registered, list[object]]],
+        left: list[_Restored],
+        where: str,
+    ) -> None:
+        self._live = live
+        self._where = where
+        self.headers = [state.header for state, _ in live] + [each.header for each in left]
+        self._encoded: list[tuple[str, StateDistribution, list[bytes]]] = [
+            (state.header.name, state.mode, []) for state, _ in live
+        ]
+        self._encoded += [(each.header.name, each.mode, each.elements) for each in left]
+
+    @property
+    def encoded(self) -> list[tuple[str, StateDistribution, list[bytes]]]:
+        """Name, mode and elements of each state."""
+        return self._encoded
+
+    def steps(self, rows: Callable[[], int]) -> Iterator[int]:
+        """Encode; a step encodes `rows` elements and gives their number."""
+        for (state, elements), (_, _, encoded) in zip(self._live, self._encoded, strict=False):
+            start = 0
+            while start < len(elements):
+                piece = elements[start : start + rows()]
+                start += len(piece)
+                encoded += [self._encode(state, each) for each in piece]
+                yield len(piece)
+
+    def _encode(self, state: _Registered, value: object) -> bytes:
+        try:
+            return state.serializer.encode_many([value])
+        except UserError as error:
+            place = f"{self._where}, operator state '{state.header.name}'"
+            raise UserError(error.what, where=place, remedy=error.remedy) from error

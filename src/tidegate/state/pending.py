@@ -1,0 +1,218 @@
+"""A snapshot between its quick part and its acknowledgement: encoded in slices, then written."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
+from tidegate.model.snapshots import EMPTY, SubtaskState
+from tidegate.state.format import (
+    COLUMNS,
+    Block,
+    KeyedHeader,
+    OperatorHeader,
+    element_bytes,
+    header_bytes,
+    section_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from tidegate.clock import Clock
+    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.state.columnar import ColumnsSnapshot
+    from tidegate.state.keyed import KeyedSnapshot
+    from tidegate.state.operator_state import OperatorSnapshot
+    from tidegate.storage.streams import CheckpointStateOutputStream
+
+_ROWS_AT_FIRST: Final = 256
+_ROWS_MIN: Final = 32
+_ROWS_MAX: Final = 1 << 16
+
+
+class PendingSnapshot:
+    """One operator's snapshot after its quick part.
+
+    `encode` is called on the loop until it gives True, then `upload` once, off the loop; `cancel`
+    at any time, on the loop.
+    """
+
+    def __init__(
+        self,
+        checkpoint: CheckpointId,
+        operator: OperatorId,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        clock: Clock,
+        keyed: KeyedSnapshot | None,
+        columns: ColumnsSnapshot | None,
+        operator_states: OperatorSnapshot | None,
+    ) -> None:
+        self._checkpoint = checkpoint
+        self._operator = operator
+        self._key_groups = key_groups
+        self._max_parallelism = max_parallelism
+        self._clock = clock
+        self._keyed = keyed
+        self._columns = columns
+        self._operator_states = operator_states
+        self._pace = _Pace()
+        self._steps = self._all_steps()
+        self._encoded = False
+        self._cancelled = False
+        self._failure: Exception | None = None
+
+    def encode(self, budget_ms: float) -> bool:
+        """Encode for about that long; True once all is encoded.
+
+        A slice is longer by a small piece at most, unless a single entry takes longer.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._encoded or self._cancelled:
+            return True
+        began = self._clock.precise_s()
+        deadline = began + budget_ms / 1000
+        try:
+            while (rows := next(self._steps, None)) is not None:
+                ended = self._clock.precise_s()
+                self._pace.took(rows, ended - began)
+                if ended >= deadline:
+                    return False
+                self._pace.aim(deadline - ended)
+                began = ended
+        except Exception as error:
+            self._failure = error
+            self._thaw()
+            raise
+        self._encoded = True
+        return True
+
+    def finish(self) -> None:
+        """Encode all that is left; a failure is raised by the next `encode` or `upload`."""
+        try:
+            self.encode(math.inf)
+        except Exception as error:
+            assert error is self._failure
+
+    def upload(self, create_stream: Callable[[], CheckpointStateOutputStream]) -> SubtaskState:
+        """Write what was encoded, a stream each for keyed and for operator state.
+
+        Blocking, off the loop. Raises StorageFailed, and then leaves no stream open.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._cancelled:
+            return EMPTY
+        assert self._encoded, "a snapshot is uploaded after it was encoded"
+        keyed, columns, states = self._keyed, self._columns, self._operator_states
+        try:
+            return SubtaskState(
+                managed_keyed=None
+                if keyed is None and columns is None
+                else self._upload_keyed(keyed, columns, create_stream),
+                managed_operator=None
+                if states is None
+                else self._upload_operator(states, create_stream),
+            )
+        finally:
+            self._keyed = self._columns = self._operator_states = None
+
+    def cancel(self) -> None:
+        """Free what is kept for it. An upload under way goes on with what it has."""
+        self._cancelled = True
+        if not self._encoded:
+            self._thaw()
+        self._keyed = self._columns = self._operator_states = None
+
+    def _thaw(self) -> None:
+        self._steps.close()
+        if self._keyed is not None:
+            self._keyed.cancel()
+
+    def _all_steps(self) -> Generator[int, None, None]:
+        if self._operator_states is not None:
+            yield from self._operator_states.steps(self._pace.rows)
+        if self._keyed is not None:
+            yield from self._keyed.steps(self._pace.rows)
+
+    def _upload_keyed(
+        self,
+        keyed: KeyedSnapshot | None,
+        columns: ColumnsSnapshot | None,
+        create_stream: Callable[[], CheckpointStateOutputStream],
+    ) -> KeyGroupsStateHandle:
+        header = KeyedHeader(
+            operator=self._operator,
+            checkpoint=self._checkpoint,
+            max_parallelism=self._max_parallelism,
+            key=None if keyed is None else keyed.key,
+            states=[] if keyed is None else keyed.headers,
+            columns=None if columns is None else columns.header,
+        )
+        rows = {} if keyed is None else keyed.blocks
+        batches = {} if columns is None else _column_blocks(columns)
+        offsets: list[int] = []
+        with create_stream() as stream:
+            stream.write(header_bytes(header))
+            for group in self._key_groups:
+                blocks = [*rows.get(group, ()), *batches.get(group, ())]
+                offsets.append(stream.position if blocks else 0)
+                for piece in section_bytes(group, blocks) if blocks else ():
+                    stream.write(piece)
+            handle = stream.close_and_get_handle()
+        groups = self._key_groups
+        name = f"{self._operator.hex()}-{self._checkpoint}-{groups.first}-{groups.last}"
+        return KeyGroupsStateHandle(groups, tuple(offsets), handle, name)
+
+    def _upload_operator(
+        self,
+        states: OperatorSnapshot,
+        create_stream: Callable[[], CheckpointStateOutputStream],
+    ) -> OperatorStreamStateHandle:
+        header = OperatorHeader(self._operator, self._checkpoint, states.headers)
+        metas: dict[str, StateMetaInfo] = {}
+        with create_stream() as stream:
+            stream.write(header_bytes(header))
+            for name, mode, elements in states.encoded:
+                offsets: list[int] = []
+                for each in elements:
+                    offsets.append(stream.position)
+                    stream.write(element_bytes(each))
+                before = metas[name].offsets if name in metas else ()
+                metas[name] = StateMetaInfo(mode, (*before, *offsets))
+            handle = stream.close_and_get_handle()
+        return OperatorStreamStateHandle(metas, handle)
+
+
+def _column_blocks(columns: ColumnsSnapshot) -> dict[int, list[Block]]:
+    return {
+        group: [Block(COLUMNS, 0, rows, b"", section)]
+        for group, rows, section in columns.sections()
+    }
+
+
+class _Pace:
+    """How many entries a step encodes: what fits into the time that is left, as measured."""
+
+    def __init__(self) -> None:
+        self._rows = _ROWS_AT_FIRST
+        self._row_s = 0.0
+
+    def rows(self) -> int:
+        """Entries of the next step."""
+        return self._rows
+
+    def aim(self, left_s: float) -> None:
+        """Set the next step to what fits into a time."""
+        if self._row_s > 0.0:
+            fit = left_s / self._row_s
+            self._rows = int(min(max(fit, _ROWS_MIN), _ROWS_MAX))
+
+    def took(self, rows: int, seconds: float) -> None:
+        """Learn from a step."""
+        each = seconds / max(rows, 1)
+        self._row_s = each if self._row_s == 0.0 else (self._row_s + each) / 2

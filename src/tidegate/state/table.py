@@ -1,0 +1,52 @@
+"""What a state backend implements: a table with one entry a key, for the current key.
+
+The kinds of state are written once over `KeyedTable`. Its functions stand on the operator's
+`KeyCell`, so that a kind may hand them to the user as they are: `ValueState.value` of the HashMap
+backend is `KeyedTable.read` itself, and a record pays for one call (benchmarks/state_bench.py).
+
+Who owns a value: what was written belongs to the state from then on. What was read is the user's to
+look at until the next record; a change to it counts only when it is written again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class KeyedTable(Protocol):
+    """The entries of one named keyed state. No entry holds None.
+
+    The functions are attributes, not methods: a backend makes each of them for its own needs.
+    """
+
+    @property
+    def read(self) -> Callable[[], object]:
+        """The current key's entry to give away; None where there is none."""
+        ...
+
+    @property
+    def peek(self) -> Callable[[], object]:
+        """The current key's entry to look at only."""
+        ...
+
+    @property
+    def is_shared(self) -> Callable[[], bool]:
+        """Whether a snapshot needs the current key's entry: parts are given away as copies."""
+        ...
+
+    @property
+    def edit(self) -> Callable[[], object]:
+        """The current key's entry to be changed in place, at once, without a write after it."""
+        ...
+
+    @property
+    def write(self) -> Callable[[object], None]:
+        """Set the current key's entry; None removes it."""
+        ...
+
+    def scan(self) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all there is, to look at only; no write meanwhile."""
+        ...

@@ -1,0 +1,192 @@
+"""Each kind of keyed state, as a user function sees it."""
+
+import pytest
+
+from tests.state.world import Subtask
+from tidegate.api.functions import AggregateFunction, ReduceFunction
+from tidegate.api.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtlConfig,
+    ValueStateDescriptor,
+)
+from tidegate.errors import ConfigError, UserError
+from tidegate.typeinfo.types import Types
+
+
+class Sum(ReduceFunction):
+    def reduce(self, value1, value2):
+        return value1 + value2
+
+
+class Mean(AggregateFunction):
+    def create_accumulator(self):
+        return [0, 0]
+
+    def add(self, value, accumulator):
+        accumulator[0] += value
+        accumulator[1] += 1
+        return accumulator
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, acc_a, acc_b):
+        return [acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]]
+
+
+def test_a_value_belongs_to_its_key() -> None:
+    subtask = Subtask()
+    state = subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG()))
+    subtask.on("a")
+    state.update(1)
+    assert state.value() == 1
+    subtask.on("b")
+    assert state.value() is None
+    subtask.on("a")
+    assert state.value() == 1
+
+
+def test_a_value_is_gone_when_it_is_cleared_or_set_to_none() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(ValueStateDescriptor("v"))
+    for forget in (state.clear, lambda: state.update(None)):
+        state.update(0)
+        assert state.value() == 0
+        forget()
+        assert state.value() is None
+        assert subtask.dump("v") == {}
+
+
+def test_two_states_of_one_key_are_apart() -> None:
+    subtask = Subtask().on("a")
+    one = subtask.backend.keyed_state(ValueStateDescriptor("one"))
+    other = subtask.backend.keyed_state(ValueStateDescriptor("other"))
+    one.update(1)
+    assert other.value() is None
+
+
+def test_a_list_is_appended_to_replaced_and_cleared() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(ListStateDescriptor("l", Types.LONG()))
+    assert list(state.get()) == []
+    state.add(1)
+    state.add_all([2, 3])
+    assert list(state.get()) == [1, 2, 3]
+    state.update([4])
+    assert list(state.get()) == [4]
+    state.add_all(iter([5]))
+    assert list(state.get()) == [4, 5]
+    state.update([])
+    assert list(state.get()) == [] and subtask.dump("l") == {}
+    state.add_all([])
+    assert subtask.dump("l") == {}
+    state.add(6)
+    state.clear()
+    assert list(state.get()) == []
+
+
+def test_the_list_that_was_given_away_is_the_users_own() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(ListStateDescriptor("l"))
+    given = [1]
+    state.update(given)
+    given.append(2)
+    state.get().append(3)
+    assert state.get() == [1]
+
+
+def test_a_map_is_written_read_and_emptied() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(MapStateDescriptor("m", Types.STRING(), Types.LONG()))
+    assert state.is_empty() and state.get("x") is None and not state.contains("x")
+    state.put("x", 1)
+    state.put_all({"y": 2})
+    state.put_all([("z", 3)])
+    assert dict(state.items()) == {"x": 1, "y": 2, "z": 3}
+    assert list(state.keys()) == list(state) == ["x", "y", "z"]
+    assert list(state.values()) == [1, 2, 3]
+    assert state.contains("y") and "y" in state and state.get("z") == 3
+    for key in ("x", "y", "nothing", "z"):
+        state.remove(key)
+    assert state.is_empty() and subtask.dump("m") == {}
+    state.put_all({})
+    assert state.is_empty()
+    state.put("x", 1)
+    state.clear()
+    assert state.is_empty()
+
+
+def test_a_map_may_be_changed_while_its_items_are_drawn() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(MapStateDescriptor("m"))
+    state.put_all({1: 1, 2: 2})
+    for key, _ in state.items():
+        state.remove(key)
+    assert state.is_empty()
+
+
+def test_reducing_state_reduces() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(ReducingStateDescriptor("r", Sum(), Types.LONG()))
+    assert state.get() is None
+    for value in (1, 2, 3):
+        state.add(value)
+    assert state.get() == 6
+    state.clear()
+    assert state.get() is None
+
+
+def test_aggregating_state_gives_the_result_of_its_accumulator() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(AggregatingStateDescriptor("g", Mean()))
+    assert state.get() is None
+    for value in (1, 2, 6):
+        state.add(value)
+    assert state.get() == 3
+    state.clear()
+    assert state.get() is None
+
+
+def test_the_same_descriptor_gives_the_same_state() -> None:
+    subtask = Subtask().on("a")
+    subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG())).update(1)
+    again = subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG()))
+    assert again.value() == 1
+
+
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        (ListStateDescriptor("v", Types.LONG()), "asked for as ListStateDescriptor"),
+        (ValueStateDescriptor("v", Types.STRING()), "asked for as ValueStateDescriptor"),
+        (ValueStateDescriptor("w", ttl=StateTtlConfig(1000)), "time to live"),
+        (StateDescriptor("x"), "stands for no keyed state"),
+        (ReducingStateDescriptor("y", None), "stands for no keyed state"),
+    ],
+)
+def test_a_descriptor_that_cannot_be_is_refused(second: StateDescriptor, says: str) -> None:
+    subtask = Subtask()
+    subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG()))
+    with pytest.raises(ConfigError, match=says):
+        subtask.backend.keyed_state(second)
+
+
+def test_state_without_a_current_key_is_an_error_that_says_so() -> None:
+    state = Subtask().backend.keyed_state(ValueStateDescriptor("v"))
+    for use in (state.value, state.clear, lambda: state.update(1)):
+        with pytest.raises(UserError, match="no current key"):
+            use()
+
+
+def test_a_key_of_another_subtask_is_a_fault_of_ours() -> None:
+    subtask = Subtask(0, 2)
+    state = subtask.backend.keyed_state(ValueStateDescriptor("v"))
+    foreign = next(key for key in range(100) if not subtask.owns(key))
+    subtask.on(foreign)
+    for use in (state.value, state.clear, lambda: state.update(1)):
+        with pytest.raises(AssertionError, match="another subtask"):
+            use()

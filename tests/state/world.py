@@ -1,0 +1,141 @@
+"""One operator's state in a test: keys set by hand, snapshots into memory, restore at any scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from tidegate.api.operator import KeyCell
+from tidegate.api.state import StateDescriptor
+from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
+from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.state.backend import OperatorBackend
+from tidegate.state.pending import PendingSnapshot
+from tidegate.storage.streams import CheckpointStateOutputStream
+from tidegate.typeinfo.key_hash import KeyHasher
+from tidegate.typeinfo.types import TypeInformation
+
+MAX_PARALLELISM = 8
+
+
+class StepClock:
+    """Each look at the time is a while later, so that slices end where a test wants them to."""
+
+    def __init__(self, step_s: float = 0.0) -> None:
+        self.step_s = step_s
+        self.now_s = 0.0
+
+    def precise_s(self) -> float:
+        self.now_s += self.step_s
+        return self.now_s
+
+    def monotonic_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+
+class Subtask:
+    """A backend, and the key that its state stands on."""
+
+    def __init__(
+        self,
+        index: int = 0,
+        parallelism: int = 1,
+        *,
+        max_parallelism: int = MAX_PARALLELISM,
+        key_type: TypeInformation | None = None,
+        step_s: float = 0.0,
+    ) -> None:
+        self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
+        self.clock = StepClock(step_s)
+        self.cell = KeyCell()
+        self.backend = OperatorBackend(
+            OperatorId(bytes(16)),
+            self.key_groups,
+            max_parallelism,
+            self.clock,
+            self.cell,
+            key_type=key_type,
+            name="counts",
+        )
+        self._hasher = KeyHasher(key_type, max_parallelism)
+
+    def on(self, key: object) -> Subtask:
+        """Stand on a key."""
+        self.cell.key = key
+        self.cell.group = int(self._hasher.key_groups([key])[0])
+        return self
+
+    def owns(self, key: object) -> bool:
+        return int(self._hasher.key_groups([key])[0]) in self.key_groups
+
+    def dump(self, name: str) -> dict[object, object]:
+        """All entries of a state; fails where a key comes twice or in a foreign group."""
+        found: dict[object, object] = {}
+        for group, key, value in self.backend.scan(name):
+            assert group in self.key_groups and key not in found
+            found[key] = value
+        return found
+
+
+_NAMES = count()
+
+
+def memory_stream() -> CheckpointStateOutputStream:
+    """A stream into its handle; no two have one name, for streams are told apart by it."""
+    name = f"state-{next(_NAMES)}"
+    return CheckpointStateOutputStream(None, "memory:", name, relative=False, buffer_max=1 << 40)
+
+
+def read(handle: StreamStateHandle) -> bytes:
+    assert isinstance(handle, ByteStreamStateHandle)
+    return handle.data
+
+
+def stored(pending: PendingSnapshot) -> SubtaskState:
+    """The rest of a snapshot, in one go."""
+    pending.finish()
+    return pending.upload(memory_stream)
+
+
+def snapshot(subtask: Subtask, checkpoint: int = 1) -> SubtaskState:
+    return stored(subtask.backend.snapshot(CheckpointId(checkpoint)))
+
+
+def restored(
+    states: Sequence[SubtaskState],
+    parallelism: int = 1,
+    *,
+    max_parallelism: int = MAX_PARALLELISM,
+    key_type: TypeInformation | None = None,
+) -> list[Subtask]:
+    """New subtasks with what the old ones have put away."""
+    keyed = redistribute_keyed(
+        [state.managed_keyed for state in states], parallelism, max_parallelism
+    )
+    operator = redistribute_operator([state.managed_operator for state in states], parallelism)
+    subtasks: list[Subtask] = []
+    for index in range(parallelism):
+        subtask = Subtask(index, parallelism, max_parallelism=max_parallelism, key_type=key_type)
+        state = RestoredOperatorState(
+            managed_keyed=keyed[index], managed_operator=tuple(operator[index])
+        )
+        subtask.backend.restore(state, read)
+        subtasks.append(subtask)
+    return subtasks
+
+
+def merged(subtasks: Sequence[Subtask], descriptor: StateDescriptor) -> dict[object, object]:
+    """A keyed state over all subtasks; fails where a key is found twice."""
+    found: dict[object, object] = {}
+    for subtask in subtasks:
+        subtask.backend.keyed_state(descriptor)
+        part = subtask.dump(descriptor.name)
+        assert not found.keys() & part.keys()
+        found |= part
+    return found
