@@ -1,0 +1,267 @@
+"""map, filter, flat_map, process and reduce, row by row."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.operators.world import Hosted, World, arrow
+from tidegate.api.functions import (
+    CheckpointedFunction,
+    CheckpointListener,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    RuntimeContext,
+)
+from tidegate.api.operator import SnapshotContext
+from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
+from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
+from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark
+from tidegate.model.ids import CheckpointId
+from tidegate.model.settings import SlotSettings
+from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
+from tidegate.operators.process import KeyedProcessOperator, ProcessOperator
+from tidegate.operators.reduce import ReduceOperator
+
+
+def keyed(values: list[object], keys: list[object], stamps: list[int] | None = None) -> RowBatch:
+    return RowBatch(values, stamps, keys, [0] * len(values))
+
+
+def test_map_keeps_order_and_timestamps(world: World) -> None:
+    step = Hosted(MapOperator(lambda v: v * 2), world)
+    step.process(RowBatch([1, 2, 3], [10, 20, 30]))
+    assert step.out.batches == [RowBatch([2, 4, 6], [10, 20, 30])]
+
+
+def test_map_gives_arrow_rows_as_dicts(world: World) -> None:
+    step = Hosted(MapOperator(lambda row: (row["a"], row["b"])), world)
+    step.process(arrow({"a": [1, None], "b": ["x", "y"]}))
+    assert step.out.values == [(1, "x"), (None, "y")]
+
+
+def test_filter_keeps_rows_with_their_timestamps(world: World) -> None:
+    step = Hosted(FilterOperator(lambda v: v % 2), world)
+    step.process(RowBatch([1, 2, 3], [10, 20, 30]))
+    assert step.out.batches == [RowBatch([1, 3], [10, 30])]
+
+
+def test_filter_emits_nothing_where_no_row_passes(world: World) -> None:
+    step = Hosted(FilterOperator(lambda v: False), world)
+    step.rows(1, 2)
+    assert step.out.batches == []
+
+
+@pytest.mark.parametrize("results", [lambda v: [v, v], lambda v: iter((v, v)), lambda v: (v, v)])
+def test_flat_map_takes_any_iterable(world: World, results: object) -> None:
+    step = Hosted(FlatMapOperator(results), world)
+    step.rows(1, 2)
+    assert step.out.values == [1, 1, 2, 2]
+
+
+def test_flat_map_takes_none_for_nothing_and_keeps_timestamps(world: World) -> None:
+    step = Hosted(FlatMapOperator(lambda v: [v] * v if v else None), world)
+    step.process(RowBatch([2, 0, 1], [10, 20, 30]))
+    assert step.out.batches == [RowBatch([2, 2, 1], [10, 10, 30])]
+
+
+def test_a_flat_map_without_bound_waits_for_room(world: World) -> None:
+    drawn = 0
+
+    def endless(value: object) -> Iterator[int]:
+        nonlocal drawn
+        while True:
+            drawn += 1
+            yield drawn
+
+    step = Hosted(FlatMapOperator(endless), world, settings=SlotSettings(rows=8))
+    step.out.has_room = False
+    steps = step.operator.process(RowBatch(["x"]), 0, step.out)
+    assert steps is not None
+    next(steps)
+    assert drawn == 16
+    next(steps)
+    assert drawn == 32
+    assert [len(batch) for batch in step.out.batches] == [16, 16]
+
+
+def test_a_function_that_raises_is_named_with_its_row_and_its_own_frames(world: World) -> None:
+    def divide(value: int) -> float:
+        return 1 / value
+
+    step = Hosted(MapOperator(divide), world, name="ratio")
+    with pytest.raises(UserCodeFailed) as caught:
+        step.rows(1, 0, 2)
+    error = caught.value
+    assert "operator 'ratio' raised ZeroDivisionError: division by zero" in error.what
+    assert error.where == "operator 'ratio', at the row 0"
+    assert "return 1 / value" in error.trace
+    assert "tidegate/operators" not in error.trace
+
+
+def test_a_long_row_is_shortened_in_the_message(world: World) -> None:
+    step = Hosted(MapOperator(lambda v: v.nothing), world)
+    with pytest.raises(UserCodeFailed) as caught:
+        step.rows("x" * 10_000)
+    assert len(caught.value.where) < 300
+
+
+def test_a_stop_iteration_in_a_map_is_a_failure_not_an_end(world: World) -> None:
+    def broken(value: int) -> int:
+        if value == 2:
+            raise StopIteration
+        return value
+
+    for operator in (MapOperator(broken), FilterOperator(broken), FlatMapOperator(broken)):
+        step = Hosted(operator, world)
+        with pytest.raises(UserCodeFailed, match="StopIteration"):
+            step.rows([1], 2, [3]) if isinstance(operator, FlatMapOperator) else step.rows(1, 2, 3)
+
+
+def test_an_error_of_our_own_passes_through_user_code(world: World) -> None:
+    def refuse(value: object) -> None:
+        raise UnsupportedKey("no such key")
+
+    step = Hosted(MapOperator(refuse), world)
+    with pytest.raises(UnsupportedKey, match="no such key"):
+        step.rows(1)
+
+
+def test_what_is_no_function_is_refused_before_it_is_shipped() -> None:
+    with pytest.raises(GraphError, match="neither callable"):
+        MapOperator(42)
+
+
+class Life(MapFunction[int, int]):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.calls.append(f"open {runtime_context.get_index_of_this_subtask()}")
+
+    def map(self, value: int) -> int:
+        self.calls.append(f"map {value}")
+        return value
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+def test_a_function_is_opened_once_before_and_closed_once_after_its_rows(world: World) -> None:
+    function = Life()
+    step = Hosted(MapOperator(function), world, subtask=3, parallelism=4)
+    step.rows(1, 2)
+    step.operator.close()
+    assert function.calls == ["open 3", "map 1", "map 2", "close"]
+
+
+class Buffering(MapFunction[int, int], CheckpointedFunction, CheckpointListener):
+    """Counts in operator state, and notes what it is told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.told: list[object] = []
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.state = runtime_context.get_operator_list_state(OperatorStateDescriptor("count"))
+        self.count = sum(self.state.get())
+
+    def map(self, value: int) -> int:
+        self.count += 1
+        return self.count
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        self.told.append((context.checkpoint, context.triggered_ms))
+        self.state.update([self.count])
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        self.told.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        self.told.append(("aborted", checkpoint_id))
+
+
+@pytest.mark.feature("F102", "F103")
+def test_a_function_is_asked_once_a_checkpoint_with_its_id_and_time(world: World) -> None:
+    function = Buffering()
+    step = Hosted(MapOperator(function), world)
+    step.rows(1, 2)
+    step.operator.snapshot(SnapshotContext(CheckpointId(7), triggered_ms=1_234))
+    assert function.told == [(7, 1_234)]
+    assert step.context.lists["count"] == [2]
+
+
+def test_a_function_is_told_of_completed_and_aborted_checkpoints(world: World) -> None:
+    function = Buffering()
+    step = Hosted(MapOperator(function), world)
+    step.operator.on_complete(CheckpointId(1))
+    step.operator.on_aborted(CheckpointId(2))
+    assert function.told == [("complete", 1), ("aborted", 2)]
+
+
+def test_a_functions_operator_state_is_there_in_open(world: World) -> None:
+    first = Hosted(MapOperator(Buffering()), world)
+    first.rows(1, 2, 3)
+    lists = first.snapshot(1).lists[0]
+    second = Hosted(MapOperator(Buffering()), world, lists=lists, restored=CheckpointId(1))
+    second.rows(4)
+    assert second.out.values == [4]
+
+
+class Counting(KeyedProcessFunction[int, tuple[object, int]]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count"))
+
+    def process_element(
+        self, value: int, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[object, int]]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        yield ctx.get_current_key(), count
+
+
+def test_a_keyed_function_sees_the_state_of_each_rows_key(world: World) -> None:
+    step = Hosted(KeyedProcessOperator(Counting()), world)
+    step.process(keyed([1, 2, 3, 4], ["a", "b", "a", "a"]))
+    assert step.out.values == [("a", 1), ("b", 1), ("a", 2), ("a", 3)]
+
+
+def test_a_keyed_function_takes_arrow_batches_of_a_keyed_edge(world: World) -> None:
+    import numpy as np
+
+    step = Hosted(KeyedProcessOperator(Counting()), world)
+    batch = arrow({"k": ["a", "b", "a"]}, key_column="k", key_groups=np.array([1, 2, 1]))
+    step.process(batch)
+    assert step.out.values == [("a", 1), ("b", 1), ("a", 2)]
+
+
+class Times(ProcessFunction[int, object]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> list[object]:
+        service = ctx.timer_service()
+        return [(value, ctx.timestamp(), service.current_watermark())] * 2
+
+
+def test_a_process_function_sees_timestamp_and_watermark_before_the_row(world: World) -> None:
+    step = Hosted(ProcessOperator(Times()), world)
+    step.process(RowBatch([1], [10]))
+    step.operator.on_watermark(Watermark(10), step.out)
+    step.process(RowBatch([2], [20]))
+    step.process(RowBatch([3]))
+    assert step.out.values[::2] == [(1, 10, MIN_TIMESTAMP_MS), (2, 20, 10), (3, None, 10)]
+    assert step.out.stamps == [10, 10, 20, 20]
+    assert step.out.watermarks == [Watermark(10)]
+
+
+def test_reduce_emits_what_each_key_has_come_to(world: World) -> None:
+    step = Hosted(ReduceOperator(lambda old, new: old + new), world)
+    step.process(keyed([1, 2, 3], ["a", "b", "a"], [10, 20, 30]))
+    step.process(keyed([4], ["a"], [40]))
+    assert step.out.values == [1, 2, 4, 8]
+    assert step.out.stamps == [10, 20, 30, 40]
+
+
+def test_a_reduce_that_raises_names_its_row(world: World) -> None:
+    step = Hosted(ReduceOperator(lambda old, new: old + new), world, name="sum")
+    with pytest.raises(UserCodeFailed) as caught:
+        step.process(keyed([1, "x"], ["a", "a"]))
+    assert caught.value.where == "operator 'sum', at the row 'x'"

@@ -1,0 +1,588 @@
+"""One operator or a whole source without a slot: virtual time, blocking calls made when asked."""
+
+import asyncio
+import copy
+import selectors
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.api.operator import KeyCell, Operator, Polled, SnapshotContext, SourceOperator, Steps
+from tidegate.api.results import ResultBuffer
+from tidegate.api.state import (
+    ColumnStateDescriptor,
+    OperatorStateDescriptor,
+    RedistributionMode,
+    StateDescriptor,
+)
+from tidegate.errors import TidegateError
+from tidegate.model.elements import (
+    ArrowBatch,
+    Batch,
+    OperatorEvent,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from tidegate.model.ids import CheckpointId, JobId, OperatorId
+from tidegate.model.settings import SlotSettings
+
+TURNS_MAX = 100_000
+JOB = JobId("0123456789abcdef" * 2)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose time jumps to the next timer."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        super().__init__(JumpingSelector(self))
+
+    def time(self) -> float:
+        return self.now_s
+
+
+class JumpingSelector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "nothing is left to happen, and somebody still waits"
+        if timeout > 0:
+            self._loop.now_s += timeout
+        return super().select(0)
+
+
+class World:
+    """Time, blocking calls and coroutines of everything in one test."""
+
+    def __init__(self) -> None:
+        self.loop = VirtualLoop()
+        self.started: list[asyncio.Task[None]] = []
+        self._calls: deque[tuple[Callable[[], object], asyncio.Future[object]]] = deque()
+
+    def monotonic_ms(self) -> int:
+        return int(self.loop.now_s * 1000)
+
+    def pass_time(self, ms: int) -> None:
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000))
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        future: asyncio.Future[object] = self.loop.create_future()
+        self._calls.append((call, future))
+        return future
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self.started.append(self.loop.create_task(coroutine))
+
+    def on_loop(self, call: Callable[[], object]) -> object:
+        """The result of a call made where a loop runs."""
+
+        async def made() -> object:
+            return call()
+
+        return self.loop.run_until_complete(made())
+
+    def settle(self) -> None:
+        """Make blocking calls and run coroutines until nothing is under way; raises failures."""
+        self.loop.run_until_complete(self._settle())
+
+    async def _settle(self) -> None:
+        for _ in range(TURNS_MAX):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for task in [task for task in self.started if task.done()]:
+                self.started.remove(task)
+                task.result()
+            if self._calls:
+                self.make_next_call()
+            elif self.started:
+                await asyncio.sleep(0.001)
+            else:
+                return
+        raise AssertionError("something never ends")
+
+    def make_next_call(self) -> None:
+        call, future = self._calls.popleft()
+        try:
+            result = call()
+        except TidegateError as error:
+            if not future.cancelled():
+                future.set_exception(error)
+        else:
+            if not future.cancelled():
+                future.set_result(result)
+
+    def wait_for(self, awaited: Awaitable[object]) -> object:
+        async def until_done() -> object:
+            future = asyncio.ensure_future(awaited)
+            for _ in range(TURNS_MAX):
+                if future.done():
+                    return future.result()
+                if self._calls:
+                    self.make_next_call()
+                await asyncio.sleep(0.001)
+            raise AssertionError("it is never done")
+
+        return self.loop.run_until_complete(until_done())
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self._cancel_all())
+        self.loop.close()
+
+    async def _cancel_all(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass
+class Snapshot:
+    """What an operator's subtasks put into one checkpoint, by subtask."""
+
+    lists: list[dict[str, list[object]]] = field(default_factory=list)
+    keyed: list[dict[str, dict[object, object]]] = field(default_factory=list)
+
+    def redistributed(self, parallelism: int) -> "list[dict[str, list[object]]]":
+        """Split list state over as many subtasks."""
+        if len(self.lists) == parallelism:
+            return copy.deepcopy(self.lists)
+        dealt: list[dict[str, list[object]]] = [{} for _ in range(parallelism)]
+        turn = 0
+        for lists in self.lists:
+            for name, elements in lists.items():
+                for element in elements:
+                    dealt[turn % parallelism].setdefault(name, []).append(element)
+                    turn += 1
+        return dealt
+
+
+class ListStateOfDict:
+    def __init__(self, lists: dict[str, list[object]], name: str) -> None:
+        self._lists = lists
+        self._name = name
+
+    def get(self) -> list[object]:
+        return list(self._lists.get(self._name, []))
+
+    def add(self, value: object) -> None:
+        self._lists.setdefault(self._name, []).append(value)
+
+    def update(self, values: Sequence[object]) -> None:
+        self._lists[self._name] = list(values)
+
+    def clear(self) -> None:
+        self._lists[self._name] = []
+
+
+class ValueStateOfDict:
+    def __init__(self, values: dict[object, object], cell: KeyCell) -> None:
+        self._values = values
+        self._cell = cell
+
+    def value(self) -> object:
+        return self._values.get((type(self._cell.key), self._cell.key))
+
+    def update(self, value: object) -> None:
+        self._values[type(self._cell.key), self._cell.key] = value
+
+    def clear(self) -> None:
+        self._values.pop((type(self._cell.key), self._cell.key), None)
+
+
+class ColumnsOfDict:
+    """Keyed columns over a dict of key to row."""
+
+    def __init__(self) -> None:
+        self._rows: dict[object, int] = {}
+        self.columns: dict[str, np.ndarray] = {}
+
+    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
+        assert len(keys) == len(key_groups)
+        found = [self._rows.setdefault(key, len(self._rows)) for key in keys.to_pylist()]
+        return np.array(found, np.int64)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+class ColumnOfArray:
+    def __init__(self, keyed: ColumnsOfDict, descriptor: ColumnStateDescriptor) -> None:
+        self._keyed = keyed
+        self._descriptor = descriptor
+
+    def _column(self) -> np.ndarray:
+        name, kind = self._descriptor.name, self._descriptor.type.to_pandas_dtype()
+        column = self._keyed.columns.get(name, np.empty(0, kind))
+        grown = np.full(len(self._keyed), self._descriptor.default, kind)
+        grown[: len(column)] = column
+        self._keyed.columns[name] = grown
+        return grown
+
+    def get(self, index: np.ndarray) -> np.ndarray:
+        return self._column()[index]
+
+    def put(self, index: np.ndarray, values: np.ndarray) -> None:
+        self._column()[index] = values
+
+
+class FakeRuntime:
+    """As much of a ``RuntimeContext`` as functions under test ask for."""
+
+    def __init__(self, context: "FakeContext") -> None:
+        self._context = context
+        self.get_state = context.keyed_state
+        self.get_operator_list_state = context.operator_state
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._context.subtask
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._context.parallelism
+
+
+class FakeContext:
+    """The ``OperatorContext`` of an operator under test."""
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        name: str = "step",
+        subtask: int = 0,
+        parallelism: int = 1,
+        attempt: int = 0,
+        settings: SlotSettings | None = None,
+        checkpointing: bool = True,
+        restored: CheckpointId | None = None,
+        lists: dict[str, list[object]] | None = None,
+        keyed: dict[str, dict[object, object]] | None = None,
+        send: Callable[[OperatorEvent], None] | None = None,
+    ) -> None:
+        self._world = world
+        self.operator = OperatorId(bytes(16))
+        self.name = name
+        self.subtask = subtask
+        self.parallelism = parallelism
+        self.max_parallelism = 128
+        self.restored_checkpoint = restored
+        self.current_key = KeyCell()
+        self.settings = settings or SlotSettings()
+        self.job = JOB
+        self.attempt_name = f"00000000-1-{attempt}-{subtask}"
+        self.checkpointing = checkpointing
+        self.lists = lists or {}
+        self.keyed = keyed or {}
+        self.columns = ColumnsOfDict()
+        self.sent: list[OperatorEvent] = []
+        self.to_coordinator = send or self.sent.append
+        self.runtime = FakeRuntime(self)
+        self.run_blocking = world.run_blocking
+        self.start = world.start
+        self.monotonic_ms = world.monotonic_ms
+        self.rows_skipped = 0
+        self.woken = False
+        self.wake_ms: int | None = None
+
+    def keyed_state(self, descriptor: StateDescriptor) -> ValueStateOfDict:
+        values = self.keyed.setdefault(descriptor.name, {})
+        return ValueStateOfDict(values, self.current_key)
+
+    def keyed_columns(self, key_type: object) -> ColumnsOfDict:
+        return self.columns
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnOfArray:
+        return ColumnOfArray(self.columns, descriptor)
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> ListStateOfDict:
+        assert descriptor.mode is RedistributionMode.SPLIT_DISTRIBUTE
+        return ListStateOfDict(self.lists, descriptor.name)
+
+    def processing_time(self) -> int:
+        return 1_700_000_000_000 + self._world.monotonic_ms()
+
+    def wake(self) -> None:
+        self.woken = True
+
+    def wake_at(self, monotonic_ms: int) -> None:
+        self.wake_ms = monotonic_ms
+
+    def skipped(self, rows: int) -> None:
+        self.rows_skipped += rows
+
+
+class Collected:
+    """An ``Output`` that keeps what comes."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.watermarks: list[Watermark | WatermarkStatus] = []
+        self.has_room = True
+
+    def emit(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        raise AssertionError(f"nothing goes to {tag}")
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        self.watermarks.append(watermark)
+
+    @property
+    def values(self) -> list[object]:
+        return [value for batch in self.batches for value in values_of(batch)]
+
+    @property
+    def stamps(self) -> list[int]:
+        return [int(stamp) for b in self.batches for stamp in (b.timestamps_ms or ())]
+
+
+def values_of(batch: Batch) -> list[object]:
+    return batch.values if isinstance(batch, RowBatch) else batch.batch.to_pylist()
+
+
+class Hosted:
+    """An open operator, driven as a slot would."""
+
+    def __init__(self, operator: Operator, world: World, **options: object) -> None:
+        self.operator = operator
+        self.world = world
+        self.context = FakeContext(world, **options)
+        self.out = Collected()
+        world.on_loop(lambda: operator.open(self.context))
+
+    def process(self, batch: Batch) -> None:
+        self.drive(self.world.on_loop(lambda: self.operator.process(batch, 0, self.out)))
+
+    def rows(self, *values: object) -> None:
+        self.process(RowBatch(list(values)))
+
+    def drive(self, steps: Steps | None) -> None:
+        for step in steps or ():
+            if step is not None:
+                self.world.wait_for(step)
+
+    def finish(self) -> None:
+        self.drive(self.operator.finish(self.out))
+
+    def cut(self, checkpoint: int) -> "CutState":
+        """The synchronous part of a snapshot."""
+        number = CheckpointId(checkpoint)
+
+        def quick() -> Awaitable[None] | None:
+            self.operator.before_barrier(number, self.out)
+            return self.operator.snapshot(SnapshotContext(number, 0))
+
+        durable = self.world.on_loop(quick)
+        lists = copy.deepcopy(self.context.lists)
+        return CutState(lists, copy.deepcopy(self.context.keyed), durable)
+
+    def snapshot(self, checkpoint: int) -> Snapshot:
+        """A snapshot to the end of its asynchronous part."""
+        cut = self.cut(checkpoint)
+        if cut.durable is not None:
+            self.world.wait_for(cut.durable)
+        return Snapshot([cut.lists], [cut.keyed])
+
+    def complete(self, checkpoint: int) -> None:
+        self.world.on_loop(lambda: self.operator.on_complete(CheckpointId(checkpoint)))
+        self.world.settle()
+
+    def poll(self) -> Polled:
+        operator = self.operator
+        assert isinstance(operator, SourceOperator)
+        polled = self.world.on_loop(lambda: operator.poll(self.out))
+        assert isinstance(polled, Polled)
+        return polled
+
+
+@dataclass
+class CutState:
+    lists: dict[str, list[object]]
+    keyed: dict[str, dict[object, object]]
+    durable: Awaitable[None] | None
+
+
+class FakeCoordinatorContext:
+    """The ``CoordinatorContext`` of a coordinator under test."""
+
+    def __init__(self, world: World, parallelism: int) -> None:
+        self._world = world
+        self.parallelism = parallelism
+        self.sent: deque[tuple[int, OperatorEvent]] = deque()
+        self.failure: TidegateError | None = None
+        self.buffers: dict[str, ResultBuffer] = {}
+
+    def send(self, subtask: int, event: OperatorEvent) -> None:
+        self.sent.append((subtask, event))
+
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        async def made() -> None:
+            try:
+                result = await self._world.run_blocking(call)
+            except TidegateError as error:
+                self.fail(error)
+                return
+            then(result)
+
+        self._world.on_loop(lambda: self._world.start(made()))
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self._world.loop.call_later(delay_ms / 1000, call)
+
+    def fail(self, error: TidegateError) -> None:
+        self.failure = self.failure or error
+
+    def results(self, name: str) -> ResultBuffer:
+        return self.buffers.setdefault(name, ResultBuffer())
+
+
+@dataclass
+class SourceCheckpoint:
+    number: int
+    coordinator: bytes
+    readers: Snapshot
+    emitted: list[object]
+
+
+class SourceJob:
+    """A source's coordinator and readers, and what has been emitted; may be killed and restored.
+
+    make: a fresh operator, as the driver ships it.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        make: Callable[[], SourceOperator],
+        parallelism: int,
+        restored: SourceCheckpoint | None = None,
+        settings: SlotSettings | None = None,
+    ) -> None:
+        self.world = world
+        self._make = make
+        self._settings = settings
+        self._attempts = [0] * parallelism
+        self._closed: set[int] = set()
+        self.coordinator_context = FakeCoordinatorContext(world, parallelism)
+        self.coordinator = make().coordinator(self.coordinator_context)
+        self.emitted: list[object] = list(restored.emitted) if restored else []
+        self.latest = restored
+        lists = restored.readers.redistributed(parallelism) if restored else [{}] * parallelism
+        number = CheckpointId(restored.number) if restored else None
+        self.coordinator.start(number, restored.coordinator if restored else None)
+        self.ended = [False] * parallelism
+        self.readers = [self._reader(i, lists[i], number) for i in range(parallelism)]
+        for index in range(parallelism):
+            self.coordinator.subtask_ready(index)
+
+    def _reader(self, index: int, lists: dict[str, list[object]], restored: object) -> Hosted:
+        return Hosted(
+            self._make(),
+            self.world,
+            subtask=index,
+            parallelism=len(self._attempts),
+            attempt=self._attempts[index],
+            lists=copy.deepcopy(lists),
+            restored=restored,
+            settings=self._settings,
+            send=lambda event: self.coordinator.on_event(index, event),
+        )
+
+    def deliver(self) -> None:
+        """Events of the coordinator, save those to readers whose gateway is closed."""
+        held: list[tuple[int, OperatorEvent]] = []
+        sent = self.coordinator_context.sent
+        while sent:
+            subtask, event = sent.popleft()
+            if subtask in self._closed:
+                held.append((subtask, event))
+            else:
+                operator = self.readers[subtask].operator
+                self.world.on_loop(lambda op=operator, ev=event: op.on_event(ev))
+        sent.extend(held)
+
+    def step(self, index: int) -> None:
+        """One poll of one reader."""
+        reader = self.readers[index]
+        if not self.ended[index]:
+            self.ended[index] = reader.poll() is Polled.END
+            self.emitted.extend(reader.out.values)
+            reader.out.batches.clear()
+        self.world.settle()
+        self.deliver()
+        if self.coordinator_context.failure is not None:
+            raise self.coordinator_context.failure
+
+    def checkpoint(self, number: int, *, steps_between: Sequence[int] = ()) -> SourceCheckpoint:
+        """Take a checkpoint and complete it; some readers go on before they take their part."""
+        self.deliver()
+        data = self.coordinator.snapshot(CheckpointId(number))
+        self._closed = set(range(len(self.readers)))
+        for index in steps_between:
+            self.step(index)
+        readers = Snapshot()
+        before = list(self.emitted)
+        for index, reader in enumerate(self.readers):
+            part = reader.snapshot(number)
+            readers.lists += part.lists
+            self._closed.discard(index)
+            self.deliver()
+        self.latest = SourceCheckpoint(number, data, readers, before)
+        return self.latest
+
+    def complete(self) -> None:
+        assert self.latest is not None
+        for reader in self.readers:
+            reader.complete(self.latest.number)
+        self.coordinator.on_complete(CheckpointId(self.latest.number))
+
+    def run_to_end(self) -> None:
+        for _ in range(TURNS_MAX):
+            if all(self.ended):
+                return
+            for index in range(len(self.readers)):
+                self.step(index)
+            self.world.pass_time(1)
+        raise AssertionError("the source never ends")
+
+    def killed(self, parallelism: int | None = None) -> "SourceJob":
+        """The whole job again, from its latest checkpoint."""
+        for reader in self.readers:
+            reader.operator.close()
+        self.coordinator.close()
+        return SourceJob(
+            self.world,
+            self._make,
+            parallelism or len(self.readers),
+            self.latest,
+            self._settings,
+        )
+
+    def reset_reader(self, index: int, emitted_by_it: Callable[[object], bool]) -> None:
+        """One reader alone again, from the latest checkpoint."""
+        self.readers[index].operator.close()
+        lists = self.latest.readers.lists[index] if self.latest else {}
+        kept = self.latest.emitted if self.latest else []
+        mine = [v for v in self.emitted if emitted_by_it(v) and v not in kept]
+        self.emitted = [v for v in self.emitted if v not in mine]
+        number = CheckpointId(self.latest.number) if self.latest else None
+        self.coordinator.subtask_reset(index, number)
+        self._attempts[index] += 1
+        self.readers[index] = self._reader(index, lists, number)
+        self.ended[index] = False
+        self.coordinator.subtask_ready(index)
+
+
+def arrow(columns: dict[str, list[object]], **marks: object) -> ArrowBatch:
+    return ArrowBatch(pa.RecordBatch.from_pydict(columns), **marks)
+
+
+def in_pieces(values: list[object], size: int) -> Iterator[RowBatch]:
+    for start in range(0, len(values), size):
+        yield RowBatch(values[start : start + size])
