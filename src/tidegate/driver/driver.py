@@ -100,6 +100,7 @@ class Driver:
         self._waiting: dict[int, Future[CheckpointDone]] = {}
         self._last_view: JobView | None = None
         self._end: tuple[JobStatus, TidegateError | None] | None = None
+        self._crash: Exception | None = None
 
     # --- life ---
 
@@ -151,9 +152,12 @@ class Driver:
             self._tasks.add(lost)
             self.post(JobStarted(self._world.clock.wall_ms()))
             await self._over.wait()
-            await self._settle()
+            if self._crash is None:
+                await self._settle()
             links.close()
             await self._provider.close()
+            if self._crash is not None:
+                raise self._crash
         finally:
             if self._timer is not None:
                 self._timer.cancel()
@@ -293,15 +297,23 @@ class Driver:
     def post(self, event: JobEvent) -> None:
         """Put an event into the inbox; it is handled at once, or after the one being handled."""
         self._inbox.append(event)
-        if self._handling or self._machine is None:
+        if self._handling or self._machine is None or self._crash is not None:
             return
         self._handling = True
         try:
             while self._inbox:
                 self._handle(self._inbox.popleft())
+        except Exception as error:
+            self._crashed(error)
         finally:
             self._handling = False
         self._arm()
+
+    def _crashed(self, error: Exception) -> None:
+        """A fault of our own: the job ends at once, for nothing can be trusted any more."""
+        self._inbox.clear()
+        self._crash = error
+        self._over.set()
 
     def _handle(self, event: JobEvent) -> None:
         machine, performer = self._machine, self._performer
@@ -318,7 +330,7 @@ class Driver:
             self._timer.cancel()
             self._timer = None
         at_ms = self._machine.wake_at_ms if self._machine is not None else None
-        if at_ms is not None and not (self._over.is_set() and self._settled.is_set()):
+        if at_ms is not None and self._crash is None and not (self._over.is_set() and self._settled.is_set()):
             delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, lambda: self.post(Woke()))

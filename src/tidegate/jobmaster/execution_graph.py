@@ -88,7 +88,8 @@ class ExecutionGraph:
 
     def peers(self, execution: Execution) -> dict[ChannelId, SlotId]:
         """The slot at the other end of each channel of a subtask."""
-        subtask, found = execution.id.subtask, dict[ChannelId, "SlotId"]()
+        subtask = execution.id.subtask
+        found: dict[ChannelId, SlotId] = {}
         for edge in self.topology.inputs(subtask.vertex):
             source = self.topology.edges[edge].source
             for channel in self.topology.channels(edge):

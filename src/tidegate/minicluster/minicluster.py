@@ -113,11 +113,14 @@ class LoopProvider:
             pid=os.getpid(),
             host=socket.gethostname(),
         )
+        beats = asyncio.get_running_loop().create_task(_beat(slot, invitation.settings.pulse_ms))
         try:
             await slot.run(invitation.driver, versions=versions(), request=request)
         except PeerLost as error:
             if self._failed is not None:
                 self._failed(request, error, False)
+        finally:
+            beats.cancel()
 
     def _world(self, chance: SeededChance) -> World:
         loop = asyncio.get_running_loop()
@@ -135,6 +138,12 @@ class LoopProvider:
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
         )
+
+
+async def _beat(slot: Slot, every_ms: int) -> None:
+    while True:
+        await asyncio.sleep(every_ms / 1000)
+        slot.send_pulse()
 
 
 def _storage(settings: JobSettings, job: str) -> CheckpointStorage:

@@ -528,7 +528,10 @@ class _DriverHandler:
         self._slot = slot
 
     def on_frame(self, frame: memoryview) -> None:
-        self._slot.message(cast("ToSlot", pickle.loads(frame)))
+        try:
+            self._slot.message(cast("ToSlot", pickle.loads(frame)))
+        except Exception as error:
+            self._slot.end("a message of the driver failed", as_ours(error, self._slot.id))
 
     def on_closed(self, error: PeerLost | None) -> None:
         self._slot.end("the driver is gone", error)
