@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.datastream.fakes import Client, KeepingRuntime, environment, numbers
 from tidegate.datastream.results import CloseableIterator
 from tidegate.errors import JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def test_the_records_come_in_their_order_and_end() -> None:
@@ -37,6 +42,18 @@ def test_a_failed_job_raises_after_its_last_record() -> None:
     assert next(rows) == 1
     with pytest.raises(JobFailed):
         next(rows)
+
+
+def test_a_job_that_failed_is_not_cancelled() -> None:
+    def rows() -> Iterator[object]:
+        yield 1
+        raise JobFailed("the job failed")
+
+    client = Client([])
+    client.collected = lambda name: rows()
+    with pytest.raises(JobFailed), CloseableIterator[object](client, "c") as records:
+        list(records)
+    assert not client.cancelled
 
 
 def test_with_a_limit_a_list_comes_and_the_job_is_cancelled() -> None:

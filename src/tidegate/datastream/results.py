@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
+from tidegate.errors import TidegateError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
@@ -37,10 +39,12 @@ class CloseableIterator(Generic[T]):
             raise StopIteration
         try:
             return next(self._rows)
-        except BaseException as error:
-            self._ended = isinstance(error, StopIteration)
-            if self._ended:
-                self._client.get_job_execution_result().result()
+        except StopIteration:
+            self._ended = True
+            self._client.get_job_execution_result().result()
+            raise
+        except TidegateError:
+            self._ended = True
             raise
 
     def take(self, count: int) -> list[T]:
@@ -52,7 +56,7 @@ class CloseableIterator(Generic[T]):
         return self._client
 
     def close(self) -> None:
-        """Cancels the job, unless it has ended."""
+        """Cancels the job, unless it has ended. Raises JobFailed where it failed unseen."""
         if not self._ended:
             self._ended = True
             self._client.cancel().result(timeout=CANCEL_TIMEOUT_S)
