@@ -114,7 +114,7 @@ class MemoryStore:
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
         """All files below a folder, in order."""
-        folder = self._full(prefix) if prefix else self._root
+        folder = self._full(prefix)
         with self._world.lock:
             found = [
                 FileInfo(file.removeprefix(f"{self._root}/"), len(data))
@@ -124,7 +124,7 @@ class MemoryStore:
         return iter(sorted(found, key=lambda info: info.path))
 
     def _full(self, path: str) -> str:
-        return f"{self._root}/{path}"
+        return f"{self._root}/{path}" if path else self._root
 
 
 class MemoryWriter:

@@ -1,0 +1,1 @@
+"""Who leads a job, which of its checkpoints are complete, and its next checkpoint id."""

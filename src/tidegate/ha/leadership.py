@@ -1,0 +1,338 @@
+"""Leading a job: taking it over, its next checkpoint id, its completed checkpoints.
+
+Signs of life decide only *when* somebody takes over; the chain (`tidegate.ha.chain`) decides
+whether it is safe. Whatever the store does not answer is asked again with the same bytes at the
+same place, which can do no harm; where that does not help either the outcome is unknown, and
+stays so until a later call settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidegate.errors import ConfigError, FormatError, LeadershipLost, OutcomeUnknown, StorageFailed
+from tidegate.ha.chain import (
+    JobRecord,
+    Pointer,
+    Seal,
+    beat_path,
+    claim_epoch,
+    decode,
+    encode,
+    last_beat,
+    newest_record,
+    place_path,
+    seal_below,
+    sweep,
+)
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId, JobId
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Collection
+
+    from tidegate.clock import Clock
+    from tidegate.ha.chain import HaStore
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import Epoch
+
+TRIES_MAX: Final = 5
+"""How often one write is tried before its outcome is called unknown."""
+
+_FIRST_WAIT_MS: Final = 50
+
+
+class Pause(Protocol):
+    """Lets time pass."""
+
+    def __call__(self, duration_ms: int, /) -> Awaitable[None]:
+        """Returns after so many milliseconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HaWorld:
+    """What leading needs of the world.
+
+    beat_ms: time between two signs of life. lease_ms: a leader whose sign of life has not changed
+    for this long is taken for dead. records_kept: newest records of its chain that a leader
+    leaves, so that no listing, however slow, misses them all.
+    """
+
+    store: HaStore
+    clock: Clock
+    chance: Chance
+    pause: Pause
+    beat_ms: int = 500
+    lease_ms: int = 3_000
+    records_kept: int = 64
+
+
+async def lead(world: HaWorld, name: str, *, resume: bool, standby: bool = False) -> Leadership:
+    """Becomes the leader of a job.
+
+    name: of the job, for messages. resume: go on with the job that was led last, its id, its
+    checkpoints and their numbers; else a job of its own begins. standby: wait for a living leader
+    to go instead of failing. Raises ConfigError where somebody leads the job, or where there is
+    nothing to resume; StorageFailed or OutcomeUnknown where the store does not answer.
+    """
+    await _await_vacancy(world, name, standby=standby)
+    token = f"{world.chance.bits64():016x}"
+    epoch = await claim_epoch(world.store, token)
+    last = await seal_below(world.store, epoch)
+    if resume and last is not None:
+        record = replace(last, epoch=epoch, token=token, status=JobStatus.RUNNING)
+    elif resume:
+        # A leader of a higher epoch has sealed ours before it swept the records we looked for.
+        if await world.store.read(place_path(epoch, 1)) is not None:
+            raise _second_execute(name)
+        raise ConfigError(
+            f"There is no earlier run of job '{name}' to go on with",
+            remedy="Start it without 'latest', or name a checkpoint by its path; the job's name "
+            "and checkpoint folder have to be those of the earlier run.",
+        )
+    else:
+        job = JobId(f"{world.chance.bits64():016x}{world.chance.bits64():016x}")
+        record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1))
+    leadership = Leadership(world, name, record, previous=last)
+    await leadership.begin()
+    return leadership
+
+
+async def latest(store: HaStore) -> JobRecord | None:
+    """What is known of a job, without leading it; None where nobody ever has."""
+    return await newest_record(store)
+
+
+async def _await_vacancy(world: HaWorld, name: str, *, standby: bool) -> None:
+    """Returns once nobody shows a sign of life for the lease, or at once where none is due."""
+    seen, since_ms = "", world.clock.monotonic_ms()
+    while True:
+        record = await newest_record(world.store)
+        if record is None or record.released:
+            return
+        beat = f"{record.epoch} {await last_beat(world.store)}"
+        now_ms = world.clock.monotonic_ms()
+        if seen and beat != seen and not standby:
+            raise _second_execute(name)
+        if beat != seen:
+            seen, since_ms = beat, now_ms
+        elif now_ms - since_ms >= world.lease_ms:
+            return
+        await world.pause(max(1, world.beat_ms // 2))
+
+
+def _second_execute(name: str) -> ConfigError:
+    return ConfigError(
+        f"Job '{name}' is already running over this checkpoint folder",
+        where=f"job '{name}'",
+        remedy="Stop it first, give this one another name with execute('…') or pipeline.name, or "
+        "set another execution.checkpointing.dir.",
+    )
+
+
+class Leadership:
+    """One job led in one epoch. Made by `lead`; used on one loop.
+
+    After LeadershipLost nothing of the job may be changed or deleted any more, after
+    OutcomeUnknown nothing until a later call has gone well.
+    """
+
+    def __init__(
+        self, world: HaWorld, name: str, record: JobRecord, *, previous: JobRecord | None
+    ) -> None:
+        self._world = world
+        self._name = name
+        self._record = record  # The last one that stands, or the first one before it does.
+        self._number = 0
+        self._pending: JobRecord | None = None
+        self._next_id = record.next_id
+        self._turn = asyncio.Lock()
+        self._lost = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+        self._previous = previous
+
+    @property
+    def job(self) -> JobId:
+        """The job's id."""
+        return self._record.job
+
+    @property
+    def epoch(self) -> Epoch:
+        """The number of this run; on everything it writes and says."""
+        return self._record.epoch
+
+    @property
+    def completed(self) -> tuple[Pointer, ...]:
+        """The checkpoints that exist, oldest first."""
+        return self._record.completed
+
+    @property
+    def previous(self) -> JobRecord | None:
+        """What the run before left; None where there was none."""
+        return self._previous
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody else is known to lead the job."""
+        return self._lost.is_set()
+
+    async def lost(self) -> None:
+        """Returns once somebody else is known to lead the job."""
+        await self._lost.wait()
+
+    async def begin(self) -> None:
+        """Writes the first record and starts the signs of life; called by `lead`."""
+        try:
+            # One id is reserved with each record, so that most ids cost no record of their own.
+            await self._append(replace(self._record, next_id=CheckpointId(self._next_id + 1)))
+        except LeadershipLost:
+            raise _second_execute(self._name) from None
+        self._beating = asyncio.create_task(self._beat(), name=f"beats of {self._name}")
+
+    async def next_checkpoint_id(self, *, above: int = 0) -> CheckpointId:
+        """An id that nobody has used or will use in this job, above all earlier ones.
+
+        Raises LeadershipLost or OutcomeUnknown; then no id was given out.
+        """
+        async with self._turn:
+            await self._settle()
+            taken = CheckpointId(max(self._next_id, above + 1))
+            if taken >= self._record.next_id:
+                await self._append(replace(self._record, next_id=CheckpointId(taken + 1)))
+            self._next_id = CheckpointId(taken + 1)
+            return taken
+
+    async def add(
+        self,
+        checkpoint: CheckpointId,
+        location: str,
+        *,
+        retained: Collection[CheckpointId] | None = None,
+    ) -> None:
+        """Makes a completed checkpoint exist.
+
+        retained: the checkpoints whose pointers stand from then on, all unless told otherwise.
+        Raises LeadershipLost, or OutcomeUnknown where the pointer may stand or not.
+        """
+        async with self._turn:
+            await self._settle()
+            kept = _kept(self._record.completed, retained)
+            kept = tuple(pointer for pointer in kept if pointer.checkpoint != checkpoint)
+            await self._append(
+                replace(
+                    self._record,
+                    completed=(*kept, Pointer(checkpoint, location)),
+                    next_id=CheckpointId(max(self._record.next_id, self._next_id + 1)),
+                )
+            )
+
+    async def end(
+        self, status: JobStatus, *, retained: Collection[CheckpointId] | None = None
+    ) -> None:
+        """Says that the job has ended, or is SUSPENDED to go on elsewhere; stops leading.
+
+        retained: the checkpoints whose pointers stand, all unless told otherwise. Raises
+        LeadershipLost or OutcomeUnknown.
+        """
+        assert status is not JobStatus.RUNNING, "a job that ends does not run"
+        async with self._turn:
+            await self._settle()
+            kept = _kept(self._record.completed, retained)
+            await self._append(
+                replace(self._record, completed=kept, next_id=self._next_id, status=status)
+            )
+        await self.close()
+
+    async def close(self) -> None:
+        """Stops the signs of life without a word; others take over after the lease."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beating
+
+    async def _settle(self) -> None:
+        """Finds out what became of a write whose outcome is unknown."""
+        if self._lost.is_set():
+            raise self._deposed()
+        if self._pending is not None:
+            await self._append(self._pending)
+
+    async def _append(self, record: JobRecord) -> None:
+        # Until the write is known to stand or not, it is pending: a cancelled call may land.
+        self._pending = record
+        number = self._number + 1
+        await self._put(place_path(record.epoch, number), encode(record))
+        self._pending = None
+        self._record = record
+        self._number = number
+        if number % self._world.records_kept == 0:
+            await self._forget_old()
+
+    async def _put(self, path: str, data: bytes) -> None:
+        wait_ms = _FIRST_WAIT_MS
+        for _ in range(TRIES_MAX - 1):
+            with contextlib.suppress(StorageFailed):
+                return await self._put_once(path, data)
+            await self._world.pause(wait_ms)
+            wait_ms *= 2
+        try:
+            await self._put_once(path, data)
+        except StorageFailed as error:
+            raise OutcomeUnknown(
+                f"It is not known whether a record of job '{self._name}' was written: {error.what}",
+                where=error.where or path,
+                remedy=error.remedy or "Check that the checkpoint folder can be written.",
+            ) from error
+
+    async def _put_once(self, path: str, data: bytes) -> None:
+        if await self._world.store.create(path, data):
+            return
+        if await self._world.store.read(path) != data:
+            self._lost.set()
+            raise self._deposed()
+
+    def _deposed(self) -> LeadershipLost:
+        return LeadershipLost(
+            f"Another driver leads job '{self._name}'",
+            where=f"epoch {self.epoch}",
+            remedy="Nothing is to be done: this one stops, the other one goes on.",
+        )
+
+    async def _forget_old(self) -> None:
+        kept = self._world.records_kept
+        old = range(max(1, self._number - 2 * kept + 1), self._number - kept + 1)
+        with contextlib.suppress(StorageFailed):
+            await self._world.store.delete([place_path(self.epoch, number) for number in old])
+
+    async def _beat(self) -> None:
+        """Shows signs of life until somebody has sealed the chain; cleans up at first."""
+        with contextlib.suppress(StorageFailed):
+            await sweep(self._world.store, self.epoch)
+        number = 0
+        while not self._lost.is_set():
+            number += 1
+            with contextlib.suppress(StorageFailed, FormatError):
+                await self._beat_once(number)
+            await self._world.pause(self._world.beat_ms)
+
+    async def _beat_once(self, number: int) -> None:
+        store = self._world.store
+        await store.create(beat_path(self.epoch, number), b"")
+        await store.delete([beat_path(self.epoch, number - 1)])
+        path = place_path(self.epoch, self._number + 1)
+        data = await store.read(path)
+        if data is not None and isinstance(decode(data, path), Seal):
+            self._lost.set()
+
+
+def _kept(
+    pointers: tuple[Pointer, ...], retained: Collection[CheckpointId] | None
+) -> tuple[Pointer, ...]:
+    if retained is None:
+        return pointers
+    return tuple(pointer for pointer in pointers if pointer.checkpoint in retained)

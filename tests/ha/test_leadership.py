@@ -1,0 +1,372 @@
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.ha.world import SteppedClock
+from tidegate.errors import ConfigError, LeadershipLost, OutcomeUnknown, StorageFailed
+from tidegate.ha.chain import HaStore, Pointer, last_beat
+from tidegate.ha.filesystem import FileSystemHaStore, open_chain
+from tidegate.ha.leadership import HaWorld, Leadership, latest, lead
+from tidegate.ha.memory import MemoryHaStore
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+
+async def run_here(call: Callable[[], object]) -> object:
+    return call()
+
+
+STORES: dict[str, Callable[[Path], HaStore]] = {
+    "memory": lambda _: MemoryHaStore(),
+    "files": lambda folder: FileSystemHaStore(Stores().open(str(folder)), run_here),
+    "files in memory": lambda _: FileSystemHaStore(MemoryFiles().store(), run_here),
+}
+
+
+class Drivers:
+    """Drivers of one job on one machine, each with its own chance."""
+
+    def __init__(self, store: HaStore) -> None:
+        self.store = store
+        self.clock = SteppedClock()
+        self.started = 0
+        self.leaders: list[Leadership] = []
+
+    async def start(
+        self, *, resume: bool = False, standby: bool = False, store: HaStore | None = None
+    ) -> Leadership:
+        self.started += 1
+        world = HaWorld(
+            store or self.store, self.clock, SeededChance(self.started), self.clock.pause
+        )
+        leader = await lead(world, "orders", resume=resume, standby=standby)
+        self.leaders.append(leader)
+        return leader
+
+
+def play(store: HaStore, script: Callable[[Drivers], Awaitable[None]]) -> None:
+    async def main() -> None:
+        drivers = Drivers(store)
+        try:
+            await script(drivers)
+        finally:
+            for leader in drivers.leaders:
+                await leader.close()
+
+    asyncio.run(main())
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> HaStore:
+    return STORES[request.param](tmp_path)
+
+
+def pointers(*checkpoints: int) -> tuple[Pointer, ...]:
+    return tuple(Pointer(CheckpointId(n), f"/c/chk-{n}") for n in checkpoints)
+
+
+async def complete(leader: Leadership, *, retained: int = 1) -> CheckpointId:
+    """Takes an id and adds a checkpoint under it, as the coordinator does."""
+    checkpoint = await leader.next_checkpoint_id()
+    known = [pointer.checkpoint for pointer in leader.completed]
+    await leader.add(checkpoint, f"/c/chk-{checkpoint}", retained=[*known, checkpoint][-retained:])
+    return checkpoint
+
+
+def test_ids_count_from_one_without_a_gap(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        leader = await drivers.start()
+        assert (leader.epoch, leader.completed, leader.previous) == (1, (), None)
+        assert len(leader.job) == 32
+        assert [await leader.next_checkpoint_id() for _ in range(3)] == [1, 2, 3]
+        assert await leader.next_checkpoint_id(above=7) == 8
+        assert await leader.next_checkpoint_id(above=2) == 9
+
+    play(store, script)
+
+
+def test_the_newest_checkpoints_stand_oldest_first(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        leader = await drivers.start()
+        for _ in range(3):
+            await complete(leader, retained=2)
+        assert leader.completed == pointers(2, 3)
+        await leader.add(CheckpointId(4), "/s/savepoint-1")
+        assert leader.completed == (*pointers(2, 3), Pointer(CheckpointId(4), "/s/savepoint-1"))
+        record = await latest(drivers.store)
+        assert record is not None
+        assert (record.job, record.completed) == (leader.job, leader.completed)
+        assert not record.released
+
+    play(store, script)
+
+
+@pytest.mark.feature("F061")
+def test_a_dead_leaders_job_goes_on_with_higher_ids_and_its_checkpoints(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        for _ in range(5):
+            used = await complete(first)
+        await first.close()  # as a killed process does: without a word
+        second = await drivers.start(resume=True)
+        assert (second.job, second.epoch) == (first.job, 2)
+        assert second.completed == first.completed == pointers(5)
+        assert used < await second.next_checkpoint_id() <= used + 2
+
+    play(store, script)
+
+
+def test_a_job_that_was_suspended_goes_on_at_once_without_a_gap(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.end(JobStatus.SUSPENDED)
+        before_ms = drivers.clock.now_ms
+        second = await drivers.start(resume=True)
+        assert drivers.clock.now_ms == before_ms
+        assert await second.next_checkpoint_id() == 2
+
+    play(store, script)
+
+
+def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first, retained=9)
+        await complete(first, retained=9)
+        await first.end(JobStatus.CANCELED, retained=[CheckpointId(2)])
+        second = await drivers.start()
+        assert second.job != first.job
+        assert second.epoch == 2
+        assert second.completed == ()
+        assert await second.next_checkpoint_id() == 1
+        assert second.previous is not None
+        assert second.previous.status is JobStatus.CANCELED
+        assert second.previous.completed == pointers(2)
+
+    play(store, script)
+
+
+def test_an_ended_job_can_be_resumed_from_what_it_retained(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.end(JobStatus.FAILED)
+        second = await drivers.start(resume=True)
+        assert second.completed == pointers(1)
+
+    play(store, script)
+
+
+def test_there_has_to_be_something_to_resume(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        with pytest.raises(ConfigError, match="no earlier run of job 'orders'"):
+            await drivers.start(resume=True)
+
+    play(store, script)
+
+
+def test_a_second_execute_is_refused_within_seconds_and_does_no_harm(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        for resume in (False, True):
+            before_ms = drivers.clock.now_ms
+            with pytest.raises(ConfigError, match="already running") as caught:
+                await drivers.start(resume=resume)
+            assert "another name" in caught.value.remedy
+            assert drivers.clock.now_ms - before_ms <= 1_000
+        await complete(first)
+        assert not first.is_lost
+
+    play(store, script)
+
+
+def test_of_two_that_start_at_once_one_leads_and_the_other_knows(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        outcomes = await asyncio.gather(drivers.start(), drivers.start(), return_exceptions=True)
+        await drivers.clock.pause(2_000)
+        refused = [outcome for outcome in outcomes if isinstance(outcome, ConfigError)]
+        lost = [leader for leader in drivers.leaders if leader.is_lost]
+        assert len(refused) + len(lost) == 1
+
+    play(store, script)
+
+
+def test_a_standby_takes_over_when_the_leader_dies(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        standby = asyncio.create_task(drivers.start(resume=True, standby=True))
+        await drivers.clock.pause(20_000)
+        assert not standby.done()
+        await complete(first)
+        await first.close()
+        second = await standby
+        assert second.completed == pointers(1)
+
+    play(store, script)
+
+
+@pytest.mark.parametrize("act", ["id", "add", "end"])
+def test_a_deposed_leader_can_do_nothing_more(store: HaStore, act: str) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.close()
+        await drivers.start(resume=True)
+        with pytest.raises(LeadershipLost, match="Another driver leads"):
+            match act:
+                case "id":
+                    await first.next_checkpoint_id(above=10)
+                case "add":
+                    await first.add(CheckpointId(2), "/c/chk-2")
+                case _:
+                    await first.end(JobStatus.FINISHED)
+        assert first.is_lost
+        with pytest.raises(LeadershipLost):
+            await first.next_checkpoint_id()
+        record = await latest(drivers.store)
+        assert record is not None
+        assert (record.epoch, record.completed) == (2, pointers(1))
+
+    play(store, script)
+
+
+def test_a_leader_that_lives_on_learns_that_it_was_deposed(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        told = asyncio.create_task(first.lost())
+
+        async def one_that_sees_no_beats() -> None:
+            world = HaWorld(
+                drivers.store, drivers.clock, SeededChance(9), drivers.clock.pause, lease_ms=0
+            )
+            world.store.list, listing = hidden_beats(world.store), world.store.list
+            drivers.leaders.append(await lead(world, "orders", resume=True))
+            world.store.list = listing
+
+        await one_that_sees_no_beats()
+        await drivers.clock.pause(1_000)
+        assert told.done()
+        assert first.is_lost
+
+    play(store, script)
+
+
+def hidden_beats(store: HaStore) -> Callable[[str], Awaitable[list[str]]]:
+    listing = store.list
+
+    async def listed(prefix: str) -> list[str]:
+        return [] if prefix == "beats/" else await listing(prefix)
+
+    return listed
+
+
+class Unanswering:
+    """A store that does what it is asked, or not, and does not answer for a while."""
+
+    def __init__(self, inner: HaStore) -> None:
+        self.inner = inner
+        self.failures = 0
+        self.happens = True
+        self.read, self.list, self.delete = inner.read, inner.list, inner.delete
+
+    async def create(self, path: str, data: bytes) -> bool:
+        if path.startswith("chains/") and self.failures:
+            self.failures -= 1
+            if self.happens:
+                await self.inner.create(path, data)
+            raise StorageFailed("no answer")
+        return await self.inner.create(path, data)
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_a_write_without_an_answer_is_asked_again_until_it_is_known(
+    store: HaStore, happens: bool
+) -> None:
+    async def script(drivers: Drivers) -> None:
+        slow = Unanswering(drivers.store)
+        leader = await drivers.start(store=slow)
+        slow.failures, slow.happens = 3, happens
+        await complete(leader)
+        assert leader.completed == pointers(1)
+
+    play(store, script)
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_an_unknown_outcome_is_settled_by_the_next_call(store: HaStore, happens: bool) -> None:
+    async def script(drivers: Drivers) -> None:
+        slow = Unanswering(drivers.store)
+        leader = await drivers.start(store=slow)
+        first = await leader.next_checkpoint_id()
+        slow.failures, slow.happens = 5, happens
+        with pytest.raises(OutcomeUnknown, match="not known whether"):
+            await leader.add(first, "/c/chk-1")
+        assert leader.completed == ()
+        second = await leader.next_checkpoint_id()
+        assert second == 2
+        assert leader.completed == pointers(1)
+        await leader.add(second, "/c/chk-2", retained=[second])
+        assert leader.completed == pointers(2)
+
+    play(store, script)
+
+
+def test_an_unknown_outcome_ends_in_a_loss_where_somebody_took_over(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        slow = Unanswering(drivers.store)
+        leader = await drivers.start(store=slow)
+        slow.failures, slow.happens = 5, False
+        with pytest.raises(OutcomeUnknown):
+            await leader.add(CheckpointId(1), "/c/chk-1")
+        await leader.close()
+        await drivers.start(resume=True)
+        with pytest.raises(LeadershipLost):
+            await leader.next_checkpoint_id()
+
+    play(store, script)
+
+
+def test_a_long_run_and_many_runs_leave_few_files(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        for _ in range(3):
+            leader = await drivers.start()
+            for _ in range(200):
+                await complete(leader)
+            await drivers.clock.pause(5_000)
+            beats = await drivers.store.list("beats/")
+            assert len(beats) <= 2
+            assert await last_beat(drivers.store) == beats[-1]
+            await leader.end(JobStatus.FINISHED)
+        chains = await drivers.store.list("chains/")
+        assert len([path for path in chains if "/0000000003/" in path]) <= 128
+        assert len([path for path in chains if "/0000000003/" not in path]) == 2
+        assert len(await drivers.store.list("claims/")) == 3
+
+    play(store, script)
+
+
+def test_a_folder_without_atomic_create_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    stores = Stores()
+    with pytest.raises(ConfigError, match="cannot tell who leads") as caught:
+        asyncio.run(open_chain(stores, f"local://{tmp_path}", "orders", run_here))
+    assert caught.value.where.endswith("/.jobs/orders")
+
+
+def test_the_chain_of_a_named_job_lies_in_the_checkpoint_folder(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await open_chain(Stores(), str(tmp_path), "my orders", run_here)
+        assert await store.create("claims/1", b"x")
+
+    asyncio.run(main())
+    assert (tmp_path / ".jobs/my%20orders/claims/1").read_bytes() == b"x"
