@@ -1,7 +1,5 @@
 """One operator's state in a test: keys set by hand, snapshots into memory, restore at any scale."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import count
 
@@ -65,7 +63,7 @@ class Subtask:
         )
         self._hasher = KeyHasher(key_type, max_parallelism)
 
-    def on(self, key: object) -> Subtask:
+    def on(self, key: object) -> "Subtask":
         """Stand on a key."""
         self.cell.key = key
         self.cell.group = int(self._hasher.key_groups([key])[0])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.handles import KeyGroupsStateHandle
-from tidegate.state.format import COLUMNS, keyed_header, operator_header, section
+from tidegate.state.format import COLUMNS, keyed_header, operator_header, reading, section
 from tidegate.state.keyed import KeyedStates, Restored
 from tidegate.state.operator_state import OperatorStates
 from tidegate.state.pending import PendingSnapshot
@@ -169,7 +169,8 @@ class OperatorBackend:
         for state in states:
             self._keyed.restore(state)
         if header.columns is not None:
-            self._column_states().load(header.columns, columns)
+            with reading(f"{self._where}, columns"):
+                self._column_states().load(header.columns, columns)
 
     def _restore_operator(self, handle: OperatorStateHandle, read: Read) -> None:
         if handle.state_size == 0:

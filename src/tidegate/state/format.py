@@ -9,15 +9,16 @@ the end is a FormatError.
 from __future__ import annotations
 
 import struct
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, TidegateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
 KEYED_MAGIC: Final = b"TGKS"
 OPERATOR_MAGIC: Final = b"TGOS"
@@ -140,6 +141,25 @@ def element(data: memoryview, offset: int, where: str) -> memoryview:
     return cursor.take(cursor.unpack(_ELEMENT)[0])
 
 
+@contextmanager
+def reading(where: str) -> Generator[None, None, None]:
+    """Values are read in it: whatever goes wrong is a FormatError, or already one of ours.
+
+    Damaged bytes may look like any value, and unpickling runs code of the values' classes.
+    """
+    try:
+        yield
+    except TidegateError:
+        raise
+    except Exception as error:
+        raise FormatError(
+            f"The values of a state can't be read: {error}",
+            where=where,
+            remedy="Restore from another checkpoint; this one is damaged, or a class of the values"
+            " can't read its old form.",
+        ) from error
+
+
 def _header(data: memoryview, magic: bytes, kind: type[H], where: str) -> H:
     cursor = _Cursor(data, 0, where)
     found, version, size = cursor.unpack(_START)
@@ -154,7 +174,7 @@ def _header(data: memoryview, magic: bytes, kind: type[H], where: str) -> H:
         )
     try:
         return msgspec.msgpack.decode(cursor.take(size), type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:
         raise FormatError(
             f"The header of a file of state can't be read: {error}", where=where, offset=_START.size
         ) from error

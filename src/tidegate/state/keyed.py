@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
 from tidegate.state import kinds
-from tidegate.state.format import MISSING, PRESENT, Block, StateHeader
+from tidegate.state.format import MISSING, PRESENT, Block, StateHeader, reading
 from tidegate.state.hashmap import HashMapTable, Missing, Present
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.key_hash import key_type_of
@@ -153,7 +153,8 @@ class KeyedStates:
         old = SerializerSnapshot.from_bytes(restored.header.serializer)
         values = reader_for(old, state.serializer, where=where)
         for group, block in restored.blocks:
-            state.table.load(group, _decoded(block, self._keys, values, where))
+            with reading(where):
+                state.table.load(group, _decoded(block, self._keys, values, where))
 
     def _check_same(self, held: _Registered, descriptor: StateDescriptor) -> None:
         if (type(held.descriptor), kinds.entry_type(held.descriptor)) == (

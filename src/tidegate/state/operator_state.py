@@ -14,7 +14,7 @@ from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
 from tidegate.model.handles import StateDistribution
 from tidegate.state.copies import private_copy
-from tidegate.state.format import StateHeader, element
+from tidegate.state.format import StateHeader, element, reading
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
@@ -211,8 +211,9 @@ class OperatorStates:
                 )
             old = SerializerSnapshot.from_bytes(restored.header.serializer)
             reader = reader_for(old, serializer, where=where)
-            for each in restored.elements:
-                elements += reader.decode_many(each)
+            with reading(where):
+                for each in restored.elements:
+                    elements += reader.decode_many(each)
         self._restored.pop(header.name, None)
         return elements
 
