@@ -1,0 +1,1 @@
+"""Jobs on Spark: the only room that knows PySpark."""

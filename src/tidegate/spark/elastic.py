@@ -1,0 +1,168 @@
+"""The Spark runtime: every slot is a Spark job of its own with one task.
+
+A dead slot takes nothing with it, even where Spark gives a task a single try; slots come and go
+one by one. A thread in the driver waits for each job, since Spark's actions block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidegate.driver.start import start_driver
+from tidegate.errors import SlotLost
+from tidegate.model.chance import SeededChance
+from tidegate.spark.addresses import driver_address, is_local
+from tidegate.spark.session import check_cores, cores_of, session_for
+from tidegate.spark.slot_task import OUTCOME_SCHEMA, SlotTask, slot_function
+from tidegate.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from tidegate.config.configuration import Configuration
+    from tidegate.driver.client import DriverClient
+    from tidegate.errors import TidegateError
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.control import SlotInvitation
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long slots may take to end by themselves before their Spark jobs are cancelled."""
+
+CANCELLED_TIMEOUT_S = 15.0
+"""How long Spark may take to end a job that was cancelled."""
+
+_ENDED_FROM_OUTSIDE = ("cancelled", "canceled", "SparkContext was shut down", "was stopped")
+
+
+class SparkRuntime:
+    """Runs jobs in a Spark session, in elastic mode."""
+
+    def __init__(self, configuration: Configuration, spark: object | None = None) -> None:
+        self._configuration = configuration
+        self._spark = spark
+
+    def submit(self, graph: JobGraph) -> DriverClient:
+        """Start a job; returns once its driver leads it.
+
+        Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
+        """
+        spark = session_for(self._spark)
+        check_cores(spark, graph.topology.slots_needed())
+        secret = secrets.token_bytes(32)
+        address = driver_address(spark)
+        network = TcpNetwork(
+            secret=secret,
+            host=address.bind,
+            announce=address.announce,
+            draw=SeededChance(secrets.randbits(64)).bits64,
+            ports=graph.settings.slot.port_range,
+        )
+        return start_driver(graph, ElasticProvider(spark, graph.name), network, secret=secret)
+
+
+class ElasticProvider:
+    """The `SlotProvider` that submits a Spark job a slot."""
+
+    def __init__(self, spark: SparkSession, job_name: str) -> None:
+        self._spark = spark
+        self._job_name = job_name
+        self._tag = f"tidegate-{secrets.token_hex(6)}"
+        self._invitation: SlotInvitation | None = None
+        self._failed: Callable[[str, TidegateError, bool], None] | None = None
+        self._ended: Callable[[str], None] | None = None
+        self._threads: list[threading.Thread] = []
+        self._released = threading.Event()
+
+    def start(
+        self,
+        invitation: SlotInvitation,
+        failed: Callable[[str, TidegateError, bool], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        """The driver is ready to be dialled."""
+        self._invitation = invitation
+        self._failed = failed
+        self._ended = ended
+
+    def request(self, count: int) -> None:
+        """Submit that many Spark jobs."""
+        from pyspark import InheritableThread
+
+        for _ in range(count):
+            request = f"{self._tag}-{len(self._threads)}"
+            thread = InheritableThread(target=self._run, args=(request,), session=self._spark)
+            thread.daemon = True
+            self._threads.append(thread)
+            thread.start()
+
+    def release(self) -> None:
+        """No more slots are needed; those that run are told by the driver."""
+        self._released.set()
+
+    async def close(self) -> None:
+        """Wait for the slots' jobs; cancel those that do not end, such as ones without a core."""
+        self._released.set()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._join, CLOSE_TIMEOUT_S)
+        if any(thread.is_alive() for thread in self._threads):
+            await loop.run_in_executor(None, self._cancel)
+            await loop.run_in_executor(None, self._join, CANCELLED_TIMEOUT_S)
+
+    @property
+    def hint(self) -> str:
+        """What may be the matter where slots do not come."""
+        cores = cores_of(self._spark)
+        known = f"Spark has {cores} cores" if cores else "Spark's free cores are not known"
+        return (
+            f"{known}; a slot holds a core until the job ends. See spark.executor.instances, "
+            "spark.executor.cores and spark.dynamicAllocation.maxExecutors"
+        )
+
+    def _join(self, timeout_s: float) -> None:
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _cancel(self) -> None:
+        self._spark.sparkContext.cancelJobsWithTag(self._tag)
+
+    def _run(self, request: str) -> None:
+        """Host one slot; on a thread of its own for as long as the slot lives."""
+        context = self._spark.sparkContext
+        invitation = self._invitation
+        assert invitation is not None, "started before anything is requested"
+        path = tuple(sys.path) if is_local(self._spark) else ()
+        task = SlotTask(replace(invitation, request=request), path)
+        try:
+            context.addJobTag(self._tag)
+            context.setJobDescription(f"tidegate slot of '{self._job_name}'")
+            self._spark.range(0, 1, 1, 1).mapInArrow(slot_function(task), OUTCOME_SCHEMA).collect()
+        except Exception as error:
+            self._slot_failed(request, error)
+
+    def _slot_failed(self, request: str, error: Exception) -> None:
+        if self._released.is_set():
+            return
+        text = str(error)
+        if any(sign in text for sign in _ENDED_FROM_OUTSIDE) and self._ended is not None:
+            self._ended("Spark's job was cancelled, or its session stopped, from outside")
+        elif self._failed is not None:
+            missing = "No module named 'tidegate'" in text
+            self._failed(request, _lost(text, missing=missing), missing)
+
+
+def _lost(text: str, *, missing: bool) -> SlotLost:
+    reason = next((line for line in reversed(text.splitlines()) if line.strip()), text)
+    if missing:
+        return SlotLost(
+            "the executors' Python has no tidegate",
+            remedy="Install it there, or ship it: spark.archives with an environment, or "
+            "addPyFile with the wheel.",
+        )
+    return SlotLost(f"Spark ended the slot's task: {reason.strip()[:500]}")

@@ -1,0 +1,87 @@
+"""The Spark session that a job runs in: found, built or refused."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session_for(spark: object | None) -> SparkSession:
+    """The session handed in, else a new local one.
+
+    Raises ConfigError for a session that jobs cannot run in.
+    """
+    from pyspark.sql import SparkSession
+
+    if spark is None:
+        return _build()
+    if not isinstance(spark, SparkSession) or type(spark).__module__.startswith(
+        "pyspark.sql.connect"
+    ):
+        raise ConfigError(
+            f"{type(spark).__module__}.{type(spark).__name__} is no classic SparkSession",
+            where="StreamExecutionEnvironment.on_spark",
+            remedy="Spark Connect is not supported yet: build a session with "
+            "SparkSession.builder.master(...), or use StreamExecutionEnvironment.local().",
+        )
+    _refuse_unfit(spark)
+    return spark
+
+
+def _build() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = cast("SparkSession.Builder", SparkSession.builder)
+    return (
+        builder.master("local[*]")
+        .appName("tidegate")
+        .config("spark.ui.enabled", "false")
+        .config("spark.python.worker.faulthandler.enabled", "true")
+        .config("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
+        .getOrCreate()
+    )
+
+
+def _refuse_unfit(spark: SparkSession) -> None:
+    conf = spark.sparkContext.getConf()
+    if conf.get("spark.speculation", "false") == "true":
+        raise ConfigError(
+            "spark.speculation is true: Spark would run a slot twice",
+            where="the SparkSession",
+            remedy="Set spark.speculation=false before the session is built.",
+        )
+    if conf.get("spark.python.worker.killOnIdleTimeout", "false") == "true":
+        raise ConfigError(
+            "spark.python.worker.killOnIdleTimeout is true: Spark would kill healthy slots",
+            where="the SparkSession",
+            remedy="Set spark.python.worker.killOnIdleTimeout=false before the session is built.",
+        )
+
+
+def cores_of(spark: SparkSession) -> int | None:
+    """Tasks that can run at once, where that is known: on a local master."""
+    master = spark.sparkContext.master
+    if not master.startswith("local["):
+        return 1 if master == "local" else None
+    threads = master.removeprefix("local[").split("]")[0].split(",")[0]
+    return os.cpu_count() if threads == "*" else int(threads)
+
+
+def check_cores(spark: SparkSession, slots: int) -> None:
+    """Refuse at once what Spark would wait for silently, for ever."""
+    cores = cores_of(spark)
+    per_task = int(spark.sparkContext.getConf().get("spark.task.cpus", "1"))
+    if cores is not None and slots * per_task > cores:
+        raise ConfigError(
+            f"the job needs {slots} slots of {per_task} core(s), and Spark has {cores} cores",
+            where=f"master {spark.sparkContext.master}",
+            remedy=f"Use master local[{slots * per_task}] or more, or lower the job's parallelism "
+            "(env.set_parallelism).",
+        )
