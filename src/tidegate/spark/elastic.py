@@ -53,8 +53,9 @@ class SparkRuntime:
 
         Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
         """
-        spark = session_for(self._spark)
-        check_cores(spark, graph.topology.slots_needed())
+        slots = graph.topology.slots_needed()
+        spark = session_for(self._spark, slots)
+        check_cores(spark, slots)
         secret = secrets.token_bytes(32)
         address = driver_address(spark)
         network = TcpNetwork(

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def session_for(spark: object | None) -> SparkSession:
-    """The session handed in, else a new local one.
+def session_for(spark: object | None, slots: int) -> SparkSession:
+    """The session handed in, else a new local one with room for so many slots.
 
     Raises ConfigError for a session that jobs cannot run in.
     """
     from pyspark.sql import SparkSession
 
     if spark is None:
-        return _build()
+        return _build(slots)
     if not isinstance(spark, SparkSession) or type(spark).__module__.startswith(
         "pyspark.sql.connect"
     ):
@@ -34,13 +34,14 @@ def session_for(spark: object | None) -> SparkSession:
     return spark
 
 
-def _build() -> SparkSession:
+def _build(slots: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = cast("SparkSession.Builder", SparkSession.builder)
+    threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
     return (
-        builder.master("local[*]")
+        builder.master(f"local[{threads}]")
         .appName("tidegate")
         .config("spark.ui.enabled", "false")
         .config("spark.python.worker.faulthandler.enabled", "true")
