@@ -153,6 +153,5 @@ def _not_running(topology: Topology, subtask: SubtaskId, what: str) -> Checkpoin
     vertex = topology.vertex(subtask.vertex)
     return CheckpointAborted(
         FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name,
-        f"{FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.message[:-1]}: "
         f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism}) {what}.",
     )

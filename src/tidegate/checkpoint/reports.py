@@ -55,7 +55,7 @@ class Reports:
     def failed_before(self, request: Request, reason: FailureReason, message: str) -> list[Report]:
         """A trigger was given up before it had a checkpoint id."""
         self._statistics.failed_before()
-        text = message or reason.message
+        text = _text(reason, message)
         return [
             CheckpointEnded(None, request.kind, 0, reason=reason.name, message=text),
             *self.refused(request, reason, message),
@@ -71,7 +71,7 @@ class Reports:
         now_ms: int,
     ) -> list[Report]:
         """A checkpoint was given up. execution: the attempt that is to blame."""
-        text = message or reason.message
+        text = _text(reason, message)
         checkpoint, request = pending.checkpoint, pending.request
         final = self._statistics.failed(checkpoint, text, now_ms)
         ended = CheckpointEnded(
@@ -122,5 +122,9 @@ class Reports:
     ) -> CheckpointAborted:
         number = "" if checkpoint is None else f", checkpoint {checkpoint}"
         return CheckpointAborted(
-            reason.name, message or reason.message, where=f"job {self._job}{number}"
+            reason.name, _text(reason, message), where=f"job {self._job}{number}"
         )
+
+
+def _text(reason: FailureReason, message: str) -> str:
+    return f"{reason.message} {message}" if message else reason.message
