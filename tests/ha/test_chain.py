@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import FormatError
-from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode, newest_record
+from tidegate.ha.chain import (
+    JobRecord,
+    Pointer,
+    Seal,
+    decode,
+    encode,
+    newest_record,
+    place_path,
+    seal_below,
+)
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
@@ -74,3 +83,29 @@ def test_the_newest_record_is_that_of_the_highest_epoch_that_led() -> None:
     assert newest is not None
     assert newest.epoch == 2
     assert asyncio.run(newest_record(MemoryHaStore())) is None
+
+
+class Interrupted(MemoryHaStore):
+    """A chain whose leader goes on between another's listing and its reading.
+
+    The place that the leader has left is then taken by a belated seal of a third one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.interrupted = False
+
+    async def read(self, path: str) -> bytes | None:
+        if path == place_path(1, 1) and not self.interrupted:
+            self.interrupted = True
+            self.files[place_path(1, 2)] = self.files[path]
+            self.files[path] = encode(Seal(Epoch(2)))
+        return await super().read(path)
+
+
+def test_a_belated_seal_in_a_place_that_the_leader_has_left_says_nothing() -> None:
+    store = Interrupted()
+    led = JobRecord(JobId("j"), Epoch(1), "t", (), CheckpointId(1))
+    store.files[place_path(1, 1)] = encode(led)
+    assert asyncio.run(seal_below(store, Epoch(3))) == led
+    assert decode(store.files[place_path(1, 3)], "p") == Seal(Epoch(3))
