@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.api.results import ResultBuffer
     from tidegate.errors import TidegateError
     from tidegate.model.elements import OperatorEvent
@@ -24,9 +25,7 @@ class CoordinatorContext(Protocol):
         """Send an event to a subtask; held back while the subtask's gateway is closed."""
         ...
 
-    def run_blocking(
-        self, call: Callable[[], object], then: Callable[[object], None]
-    ) -> None:
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         """Run a call that blocks on the driver's pool and pass its result to ``then`` on the loop.
 
         What the call raises fails the job with the operator's name.
@@ -34,7 +33,7 @@ class CoordinatorContext(Protocol):
         ...
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Make a call on the loop after a delay; dropped when the coordinator is closed or reset."""
+        """Make a call on the loop after a delay; dropped once the coordinator is closed."""
         ...
 
     def fail(self, error: TidegateError) -> None:

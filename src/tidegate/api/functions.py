@@ -6,10 +6,11 @@ Names and meaning are PyFlink's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     import numpy as np
     import pyarrow as pa
 
@@ -83,31 +84,31 @@ class RuntimeContext(Protocol):
         """Metrics of this operator."""
         ...
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Value state of the current key."""
         ...
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """List state of the current key."""
         ...
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Map state of the current key."""
         ...
 
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState:
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         """Reducing state of the current key."""
         ...
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState:
+    ) -> AggregatingState[Any, Any]:
         """Aggregating state of the current key."""
         ...
 
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor
-    ) -> OperatorListState:
+    ) -> OperatorListState[Any]:
         """List state of the subtask."""
         ...
 
@@ -262,9 +263,7 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
             ...
 
     @abstractmethod
-    def process_element(
-        self, value: In, ctx: KeyedProcessFunction.Context
-    ) -> Iterable[Out] | None:
+    def process_element(self, value: In, ctx: KeyedProcessFunction.Context) -> Iterable[Out] | None:
         """Yield (or return an iterable of) the values for a value."""
 
 

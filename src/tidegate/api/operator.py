@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -130,7 +130,7 @@ class OperatorContext(Protocol):
 
     @property
     def settings(self) -> SlotSettings:
-        """Batch sizes, ``object_reuse`` (emitted values may be shared without a copy) and others."""
+        """Batch sizes, ``object_reuse`` (emitted values may be shared) and others."""
         ...
 
     @property
@@ -163,11 +163,11 @@ class OperatorContext(Protocol):
         """The columnar keyed state of that name."""
         ...
 
-    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState:
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
         """The operator's list state of that name (split or union)."""
         ...
 
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState:
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """The operator's broadcast state of that name."""
         ...
 
@@ -213,7 +213,8 @@ class Operator:
     ``process``, ``on_watermark`` and ``finish`` may return an iterator when they may emit without
     bound or have to wait: the slot advances it while the output has room. It yields None to ask
     for room, an awaitable to be advanced again once that is done (a failure of it is the
-    subtask's). Nothing else reaches the operator before its iterator is exhausted, barriers included.
+    subtask's). Nothing else reaches the operator before its iterator is exhausted, not even a
+    barrier.
     """
 
     key_type: TypeInformation | None = None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
 
 Split = TypeVar("Split")
+Split_contra = TypeVar("Split_contra", contravariant=True)
 
 
 class ReaderContext(Protocol):
@@ -45,10 +47,8 @@ class ReaderContext(Protocol):
         """Run a call that blocks on the slot's pool."""
         ...
 
-    def read_ahead(
-        self, call: Callable[[], object], then: Callable[[object], None]
-    ) -> None:
-        """Run a call on the pool; ``then`` gets its result on the loop, and ``poll`` comes after."""
+    def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        """Run a call on the pool; ``then`` gets its result on the loop; ``poll`` comes after."""
         ...
 
     def wake_at(self, monotonic_ms: int) -> None:
@@ -102,7 +102,7 @@ class SourceReader(Protocol[Split]):
         ...
 
 
-class EnumeratorContext(Protocol[Split]):
+class EnumeratorContext(Protocol[Split_contra]):
     """What an enumerator may do; all on the driver's loop."""
 
     @property
@@ -110,7 +110,7 @@ class EnumeratorContext(Protocol[Split]):
         """Number of readers."""
         ...
 
-    def assign(self, subtask: int, splits: Sequence[Split]) -> None:
+    def assign(self, subtask: int, splits: Sequence[Split_contra]) -> None:
         """Give splits to a reader that is ready."""
         ...
 
@@ -118,9 +118,7 @@ class EnumeratorContext(Protocol[Split]):
         """Tell a reader that it will get no more."""
         ...
 
-    def run_blocking(
-        self, call: Callable[[], object], then: Callable[[object], None]
-    ) -> None:
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
         """Run a call that blocks on the driver's pool; ``then`` gets its result."""
         ...
 
@@ -133,7 +131,7 @@ class EnumeratorContext(Protocol[Split]):
         ...
 
 
-class SplitEnumerator(Protocol[Split]):
+class SplitEnumerator(Protocol[Split_contra]):
     """Finds splits and decides who reads them."""
 
     def start(self) -> None:
@@ -144,7 +142,7 @@ class SplitEnumerator(Protocol[Split]):
         """A reader wants more."""
         ...
 
-    def add_back(self, subtask: int, splits: Sequence[Split]) -> None:
+    def add_back(self, subtask: int, splits: Sequence[Split_contra]) -> None:
         """Splits of a reader that was reset; assign them again."""
         ...
 

@@ -6,12 +6,13 @@ by ``RuntimeContext.get_state`` and the like, once, in ``open``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     import numpy as np
     import pyarrow as pa
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 T = TypeVar("T")
 V = TypeVar("V")
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
 
 
 class State(Protocol):
@@ -115,14 +118,14 @@ class ReducingState(State, Protocol[T]):
         ...
 
 
-class AggregatingState(State, Protocol[T, V]):
+class AggregatingState(State, Protocol[In_contra, Out_co]):
     """One accumulator a key, made of all that was added by an ``AggregateFunction``."""
 
-    def get(self) -> V | None:
+    def get(self) -> Out_co | None:
         """The result; None where nothing was added."""
         ...
 
-    def add(self, value: T) -> None:
+    def add(self, value: In_contra) -> None:
         """Add one."""
         ...
 
@@ -215,10 +218,13 @@ class MapStateDescriptor(StateDescriptor):
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     """One reduced value a key: ``ReducingStateDescriptor(name, reduce_function, type_info)``."""
 
-    reduce_function: ReduceFunction | None = None
+    reduce_function: ReduceFunction[T] | None = None
 
     def __init__(
-        self, name: str, reduce_function: ReduceFunction, type_info: TypeInformation | None = None
+        self,
+        name: str,
+        reduce_function: ReduceFunction[T],
+        type_info: TypeInformation | None = None,
     ) -> None:
         StateDescriptor.__init__(self, name, type_info)
         self.reduce_function = reduce_function
@@ -228,10 +234,13 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
 class AggregatingStateDescriptor(StateDescriptor):
     """One accumulator a key: ``AggregatingStateDescriptor(name, function, accumulator type)``."""
 
-    aggregate_function: AggregateFunction | None = None
+    aggregate_function: AggregateFunction[Any, Any, Any] | None = None
 
     def __init__(
-        self, name: str, agg_function: AggregateFunction, type_info: TypeInformation | None = None
+        self,
+        name: str,
+        agg_function: AggregateFunction[Any, Any, Any],
+        type_info: TypeInformation | None = None,
     ) -> None:
         StateDescriptor.__init__(self, name, type_info)
         self.aggregate_function = agg_function

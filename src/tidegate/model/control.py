@@ -6,25 +6,26 @@ whoever holds a lower one is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidegate.errors import TidegateError
-from tidegate.model.elements import CheckpointOptions, OperatorEvent
-from tidegate.model.ids import (
-    ChannelId,
-    CheckpointId,
-    Epoch,
-    ExecutionId,
-    JobId,
-    OperatorId,
-    SlotId,
-)
 from tidegate.model.settings import JobSettings, SlotSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.elements import CheckpointOptions, OperatorEvent
+    from tidegate.model.ids import (
+        ChannelId,
+        CheckpointId,
+        Epoch,
+        ExecutionId,
+        JobId,
+        OperatorId,
+        SlotId,
+    )
     from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
     from tidegate.model.topology import Topology
 
@@ -159,7 +160,10 @@ class CheckpointComplete:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointAborted:
-    """The checkpoint was given up. latest_completed repairs a lost completion; None: there is none."""
+    """The checkpoint was given up.
+
+    latest_completed: repairs a lost completion; None where there is none.
+    """
 
     execution: ExecutionId
     checkpoint: CheckpointId
@@ -201,9 +205,12 @@ ToSlot = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A slot offers itself. address: ``host:port`` of its data server. versions: of package, Python,
-    pyarrow; compared with the driver's. request: the provider's name for what was asked for, so
-    that a slot and the Spark job that hosts it can be told to belong together."""
+    """A slot offers itself.
+
+    address: ``host:port`` of its data server. versions: of package, Python, pyarrow; compared with
+    the driver's. request: the provider's name for what was asked for, so that a slot and the Spark
+    job that hosts it can be told to belong together.
+    """
 
     slot: SlotId
     address: str

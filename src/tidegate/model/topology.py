@@ -5,11 +5,14 @@ It is what the two deciding machines know of a job graph: no code, no configurat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tidegate.model.ids import ChannelId, OperatorId, SubtaskId, VertexId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Partitioner(Enum):
@@ -114,9 +117,7 @@ class Topology:
         producers = self.vertex(made.source).parallelism
         consumers = self.vertex(made.target).parallelism
         if not made.partitioner.is_pointwise:
-            return tuple(
-                ChannelId(edge, p, c) for p in range(producers) for c in range(consumers)
-            )
+            return tuple(ChannelId(edge, p, c) for p in range(producers) for c in range(consumers))
         pairs = sorted(
             (p, c) for c in range(consumers) for p in pointwise_producers(c, producers, consumers)
         )

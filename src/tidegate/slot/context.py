@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
         BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
         MapStateDescriptor,
         OperatorListState,
         OperatorStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
         State,
         StateDescriptor,
         ValueState,
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from tidegate.model.topology import OperatorInfo, Vertex
     from tidegate.state.backend import OperatorBackend
     from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -132,10 +138,10 @@ class SlotOperatorContext:
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         return self._backend.column_state(descriptor)
 
-    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState:
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
         return self._backend.operator_state(descriptor)
 
-    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState:
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return self._backend.broadcast_state(descriptor)
 
     def processing_time(self) -> int:
@@ -200,16 +206,24 @@ class SlotRuntimeContext:
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState:
-        return self._context.keyed_state(state_descriptor)
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return cast("ValueState[Any]", self._context.keyed_state(state_descriptor))
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState:
-        return self._context.keyed_state(state_descriptor)
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return cast("ListState[Any]", self._context.keyed_state(state_descriptor))
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState:
-        return self._context.keyed_state(state_descriptor)
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return cast("MapState[Any, Any]", self._context.keyed_state(state_descriptor))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+        return cast("ReducingState[T]", self._context.keyed_state(state_descriptor))
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        return cast("AggregatingState[Any, Any]", self._context.keyed_state(state_descriptor))
 
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor
-    ) -> OperatorListState:
+    ) -> OperatorListState[Any]:
         return self._context.operator_state(state_descriptor)
