@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.api.client import CheckpointDone, JobExecutionResult
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.errors import JobFailed, StorageFailed, TidegateError
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterator
 
+    from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.driver import Driver
     from tidegate.jobmaster.view import JobView

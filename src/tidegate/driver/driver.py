@@ -330,7 +330,11 @@ class Driver:
             self._timer.cancel()
             self._timer = None
         at_ms = self._machine.wake_at_ms if self._machine is not None else None
-        if at_ms is not None and self._crash is None and not (self._over.is_set() and self._settled.is_set()):
+        if (
+            at_ms is not None
+            and self._crash is None
+            and not (self._over.is_set() and self._settled.is_set())
+        ):
             delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, lambda: self.post(Woke()))

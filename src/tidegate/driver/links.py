@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, cast
 from tidegate.errors import SlotLost
 from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
 from tidegate.model.control import Offer, Refused, SlotLeaving, ToCoordinator, ToDriver
-from tidegate.model.ids import SlotId
 from tidegate.model.versions import COMPARED, versions
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from tidegate.errors import PeerLost, TidegateError
     from tidegate.jobmaster.events import JobEvent
     from tidegate.model.control import ToSlot
+    from tidegate.model.ids import SlotId
     from tidegate.transport.wire import Wire
 
 

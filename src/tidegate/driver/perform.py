@@ -290,7 +290,6 @@ class Performer:
                 checkpoint=ended.checkpoint,
                 reason=ended.reason,
                 message=ended.message,
-                failures=ended.failures,
             )
 
 

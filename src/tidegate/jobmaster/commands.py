@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.commands import CheckpointCommand
-from tidegate.model.control import JobStatus, ToSlot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.errors import TidegateError
+    from tidegate.model.control import JobStatus, ToSlot
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
 
 

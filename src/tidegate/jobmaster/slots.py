@@ -99,7 +99,7 @@ class SlotPool:
         return min(seen) + self._lease_ms + 1 if seen else None
 
     def in_order(self) -> list[SlotId]:
-        """The slots by the index of the subtasks they host; a slot keeps its index while it lives."""
+        """The slots by the index of their subtasks; a slot keeps its index while it lives."""
         return [slot for slot in self._order if slot is not None]
 
     def ids(self) -> Iterable[SlotId]:

@@ -13,15 +13,16 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from tidegate.errors import PeerLost, SlotLost
-from tidegate.model.control import SlotInvitation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.errors import TidegateError
+    from tidegate.model.control import SlotInvitation
 
 CLOSE_TIMEOUT_S = 10.0
 
@@ -106,7 +107,7 @@ class ProcessProvider:
 
 def _environment() -> dict[str, str]:
     """The parent's environment, with the package's own folder on the import path."""
-    package_parent = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    package_parent = str(Path(__file__).resolve().parents[2])
     paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -56,19 +56,23 @@ class ChainOutput:
 
     @property
     def has_room(self) -> bool:
+        """Whether no channel waits for credit."""
         return self._room.waiting == 0
 
     def emit(self, batch: Batch) -> None:
+        """Pass a batch on to all consumers of the main output."""
         count = len(batch)
         if count:
             self.rows += count
             self._give(self._main, batch)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
+        """Pass a batch on to all consumers of a side output."""
         if len(batch):
             self._give(self._sides.get(tag, []), batch)
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        """Pass event time on to all consumers, side outputs included."""
         for operator in self._next:
             operator.accept_watermark(watermark)
         for channel in self._channels:

@@ -218,7 +218,7 @@ class Slot:
             self._turn_began_ms = None
 
     def _encode_for_a_while(self) -> None:
-        """Slices of snapshots: long ones when the input waits anyway, short ones when it is paced."""
+        """Slices of snapshots: long ones while the input waits anyway, else short ones."""
         if not self._encoding or self._accepted is None:
             return
         settings = self._accepted.settings.slot

@@ -35,4 +35,4 @@ def driver_address(spark: SparkSession) -> DriverAddress:
 
 def is_local(spark: SparkSession) -> bool:
     """Whether driver and executors are one machine."""
-    return spark.sparkContext.master.startswith("local")
+    return (spark.sparkContext.master or "").startswith("local")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
 
@@ -38,7 +38,7 @@ def _build(slots: int) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = cast("SparkSession.Builder", SparkSession.builder)
+    builder = SparkSession.builder
     threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
     return (
         builder.master(f"local[{threads}]")
@@ -68,7 +68,7 @@ def _refuse_unfit(spark: SparkSession) -> None:
 
 def cores_of(spark: SparkSession) -> int | None:
     """Tasks that can run at once, where that is known: on a local master."""
-    master = spark.sparkContext.master
+    master = spark.sparkContext.master or ""
     if not master.startswith("local["):
         return 1 if master == "local" else None
     threads = master.removeprefix("local[").split("]")[0].split(",")[0]

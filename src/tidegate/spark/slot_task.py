@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import pyarrow as pa
 
     from tidegate.model.control import SlotInvitation
@@ -17,7 +18,7 @@ OUTCOME_SCHEMA = "outcome string"
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """What the task is given. path: the driver's import path where both share a machine, else ()."""
+    """What the task is given. path: the driver's import path on the same machine, else ()."""
 
     invitation: SlotInvitation
     path: tuple[str, ...]

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import pickle
 import struct
-from typing import cast
-
-import numpy as np
+from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import FormatError
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
-from tidegate.transport.wire import Buffer
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tidegate.transport.wire import Buffer
 
 _ROWS, _ARROW, _MARK = 1, 2, 3
 _KIND = struct.Struct("!BI")

@@ -6,10 +6,14 @@ Frames are copied into bytes and delivered by the loop, one call a frame, in ord
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tidegate.errors import PeerLost
-from tidegate.transport.wire import Accept, Buffer, Wire, WireHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.transport.wire import Accept, Buffer, Wire, WireHandler
 
 
 class MemoryNetwork:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
-from collections.abc import Callable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, PeerLost
 from tidegate.transport.handshake import NONCE_BYTES, Handshake
 from tidegate.transport.wire import FRAME_BYTES_MAX, Accept, Buffer, Wire, WireHandler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 _LENGTH = struct.Struct("!I")
 _HANDSHAKE_FRAME_MAX = 4096

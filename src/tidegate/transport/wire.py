@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from tidegate.errors import PeerLost
+if TYPE_CHECKING:
+    from tidegate.errors import PeerLost
 
 Buffer = bytes | bytearray | memoryview
 
