@@ -1,0 +1,1 @@
+"""The demonstration: real flights as a stream, a process killed, the result checked."""

@@ -1,0 +1,96 @@
+"""How a demonstration ended: what was committed, how long recovery took, whether all held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+
+from tidegate.cli.demo.job import STATISTICS_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pandas as pd
+
+    from tidegate.cli.demo.verify import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures of the last line.
+
+    killed, kills_wanted: processes. recovery_s: the longest, None where nothing was killed.
+    seconds: from the start of the driver to the end of the job.
+    """
+
+    verdict: Verdict
+    killed: int
+    kills_wanted: int
+    recovery_s: float | None
+    checkpoints: int
+    seconds: float
+
+    @property
+    def held(self) -> bool:
+        """Whether the demonstration has shown what it is there to show."""
+        return self.verdict.matches and self.killed == self.kills_wanted
+
+    def as_json(self) -> dict[str, object]:
+        """The figures by name."""
+        return {
+            "read": self.verdict.read,
+            "counted": self.verdict.counted,
+            "lost": self.verdict.lost,
+            "doubled": self.verdict.doubled,
+            "killed": self.killed,
+            "recovery_s": self.recovery_s,
+            "checkpoints": self.checkpoints,
+            "seconds": round(self.seconds, 1),
+            "matches": self.verdict.matches,
+        }
+
+    def as_line(self) -> str:
+        """The figures as a line."""
+        verdict = self.verdict
+        recovery = "" if self.recovery_s is None else f"recovered in {self.recovery_s:.2f} s, "
+        wanted = "" if self.killed == self.kills_wanted else f" of {self.kills_wanted}"
+        agreement = (
+            "all numbers agree" if verdict.matches else f"NUMBERS DIFFER in {verdict.wrong:,} rows"
+        )
+        return (
+            f"read {verdict.read:,}, counted {verdict.counted:,}, lost {verdict.lost:,}, "
+            f"doubled {verdict.doubled:,}, killed {self.killed}{wanted}, {recovery}"
+            f"{self.checkpoints} checkpoints, {self.seconds:.1f} s: {agreement}"
+        )
+
+
+def read_committed(output: Path) -> pd.DataFrame:
+    """All rows of the files that the sink has committed, and of no others."""
+    files = sorted(path for path in output.glob("**/*.parquet") if _is_committed(path, output))
+    tables = [pq.read_table(file, schema=STATISTICS_SCHEMA) for file in files]
+    rows = [table.to_pandas() for table in tables]
+    import pandas as pd
+
+    return pd.concat(rows) if rows else STATISTICS_SCHEMA.empty_table().to_pandas()
+
+
+def recovery_s(kills_ms: Iterable[int], committed: pd.DataFrame) -> float | None:
+    """Of the kills the longest time from the kill to the first record emitted after the restore.
+
+    The moments stand in the rows themselves. A run that began after the kill counts, whatever
+    another subtask of the run before still emitted; rows that were never committed do not.
+    """
+    runs = committed.groupby(["driver", "attempt"])["emitted_ms"].min()
+    waits: list[int] = []
+    for kill_ms in kills_ms:
+        after = [int(begun) - kill_ms for begun in runs if begun >= kill_ms]
+        if after:
+            waits.append(min(after))
+    return max(waits) / 1000 if waits else None
+
+
+def _is_committed(path: Path, output: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.relative_to(output).parts)

@@ -1,0 +1,207 @@
+"""What a demonstration looks like: a live display on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.cli.demo.news import (
+    CheckpointCompleted,
+    CheckpointFailed,
+    Failure,
+    JobRestored,
+    SlotGone,
+    SlotUp,
+    StatusChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console, RenderableType
+
+    from tidegate.cli.demo.conduct import Display
+    from tidegate.cli.demo.news import News
+    from tidegate.cli.demo.timeline import Kill, Timeline
+
+CHECKPOINTS_SHOWN: Final = 5
+PLAIN_RATE_MS: Final = 5_000
+
+
+def display(console: Console, title: str) -> Display:
+    """What suits the console."""
+    if console.is_terminal:
+        return LiveDisplay(console, title)
+    return PlainDisplay(console, title)
+
+
+def in_words(news: News, timeline: Timeline) -> str | None:
+    """A line on what was told; None for what is not worth one."""
+    match news:
+        case SlotUp():
+            return f"slot up: pid {news.pid} on {news.host}"
+        case SlotGone():
+            return f"slot gone: pid {news.pid}"
+        case StatusChanged(status="RUNNING") if timeline.back_after_ms:
+            return f"job RUNNING again, {timeline.back_after_ms[-1] / 1000:.2f} s after the kill"
+        case StatusChanged():
+            return f"job {news.status}"
+        case JobRestored():
+            return f"restored from checkpoint {news.checkpoint}"
+        case CheckpointCompleted():
+            return (
+                f"checkpoint {news.checkpoint} complete: {news.duration_ms} ms, "
+                f"{size(news.bytes_written)} written"
+            )
+        case CheckpointFailed():
+            return f"checkpoint {news.checkpoint} given up: {news.failure}"
+        case Failure():
+            return f"failure{' in ' + news.task if news.task else ''}: {first_line(news.error)}"
+        case _:
+            return None
+
+
+def kill_in_words(kill: Kill) -> str:
+    """A line on a kill."""
+    what = "the driver" if kill.victim == "driver" else "a worker"
+    during = "" if kill.checkpoint is None else f", during checkpoint {kill.checkpoint}"
+    return f"SIGKILL to {what}, pid {kill.pid}{during}"
+
+
+def first_line(text: str) -> str:
+    """The first line of a text; "" of none."""
+    return text.split("\n", 1)[0]
+
+
+def size(count: int) -> str:
+    """Bytes for people."""
+    return f"{count} B" if count < 1024 else f"{count / 1024:.1f} KiB"
+
+
+def print_ranking(console: Console, ranking: Sequence[tuple[str, int, float]]) -> None:
+    """The carriers, the latest first."""
+    table = Table(title="Carriers by mean departure delay")
+    table.add_column("", justify="right")
+    table.add_column("carrier")
+    table.add_column("flights", justify="right")
+    table.add_column("minutes", justify="right")
+    for place, (name, flights, minutes) in enumerate(ranking, 1):
+        table.add_row(str(place), name, f"{flights:,}", f"{minutes:.1f}")
+    console.print(table)
+
+
+class PlainDisplay:
+    """A line for each thing that happens, with the seconds since the job was first running."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._rate_at_ms = 0
+        console.print(title, highlight=False)
+
+    def stage(self, text: str) -> None:
+        """Say what takes a while."""
+        self._print("", text)
+
+    def told(self, news: News, timeline: Timeline) -> None:
+        """A line on what was told, and now and then one on the rate."""
+        if (text := in_words(news, timeline)) is not None:
+            self._print(_moment(news.at_ms, timeline), text)
+        elif timeline.rate and news.at_ms - self._rate_at_ms >= PLAIN_RATE_MS:
+            self._rate_at_ms = news.at_ms
+            self._print(
+                _moment(news.at_ms, timeline),
+                f"{timeline.read:,} of {timeline.rows:,} flights, {timeline.rate:,.0f} a second",
+            )
+
+    def killed(self, kill: Kill, timeline: Timeline) -> None:
+        """A line on the kill."""
+        self._print(_moment(kill.at_ms, timeline), kill_in_words(kill))
+
+    def close(self) -> None:
+        """Nothing is left open."""
+
+    def _print(self, moment: str, text: str) -> None:
+        self._console.print(f"{moment:>8}  {text}", highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveDisplay:
+    """The run of things above; slots, rate and checkpoints below, kept up to date."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._console = console
+        self._stage = ""
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        console.print(Text(title, style="bold"))
+        self._live.start()
+
+    def stage(self, text: str) -> None:
+        """Show what takes a while."""
+        self._stage = text
+        self._live.update(Text(f"{text} …", style="dim"), refresh=True)
+
+    def told(self, news: News, timeline: Timeline) -> None:
+        """What is worth keeping goes above, the rest changes the display."""
+        text = in_words(news, timeline)
+        if text is not None and not isinstance(news, CheckpointCompleted):
+            self._print(_moment(news.at_ms, timeline), text, _style(news))
+        self._live.update(self._picture(timeline), refresh=True)
+
+    def killed(self, kill: Kill, timeline: Timeline) -> None:
+        """The kill stands out."""
+        self._print(_moment(kill.at_ms, timeline), kill_in_words(kill), "bold red")
+
+    def close(self) -> None:
+        """Leave the terminal as it was, below what was kept."""
+        self._live.stop()
+
+    def _print(self, moment: str, text: str, style: str) -> None:
+        self._console.print(Text(f"{moment:>8}  ", style="dim") + Text(text, style=style))
+
+    def _picture(self, timeline: Timeline) -> RenderableType:
+        if timeline.first_running_ms is None:
+            return Text(f"{self._stage} …", style="dim")
+        read = min(timeline.read, timeline.rows)
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(
+            ProgressBar(total=timeline.rows, completed=read, width=30),
+            f"{read:,} flights",
+            Text(f"{timeline.rate:,.0f}/s", style="bold cyan"),
+            Text(timeline.status or "…", style="green" if timeline.running else "yellow"),
+        )
+        slots = "  ".join(f"● {pid}" for pid in timeline.slots.values())
+        return Group("", Text(f"slots  {slots}", style="green"), bar, _checkpoints(timeline))
+
+
+def _checkpoints(timeline: Timeline) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for header in ("checkpoint", "took", "written", "state"):
+        table.add_column(header, justify="right")
+    for done in timeline.completed[-CHECKPOINTS_SHOWN:]:
+        table.add_row(
+            str(done.checkpoint),
+            f"{done.duration_ms} ms",
+            size(done.bytes_written),
+            size(done.state_bytes),
+        )
+    return table
+
+
+def _moment(at_ms: int, timeline: Timeline) -> str:
+    if timeline.first_running_ms is None:
+        return ""
+    return f"{(at_ms - timeline.first_running_ms) / 1000:.2f} s"
+
+
+def _style(news: News) -> str:
+    match news:
+        case Failure() | SlotGone() | CheckpointFailed():
+            return "red"
+        case StatusChanged(status="RUNNING"):
+            return "bold green"
+        case _:
+            return ""

@@ -1,0 +1,110 @@
+"""From one view of a job to the next: what happened meanwhile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.cli.demo.news import (
+    CheckpointBegun,
+    CheckpointCompleted,
+    CheckpointFailed,
+    Failure,
+    JobRestored,
+    Progress,
+    SlotGone,
+    SlotUp,
+    StatusChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.checkpoint.statistics import CheckpointStatistics
+    from tidegate.cli.demo.news import News
+    from tidegate.jobmaster.view import JobView
+    from tidegate.model.control import JobStatus
+    from tidegate.model.ids import CheckpointId, SlotId
+
+
+class JobWatch:
+    """Compares each view of one job with what the views before have shown."""
+
+    def __init__(self) -> None:
+        self._slots: dict[SlotId, int] = {}
+        self._status: JobStatus | None = None
+        self._running_since_ms = 0
+        self._restored: tuple[int, CheckpointId] | None = None
+        self._checkpoints: dict[CheckpointId, CheckpointStatus] = {}
+        self._failures: set[tuple[int, str, str]] = set()
+        self._rows = 0
+
+    def look(self, view: JobView, now_ms: int) -> list[News]:
+        """What is new in this view, in the order in which it is told."""
+        return [
+            *self._failures_in(view),
+            *self._slots_in(view, now_ms),
+            *self._status_in(view, now_ms),
+            *self._restored_in(view, now_ms),
+            *self._checkpoints_in(view, now_ms),
+            *self._progress_in(view, now_ms),
+        ]
+
+    def _failures_in(self, view: JobView) -> Iterator[News]:
+        for failure in reversed(view.failures):
+            known_by = failure.wall_ms, failure.task, failure.error
+            if known_by not in self._failures:
+                self._failures.add(known_by)
+                yield Failure(failure.wall_ms, failure.error, failure.task)
+
+    def _slots_in(self, view: JobView, now_ms: int) -> Iterator[News]:
+        present = {slot.id for slot in view.slots}
+        for gone in [slot for slot in self._slots if slot not in present]:
+            yield SlotGone(now_ms, str(gone), self._slots.pop(gone))
+        for slot in view.slots:
+            if slot.id not in self._slots:
+                self._slots[slot.id] = slot.pid
+                yield SlotUp(now_ms, str(slot.id), slot.host, slot.pid)
+
+    def _status_in(self, view: JobView, now_ms: int) -> Iterator[News]:
+        since_ms = view.timestamps_ms.get(view.status, now_ms)
+        if view.status is not self._status or since_ms != self._running_since_ms:
+            self._status, self._running_since_ms = view.status, since_ms
+            yield StatusChanged(since_ms, view.status.value)
+
+    def _restored_in(self, view: JobView, now_ms: int) -> Iterator[News]:
+        latest = view.checkpoints.latest_restored
+        if latest is None or self._restored == (latest.restored_ms, latest.checkpoint):
+            return
+        self._restored = latest.restored_ms, latest.checkpoint
+        yield JobRestored(now_ms, latest.checkpoint)
+
+    def _checkpoints_in(self, view: JobView, now_ms: int) -> Iterator[News]:
+        for checkpoint in reversed(view.checkpoints.history):
+            before = self._checkpoints.get(checkpoint.checkpoint)
+            if before is checkpoint.status:
+                continue
+            self._checkpoints[checkpoint.checkpoint] = checkpoint.status
+            if before is None:
+                yield CheckpointBegun(checkpoint.trigger_ms, checkpoint.checkpoint)
+            if checkpoint.status is not CheckpointStatus.IN_PROGRESS:
+                yield _end_of(checkpoint, now_ms)
+
+    def _progress_in(self, view: JobView, now_ms: int) -> Iterator[News]:
+        sources = view.vertices[:1]
+        rows = sum(subtask.figures.rows_out for each in sources for subtask in each.subtasks)
+        if rows != self._rows:
+            self._rows = rows
+            yield Progress(now_ms, rows)
+
+
+def _end_of(checkpoint: CheckpointStatistics, now_ms: int) -> News:
+    if checkpoint.status is CheckpointStatus.FAILED:
+        return CheckpointFailed(now_ms, checkpoint.checkpoint, checkpoint.failure or "")
+    return CheckpointCompleted(
+        now_ms,
+        checkpoint.checkpoint,
+        checkpoint.duration_ms,
+        checkpoint.checkpointed_size,
+        checkpoint.state_size,
+    )

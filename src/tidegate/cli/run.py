@@ -1,0 +1,129 @@
+"""``tidegate run``: a program, with the settings given on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.config import options
+from tidegate.config.load import load_configuration, read_dynamic
+from tidegate.datastream.environment import (
+    CONFIGURATION_VARIABLE,
+    RUNTIME_VARIABLE,
+    SETTINGS_VARIABLE,
+)
+from tidegate.errors import TidegateError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from tidegate.config.configuration import Configuration
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
+@click.option(
+    "-s",
+    "--from",
+    "restore",
+    metavar="PATH|latest",
+    help="Start from this checkpoint or savepoint; 'latest' takes the job's newest checkpoint.",
+)
+@click.option(
+    "-n", "--allow-non-restored", is_flag=True, help="Allow state there that no operator takes."
+)
+@click.option("-D", "dynamic", metavar="KEY=VALUE", multiple=True, help="Set an option.")
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with options, as YAML.",
+)
+@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(
+    runtime: str | None,
+    restore: str | None,
+    allow_non_restored: bool,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    parallelism: int | None,
+    script: Path,
+    args: tuple[str, ...],
+) -> None:
+    """Run the program SCRIPT with its arguments ARGS.
+
+    Its get_execution_environment() takes what is given here; what it sets itself wins.
+    """
+    load_configuration(config, dynamic)  # refuses what cannot be used before the program starts
+    settings = read_dynamic(dynamic)
+    if restore is not None:
+        settings.set(options.RESTORE_PATH, restore, where="command line, --from")
+    if allow_non_restored:
+        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+    if parallelism is not None:
+        settings.set(options.PARALLELISM, parallelism, where="command line, -p")
+    with _process_of(script, args, _variables(runtime, config, settings)):
+        _run_as_main(script)
+
+
+def _variables(
+    runtime: str | None, config: Path | None, settings: Configuration
+) -> Mapping[str, str]:
+    """What tells ``get_execution_environment`` of the command line."""
+    variables = {SETTINGS_VARIABLE: json.dumps(settings.to_dict())}
+    if runtime is not None:
+        variables[RUNTIME_VARIABLE] = runtime
+    if config is not None:
+        variables[CONFIGURATION_VARIABLE] = str(config.absolute())
+    return variables
+
+
+@contextmanager
+def _process_of(
+    script: Path, args: tuple[str, ...], variables: Mapping[str, str]
+) -> Generator[None]:
+    """Makes this process look as if Python had been started with the script."""
+    before = dict(os.environ), sys.argv, list(sys.path)
+    folder = str(script.parent.absolute())
+    # Slots are processes of their own; they too have to find the modules beside the script.
+    inherited = os.environ.get("PYTHONPATH")
+    search = folder if not inherited else os.pathsep.join([folder, inherited])
+    os.environ.update(variables, PYTHONPATH=search)
+    sys.argv = [str(script), *args]
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        environ, sys.argv, sys.path[:] = before
+        os.environ.clear()
+        os.environ.update(environ)
+
+
+def _run_as_main(script: Path) -> None:
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    except (TidegateError, click.ClickException):
+        raise
+    except Exception as error:
+        _show_from_script(error, script)
+        raise click.exceptions.Exit(1) from error
+
+
+def _show_from_script(error: Exception, script: Path) -> None:
+    """Prints a traceback as Python does when it runs the script itself."""
+    shown = error.__traceback__
+    while shown is not None and shown.tb_frame.f_code.co_filename != str(script):
+        shown = shown.tb_next
+    traceback.print_exception(error.with_traceback(shown or error.__traceback__))

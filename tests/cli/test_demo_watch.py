@@ -1,0 +1,145 @@
+"""From views of a job to news."""
+
+from dataclasses import replace
+
+from tidegate.checkpoint.statistics import (
+    CheckpointStatistics,
+    CheckpointStatus,
+    RestoredStatistics,
+    StatisticsTracker,
+)
+from tidegate.cli.demo.news import (
+    CheckpointBegun,
+    CheckpointCompleted,
+    CheckpointFailed,
+    Failure,
+    JobRestored,
+    Progress,
+    SlotGone,
+    SlotUp,
+    StatusChanged,
+)
+from tidegate.cli.demo.watch import JobWatch
+from tidegate.config.configuration import Configuration
+from tidegate.config.settings import job_settings
+from tidegate.jobmaster.view import FailureView, JobView, SlotView, SubtaskView, VertexView
+from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+from tidegate.model.settings import RetentionPolicy
+from tidegate.model.snapshots import CheckpointProperties
+
+NOW_MS = 5_000
+EMPTY = JobView(
+    job=JobId("0" * 32),
+    name="delays",
+    epoch=Epoch(1),
+    status=JobStatus.CREATED,
+    timestamps_ms={JobStatus.CREATED: 1},
+    restarts=0,
+    restored=None,
+    vertices=(),
+    failures=(),
+    slots=(),
+    slots_wanted=2,
+    checkpoints=StatisticsTracker(10).view(),
+    settings=job_settings(Configuration()),
+)
+
+
+def checkpoint(number: int, status: CheckpointStatus) -> CheckpointStatistics:
+    return CheckpointStatistics(
+        checkpoint=CheckpointId(number),
+        kind=SnapshotKind.CHECKPOINT,
+        properties=CheckpointProperties.for_checkpoint(RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
+        status=status,
+        trigger_ms=4_000 + number,
+        vertices=(),
+        state_size=900,
+        checkpointed_size=300,
+        duration_ms=12,
+        failure="expired" if status is CheckpointStatus.FAILED else None,
+    )
+
+
+def with_checkpoints(*newest_first: CheckpointStatistics) -> JobView:
+    return replace(EMPTY, checkpoints=replace(EMPTY.checkpoints, history=newest_first))
+
+
+def news_of(*views: JobView) -> list[object]:
+    """What the last view tells after those before it."""
+    watch = JobWatch()
+    for view in views[:-1]:
+        watch.look(view, NOW_MS)
+    return list(watch.look(views[-1], NOW_MS))
+
+
+def slot(name: str, pid: int) -> SlotView:
+    return SlotView(SlotId(name), "here", pid, 0, 0)
+
+
+def test_what_has_been_told_is_not_told_again() -> None:
+    view = replace(
+        with_checkpoints(checkpoint(1, CheckpointStatus.COMPLETED)), slots=(slot("a", 1),)
+    )
+    assert news_of(view) != []
+    assert news_of(view, view) == []
+
+
+def test_slots_come_and_go() -> None:
+    before = replace(EMPTY, slots=(slot("a", 1), slot("b", 2)))
+    after = replace(EMPTY, slots=(slot("b", 2), slot("c", 3)))
+    assert news_of(before, after) == [SlotGone(NOW_MS, "a", 1), SlotUp(NOW_MS, "c", "here", 3)]
+
+
+def test_a_status_carries_the_moment_at_which_it_was_entered() -> None:
+    running = replace(EMPTY, status=JobStatus.RUNNING, timestamps_ms={JobStatus.RUNNING: 4_321})
+    assert news_of(EMPTY, running) == [StatusChanged(4_321, "RUNNING")]
+
+
+def test_a_restart_between_two_looks_is_told_as_running_again() -> None:
+    running = replace(EMPTY, status=JobStatus.RUNNING, timestamps_ms={JobStatus.RUNNING: 1_000})
+    again = replace(running, timestamps_ms={JobStatus.RUNNING: 2_000})
+    assert news_of(running, again) == [StatusChanged(2_000, "RUNNING")]
+
+
+def test_checkpoints_begin_and_end_in_their_order() -> None:
+    before = with_checkpoints(checkpoint(1, CheckpointStatus.IN_PROGRESS))
+    after = with_checkpoints(
+        checkpoint(2, CheckpointStatus.FAILED), checkpoint(1, CheckpointStatus.COMPLETED)
+    )
+    assert news_of(EMPTY, before) == [CheckpointBegun(4_001, 1)]
+    assert news_of(before, after) == [
+        CheckpointCompleted(NOW_MS, 1, 12, 300, 900),
+        CheckpointBegun(4_002, 2),
+        CheckpointFailed(NOW_MS, 2, "expired"),
+    ]
+
+
+def test_each_restore_is_told_even_from_the_same_checkpoint() -> None:
+    def restored(at_ms: int) -> JobView:
+        latest = RestoredStatistics(CheckpointId(7), at_ms, False, None, 0)
+        return replace(EMPTY, checkpoints=replace(EMPTY.checkpoints, latest_restored=latest))
+
+    assert news_of(EMPTY, restored(1)) == [JobRestored(NOW_MS, 7)]
+    assert news_of(restored(1), restored(2)) == [JobRestored(NOW_MS, 7)]
+
+
+def test_failures_are_told_oldest_first() -> None:
+    first, second = FailureView(1, "one", "", None), FailureView(2, "two", "map (1/2)", None)
+    assert news_of(EMPTY, replace(EMPTY, failures=(second, first))) == [
+        Failure(1, "one", ""),
+        Failure(2, "two", "map (1/2)"),
+    ]
+
+
+def test_progress_is_what_the_sources_have_emitted() -> None:
+    def vertex(name: str, *rows: int) -> VertexView:
+        subtasks = tuple(
+            SubtaskView(index, 0, ExecutionState.RUNNING, None, {}, SubtaskFigures(rows_out=count))
+            for index, count in enumerate(rows)
+        )
+        return VertexView(VertexId(name.encode().ljust(16)), name, len(rows), 128, subtasks)
+
+    view = replace(EMPTY, vertices=(vertex("flights", 100, 120), vertex("statistics", 90, 90)))
+    assert news_of(EMPTY, view) == [Progress(NOW_MS, 220)]

@@ -1,0 +1,85 @@
+"""Commands, errors and exit codes of the command line."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate import __version__
+from tidegate.cli.main import Commands, commands
+from tidegate.errors import ConfigError, JobFailed
+
+
+def command_that_raises(error: BaseException) -> Callable[..., Result]:
+    class OneCommand(Commands):
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+            def fail() -> None:
+                raise error
+
+            return click.Command(cmd_name, callback=fail)
+
+    group = OneCommand(params=commands.params, callback=commands.callback)
+    return lambda *args: CliRunner().invoke(group, [*args, "fail"])
+
+
+def test_help_lists_every_command_with_a_line() -> None:
+    result = CliRunner().invoke(commands, ["--help"])
+    assert result.exit_code == 0
+    assert "run" in result.output
+    assert "Run the program SCRIPT" in result.output
+    assert "demo" in result.output
+
+
+def test_the_version_is_the_packages() -> None:
+    result = CliRunner().invoke(commands, ["--version"])
+    assert result.output == f"tidegate {__version__}\n"
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(commands, ["sing"])
+    assert result.exit_code == 2
+    assert "No such command 'sing'" in result.output
+
+
+def test_an_error_of_the_caller_says_what_where_and_what_to_do_and_exits_with_2() -> None:
+    error = ConfigError("It is blue", where="line 4", remedy="Paint it red.")
+    result = command_that_raises(error)()
+    assert result.exit_code == 2
+    assert result.stderr == ("error: It is blue\n  where: line 4\n  what to do: Paint it red.\n")
+
+
+def test_any_other_error_of_ours_exits_with_1_and_shows_its_cause() -> None:
+    result = command_that_raises(JobFailed("It failed", cause_text="Traceback: a division"))()
+    assert result.exit_code == 1
+    assert "It failed" in result.stderr
+    assert "Traceback: a division" in result.stderr
+
+
+def test_debug_lets_an_error_through_with_its_traceback() -> None:
+    error = ConfigError("It is blue")
+    result = command_that_raises(error)("--debug")
+    assert result.exception is error
+
+
+def test_ctrl_c_exits_with_130() -> None:
+    assert command_that_raises(KeyboardInterrupt())().exit_code == 130
+
+
+@pytest.mark.parametrize("command", ["run", "demo"])
+def test_each_command_explains_itself(command: str) -> None:
+    result = CliRunner().invoke(commands, [command, "--help"])
+    assert result.exit_code == 0
+    assert "--runtime" in result.output
+
+
+def test_the_module_runs_as_a_program() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli.main", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert run.stdout.strip() == f"tidegate {__version__}"
