@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.connectors.collect import CollectSink
     from tidegate.connectors.collection import CollectionSource
+    from tidegate.connectors.files.sink import FileSink
+    from tidegate.connectors.files.source import FileSource
     from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
     from tidegate.connectors.print import PrintSink
 
@@ -15,6 +17,8 @@ __all__ = [
     "CollectSink",
     "CollectionSource",
     "DataGeneratorSource",
+    "FileSink",
+    "FileSource",
     "NumberSequenceSource",
     "PrintSink",
 ]
@@ -23,6 +27,8 @@ _PLACES = {
     "CollectSink": "tidegate.connectors.collect",
     "CollectionSource": "tidegate.connectors.collection",
     "DataGeneratorSource": "tidegate.connectors.generator",
+    "FileSink": "tidegate.connectors.files.sink",
+    "FileSource": "tidegate.connectors.files.source",
     "NumberSequenceSource": "tidegate.connectors.generator",
     "PrintSink": "tidegate.connectors.print",
 }

@@ -1,0 +1,128 @@
+"""Writing parts: what turns batches into the bytes of one file. Blocking; called on a pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from tidegate.api.batches import shown
+from tidegate.errors import BadRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.storage.store import Writer, Written
+
+
+class PartEncoder(Protocol):
+    """Writes one part."""
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows, of the part's schema."""
+        ...
+
+    def close(self) -> Written:
+        """Make the part durable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetEncoding:
+    """compression: of the columns, as pyarrow names it."""
+
+    compression: str = "zstd"
+    suffix: str = ".parquet"
+
+    def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
+        """Starts a part."""
+        stream = _Stream(writer)
+        return _TableEncoder(pq.ParquetWriter(stream, schema, compression=self.compression), stream)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvEncoding:
+    """header: whether each part begins with the names of the columns."""
+
+    delimiter: str = ","
+    header: bool = True
+    suffix: str = ".csv"
+
+    def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
+        """Starts a part."""
+        options = pa_csv.WriteOptions(
+            include_header=self.header, delimiter=self.delimiter, quoting_style="needed"
+        )
+        stream = _Stream(writer)
+        return _TableEncoder(pa_csv.CSVWriter(stream, schema, write_options=options), stream)
+
+
+Encoding = ParquetEncoding | CsvEncoding
+
+
+class _TableEncoder:
+    def __init__(self, encoder: Any, stream: _Stream) -> None:
+        self._encoder = encoder
+        self._stream = stream
+
+    def write(self, table: pa.Table) -> None:
+        """Add rows."""
+        self._encoder.write_table(table)
+
+    def close(self) -> Written:
+        """Write what stands at the end, and make the file durable."""
+        self._encoder.close()
+        return self._stream.finish()
+
+
+class _Stream:
+    """A store's writer as the file object that Arrow writes to."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self._writer.write(memoryview(data))
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        """Arrow may close what it writes to; only ``finish`` makes the file count."""
+
+    def finish(self) -> Written:
+        self.closed = True
+        return self._writer.close()
+
+
+def json_lines(values: Sequence[object]) -> bytes:
+    """Each value as a line of JSON. Raises BadRecord with the first that has no JSON form."""
+    encoder = msgspec.json.Encoder(enc_hook=_plain)
+    try:
+        return encoder.encode_lines(values)
+    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
+        pass
+    for index, value in enumerate(values):
+        try:
+            encoder.encode(value)
+        except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
+            raise BadRecord(
+                f"a row has no JSON form: {error}",
+                where=f"row {index} of a batch: {shown(value)}",
+                remedy="Make it of dicts, lists, text, numbers, booleans, dates and None.",
+            ) from error
+    raise AssertionError("rows that fail together fail alone")
+
+
+def _plain(value: Any) -> object:
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if hasattr(value, "item"):
+        return value.item()  # a NumPy scalar
+    raise NotImplementedError(f"{type(value).__name__} is not supported")

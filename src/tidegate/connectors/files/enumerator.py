@@ -1,0 +1,233 @@
+"""Finding files, cutting them into parts, handing the parts out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.api import ship
+from tidegate.connectors.files.splits import FileFormat, FileSplit
+from tidegate.errors import ConfigError
+from tidegate.storage import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidegate.api.source import EnumeratorContext
+    from tidegate.model.ids import CheckpointId
+    from tidegate.storage.store import Store
+    from tidegate.storage.stores import Stores
+
+PART_BYTES_MIN: Final = 1 << 20
+PART_BYTES_MAX: Final = 128 << 20
+_PARTS_PER_READER: Final = 4
+_GIVEN_MAX: Final = 16
+_HIDDEN: Final = (".", "_")
+_WILD: Final = "*?["
+_DIGEST_BYTES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to be read. size: in bytes."""
+
+    path: str
+    size: int
+
+
+@dataclass(slots=True)
+class EnumeratorState:
+    """What the enumerator keeps in a checkpoint.
+
+    left: parts that nobody was given. seen: digests of the paths of files that were cut; only
+    where a folder is watched. cut: how many parts there were. schema: found in the first file.
+    done: nothing more will be looked for.
+    """
+
+    left: deque[FileSplit] = field(default_factory=lambda: deque[FileSplit]())
+    seen: set[bytes] = field(default_factory=lambda: set[bytes]())
+    cut: int = 0
+    schema: bytes | None = None
+    done: bool = False
+
+
+class FileEnumerator:
+    """Looks for files once, or again and again, and gives their parts to readers that ask.
+
+    interval_ms: time between two looks; None looks once. A file is known by its path: it has to
+    appear whole, and what is appended later is not read.
+    """
+
+    def __init__(
+        self,
+        context: EnumeratorContext[FileSplit],
+        stores: Stores,
+        locations: Sequence[str],
+        file_format: FileFormat,
+        interval_ms: int | None,
+        restored: bytes | None,
+    ) -> None:
+        self._context = context
+        self._stores = stores
+        self._locations = locations
+        self._format = file_format
+        self._interval_ms = interval_ms
+        self._waiting: list[int] = []
+        self._state = EnumeratorState()
+        if restored is not None:
+            self._state = cast("EnumeratorState", ship.loads(restored, name="file enumerator"))
+
+    def start(self) -> None:
+        """Look for files, unless that is done."""
+        if not self._state.done:
+            self._look()
+
+    def split_requested(self, subtask: int) -> None:
+        """Give the reader parts, or let it wait for a look to find some."""
+        if subtask not in self._waiting:
+            self._waiting.append(subtask)
+        self._serve()
+
+    def add_back(self, subtask: int, splits: Sequence[FileSplit]) -> None:
+        """They come first again."""
+        if subtask in self._waiting:
+            self._waiting.remove(subtask)
+        self._state.left.extendleft(reversed(splits))
+        self._serve()
+
+    def reader_ready(self, subtask: int) -> None:
+        """Readers ask by themselves."""
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """What nobody was given, and what was seen."""
+        return ship.dumps(self._state, name="file enumerator")
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _look(self) -> None:
+        self._context.run_blocking(self._find, self._found)
+
+    def _find(self) -> object:
+        return [file for place in self._locations for file in files_at(self._stores, place)]
+
+    def _found(self, files: object) -> None:
+        found = cast("list[FoundFile]", files)
+        new = [file for file in found if digest_of(file.path) not in self._state.seen]
+        if new:
+            self._context.run_blocking(lambda: self._cut(new), self._add)
+        else:
+            self._looked()
+
+    def _cut(self, files: list[FoundFile]) -> object:
+        """Blocking: the parts of new files."""
+        schema = self._state.schema
+        if schema is None:
+            found = self._format.schema_of(self._stores, files[0].path)
+            schema = None if found is None else found.serialize().to_pybytes()
+        target = part_bytes(sum(file.size for file in files), self._context.parallelism)
+        return [
+            FileSplit(file.path, start, end, schema=schema)
+            for file in files
+            for start, end in self._parts(file, target)
+        ]
+
+    def _parts(self, file: FoundFile, target: int) -> list[tuple[int, int]]:
+        return self._format.cut(self._stores, file.path, file.size, target)
+
+    def _add(self, splits: object) -> None:
+        parts = cast("list[FileSplit]", splits)
+        state = self._state
+        state.left.extend(parts)
+        state.cut += len(parts)
+        state.schema = next((part.schema for part in parts), state.schema)
+        if self._interval_ms is not None:
+            state.seen.update(digest_of(part.path) for part in parts)
+        self._looked()
+
+    def _looked(self) -> None:
+        if self._interval_ms is None:
+            self._state.done = True
+        else:
+            self._context.call_later(self._interval_ms, self._look)
+        self._serve()
+
+    def _serve(self) -> None:
+        left, waiting = self._state.left, self._waiting
+        while left and waiting:
+            count = max(1, min(_GIVEN_MAX, len(left) // (_PARTS_PER_READER * self._readers)))
+            given = [left.popleft() for _ in range(count)]
+            sharers = (
+                min(self._readers, self._state.cut) if self._interval_ms is None else self._readers
+            )
+            self._context.assign(
+                waiting.pop(0), [replace(split, readers=sharers) for split in given]
+            )
+        if self._state.done and not left:
+            for subtask in waiting:
+                self._context.no_more_splits(subtask)
+            waiting.clear()
+
+    @property
+    def _readers(self) -> int:
+        return self._context.parallelism
+
+
+def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
+    """The files that a location names: itself, those below a folder, or those that match.
+
+    Files and folders whose names begin with a dot or an underscore are left out.
+    """
+    if any(sign in paths.name(location) for sign in _WILD):
+        store, pattern = stores.locate(location)
+        for info in store.list():
+            if "/" not in info.path and fnmatchcase(info.path, pattern) and is_visible(info.path):
+                yield FoundFile(paths.join(store.root, info.path), info.size)
+        return
+    store, name = stores.locate(location)
+    if (info := store.info(name)) is not None:
+        yield FoundFile(location, info.size)
+        return
+    folder = stores.open(location)
+    for info in folder.list():
+        if is_visible(info.path) and info.size:
+            yield FoundFile(paths.join(folder.root, info.path), info.size)
+
+
+def check_location(stores: Stores, location: str) -> None:
+    """Raises ConfigError for a location that names nothing."""
+    pattern = any(sign in paths.name(location) for sign in _WILD)
+    store, name = stores.locate(location)
+    if pattern or store.info(name) is not None or _is_folder(stores.open(location)):
+        return
+    raise ConfigError(
+        "There is no such file or folder",
+        where=location,
+        remedy="Check the path; the driver and all slots have to reach it.",
+    )
+
+
+def _is_folder(store: Store) -> bool:
+    return store.is_folder("")
+
+
+def is_visible(path: str) -> bool:
+    """Whether no part of a path is hidden."""
+    return not any(part.startswith(_HIDDEN) for part in path.split("/"))
+
+
+def digest_of(path: str) -> bytes:
+    """A path in few bytes; two of a million paths meet with a chance of 1 in 10^17."""
+    return hashlib.blake2b(path.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def part_bytes(total: int, readers: int) -> int:
+    """How large parts should be, so that each reader gets some."""
+    even = total // (readers * _PARTS_PER_READER)
+    return max(PART_BYTES_MIN, min(PART_BYTES_MAX, even))

@@ -1,0 +1,171 @@
+"""Text files as blocks of whole lines, from any byte on; compressed ones from their start."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
+
+import pyarrow as pa
+
+from tidegate.connectors.files.splits import END
+from tidegate.errors import BadRecord, FormatError
+from tidegate.storage.store import open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from tidegate.storage.stores import Stores
+
+BLOCK_BYTES: Final = 256 * 1024
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+
+
+def compression_of(path: str) -> str | None:
+    """How a file is compressed, by its name."""
+    return next((kind for end, kind in _COMPRESSIONS.items() if path.endswith(end)), None)
+
+
+def byte_parts(path: str, size: int, target: int) -> list[tuple[int, int]]:
+    """Parts of about ``target`` bytes; one of a compressed file."""
+    count = max(1, round(size / target))
+    if compression_of(path) is not None or count == 1:
+        return [(0, END)]
+    bounds = [size * index // count for index in range(count)]
+    return list(zip(bounds, [*bounds[1:], END], strict=True))
+
+
+@contextmanager
+def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
+    """The bytes of a text file, decompressed."""
+    store, name = stores.locate(path)
+    kind = compression_of(path)
+    with open_stream(store, name) as stream:
+        try:
+            yield cast("BinaryIO", pa.CompressedInputStream(stream, kind)) if kind else stream
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"The file cannot be read: {error}", where=path) from error
+
+
+class LineBlocks:
+    """Blocks of whole lines of a part of a file.
+
+    quoted: a line end between quotes does not end a line. Such files are not cut into parts.
+    """
+
+    def __init__(self, stream: BinaryIO, path: str, *, quoted: bool = False) -> None:
+        self._stream = stream
+        self._path = path
+        self._quoted = quoted
+
+    def first_line(self) -> tuple[bytes, int]:
+        """The first line without its end, and the byte that the second begins at."""
+        data = b""
+        while (end := self._line_end(data)) < 0:
+            piece = self._stream.read(BLOCK_BYTES)
+            if not piece:
+                return data.removeprefix(BYTE_ORDER_MARK), len(data)
+            data += piece
+            self._check_length(data, 0)
+        return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), end
+
+    def from_part(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Blocks of the lines that begin in a part, each with the byte it begins at."""
+        if start == 0:
+            yield from self.from_line(0, end)
+            return
+        position = start - 1
+        self._skip_to(position)
+        while True:
+            piece = self._stream.readline(BLOCK_BYTES)
+            position += len(piece)
+            if piece.endswith(b"\n") or not piece:
+                break
+        if position < end:
+            yield from self._blocks(position, end)
+
+    def from_line(self, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """Blocks from the beginning of a line on, to the last line that begins before ``end``."""
+        self._skip_to(position)
+        if position == 0:
+            mark = self._stream.read(len(BYTE_ORDER_MARK))
+            if mark == BYTE_ORDER_MARK:
+                yield from self._blocks(len(mark), end)
+            else:
+                yield from self._blocks(0, end, mark)
+            return
+        yield from self._blocks(position, end)
+
+    def _blocks(self, position: int, end: int, rest: bytes = b"") -> Iterator[tuple[int, bytes]]:
+        while position < end:
+            piece = self._stream.read(BLOCK_BYTES)
+            data = rest + piece
+            if position + len(data) >= end:
+                cut = data.find(b"\n", max(0, end - position - 1)) + 1
+            else:
+                cut = self._last_line_end(data)
+            if not piece:
+                cut = cut or len(data)
+            if cut:
+                yield position, data[:cut]
+            rest, position = data[cut:], position + cut
+            self._check_length(rest, position)
+            if not piece:
+                return
+
+    def _line_end(self, data: bytes) -> int:
+        """The byte after the first line end; -1 where there is none."""
+        end = data.find(b"\n")
+        while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
+            end = data.find(b"\n", end + 1)
+        return end + 1 if end >= 0 else -1
+
+    def _last_line_end(self, data: bytes) -> int:
+        """The byte after the last line end; 0 where there is none."""
+        end = data.rfind(b"\n")
+        while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
+            end = data.rfind(b"\n", 0, end)
+        return end + 1
+
+    def _skip_to(self, position: int) -> None:
+        if self._stream.seekable():
+            self._stream.seek(position)
+            return
+        while position > 0 and (piece := self._stream.read(min(position, BLOCK_BYTES))):
+            position -= len(piece)
+
+    def _check_length(self, line: bytes, position: int) -> None:
+        if len(line) > LINE_BYTES_MAX:
+            raise BadRecord(
+                f"A line is longer than {LINE_BYTES_MAX} bytes",
+                where=f"{self._path}, byte {position}",
+                remedy="This is no file of lines, or its line ends are not '\\n'.",
+            )
+
+
+def lines_of(block: bytes, *, quoted: bool = False) -> list[bytes]:
+    """The lines of a block, with their ends."""
+    *whole, last = block.split(b"\n")
+    lines = [line + b"\n" for line in whole] + ([last] if last else [])
+    if not quoted:
+        return lines
+    joined: list[bytes] = []
+    open_quote = False
+    for line in lines:
+        if open_quote:
+            joined[-1] += line
+        else:
+            joined.append(line)
+        open_quote ^= bool(line.count(b'"') % 2)
+    return joined
+
+
+def line_number(stores: Stores, path: str, position: int) -> int:
+    """The number of the line that begins at a byte, from 1. Reads all before it."""
+    number = 1
+    with opened_text(stores, path) as stream:
+        while position > 0 and (piece := stream.read(min(position, BLOCK_BYTES))):
+            number += piece.count(b"\n")
+            position -= len(piece)
+    return number

@@ -1,0 +1,109 @@
+"""Reading Parquet: parts are row groups, positions are rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.connectors.files.splits import Block
+from tidegate.errors import ConfigError, FormatError
+from tidegate.storage.store import open_stream
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from tidegate.connectors.files.splits import FileSplit
+    from tidegate.storage.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetFormat:
+    """columns: those to read, in this order; None for all. block_rows: read in one go."""
+
+    columns: tuple[str, ...] | None = None
+    block_rows: int = 65_536
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "Parquet"
+
+    def check(self, stores: Stores, path: str) -> None:
+        """Whether the file is Parquet and has the columns."""
+        with _opened(stores, path) as file:
+            found = file.schema_arrow.names
+            missing = [name for name in self.columns or () if name not in found]
+        if missing:
+            raise ConfigError(
+                f"There are no columns {', '.join(missing)}",
+                where=path,
+                remedy=f"The file has {', '.join(found)}.",
+            )
+
+    def schema_of(self, stores: Stores, path: str) -> None:
+        """Each file has its own."""
+        return
+
+    def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
+        """Runs of row groups."""
+        with _opened(stores, path) as file:
+            metadata = file.metadata
+            sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+        return runs(sizes, target * sum(sizes) / max(1, size))
+
+    def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
+        """Batches of rows of the part's row groups."""
+        done = (split.offset or 0) + split.rows
+        with _opened(stores, split.path) as file:
+            groups, row = _groups_left(file, split.start, split.end, done)
+            columns = None if self.columns is None else list(self.columns)
+            for batch in file.iter_batches(self.block_rows, row_groups=groups, columns=columns):
+                start, row = row, row + batch.num_rows
+                if row > done:
+                    kept = batch.slice(max(0, done - start))
+                    ordered = kept if columns is None else kept.select(columns)
+                    yield Block(max(start, done), ordered)
+
+
+def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:
+    """Neighbours put together until they are about as large as the target."""
+    parts: list[tuple[int, int]] = []
+    first, size = 0, 0
+    for index, one in enumerate(sizes):
+        if size and size + one / 2 > target:
+            parts.append((first, index))
+            first, size = index, 0
+        size += one
+    if first < len(sizes):
+        parts.append((first, len(sizes)))
+    return parts
+
+
+def _groups_left(file: pq.ParquetFile, start: int, end: int, done: int) -> tuple[list[int], int]:
+    """The row groups not wholly read, and the row of the part that the first begins with."""
+    row = 0
+    for group in range(start, end):
+        rows = file.metadata.row_group(group).num_rows
+        if row + rows > done:
+            return list(range(group, end)), row
+        row += rows
+    return [], row
+
+
+@contextmanager
+def _opened(stores: Stores, path: str) -> Generator[pq.ParquetFile]:
+    store, name = stores.locate(path)
+    with open_stream(store, name) as stream:
+        try:
+            with pq.ParquetFile(stream) as file:
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(
+                f"The file cannot be read as Parquet: {error}",
+                where=path,
+                remedy="Write it anew, or take it out of the folder.",
+            ) from error

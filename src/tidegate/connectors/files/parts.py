@@ -1,0 +1,139 @@
+"""Part files: their names, writing them hidden, making them visible, sweeping what is left.
+
+While it is written, and until its checkpoint is complete, a part is the hidden file
+``.<name>.inprogress`` beside its final place. A commit renames it. Names hold job, sink, epoch,
+attempt and subtask, so no two attempts ever write the same file, and a zombie's can't count.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidegate.errors import CommitFailed, FileMissing, FormatError
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tidegate.model.ids import JobId
+    from tidegate.storage.store import Store
+
+_VERSION: Final = 1
+_HIDDEN_END: Final = ".inprogress"
+_JOB_DIGITS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PartNames:
+    """Names of one attempt's parts. attempt: as in ``WriterContext.attempt_name``."""
+
+    prefix: str
+    job: JobId
+    attempt: str
+    suffix: str
+
+    def part(self, number: int) -> str:
+        """The final name of the attempt's n-th part."""
+        return f"{self.prefix}-{self.job[:_JOB_DIGITS]}-{self.attempt}-{number}{self.suffix}"
+
+    def left_behind(self, names: Iterable[str], parallelism: int) -> Iterator[str]:
+        """Hidden parts that this subtask has to sweep, of these names.
+
+        They are of earlier attempts of this subtask, and of subtasks that there are no more, which
+        the first subtask sweeps. Only right once all that was restored is committed.
+        """
+        sink, *mine = self.attempt.split("-")
+        epoch, attempt, subtask = (int(number) for number in mine)
+        job = self.job[:_JOB_DIGITS]
+        shape = re.compile(
+            rf"\.{re.escape(self.prefix)}-{job}-{sink}-(\d+)-(\d+)-(\d+)-\d+"
+            rf"{re.escape(self.suffix)}{re.escape(_HIDDEN_END)}"
+        )
+        for name in names:
+            if found := shape.fullmatch(name):
+                of_epoch, of_attempt, of_subtask = (int(number) for number in found.groups())
+                earlier = (of_epoch, of_attempt) < (epoch, attempt)
+                orphan = subtask == 0 and of_subtask >= parallelism and of_epoch <= epoch
+                if (of_subtask == subtask and earlier) or orphan:
+                    yield name
+
+
+def hidden(name: str) -> str:
+    """What a part is called until it is committed."""
+    return f".{name}{_HIDDEN_END}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartCommittable:
+    """A part to be made visible. folder: absolute, or a URL. name: final. rows: in it."""
+
+    folder: str
+    name: str
+    rows: int
+
+    def to_bytes(self) -> bytes:
+        """As JSON, with a version."""
+        fields = {"v": _VERSION, "folder": self.folder, "name": self.name, "rows": self.rows}
+        return json.dumps(fields).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> PartCommittable:
+        """What ``to_bytes`` made. Raises FormatError."""
+        try:
+            fields = json.loads(data)
+            if fields["v"] != _VERSION:
+                raise ValueError(f"version {fields['v']}")
+            return PartCommittable(fields["folder"], fields["name"], fields["rows"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"This is no committable of a file sink: {error}", found=repr(data[:80])
+            ) from error
+
+
+class PartCommitter:
+    """Renames parts to their final names; those that have them are passed over."""
+
+    def __init__(self) -> None:
+        self._stores = Stores()
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        """Make the parts visible. Raises CommitFailed for one that is gone."""
+        for data in committables:
+            part = PartCommittable.from_bytes(data)
+            self._commit(self._stores.open(part.folder), part)
+
+    def _commit(self, store: Store, part: PartCommittable) -> None:
+        under_way = store.info(hidden(part.name))
+        final = store.info(part.name)
+        if under_way is None:
+            if final is None:
+                raise _lost(part)
+        elif final is not None and final.size == under_way.size:
+            # A rename that is a copy and a deletion got as far as the copy.
+            store.delete([hidden(part.name)])
+        else:
+            self._rename(store, part)
+
+    def _rename(self, store: Store, part: PartCommittable) -> None:
+        try:
+            store.rename(hidden(part.name), part.name)
+        except FileMissing:
+            # An attempt that does not know yet that it is over may commit at the same moment.
+            if store.info(part.name) is None:
+                raise _lost(part) from None
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+def _lost(part: PartCommittable) -> CommitFailed:
+    return CommitFailed(
+        f"The part {part.name} with {part.rows} rows is neither pending nor committed: its rows "
+        "are lost, or somebody has moved it",
+        where=part.folder,
+        remedy=f"Put it back as {part.name}, or as {hidden(part.name)}; if it was taken away on "
+        "purpose, put an empty file there.",
+    )

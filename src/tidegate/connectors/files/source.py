@@ -1,0 +1,165 @@
+"""``FileSource``: files as a source, bounded or watched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.connectors.files.enumerator import FileEnumerator, check_location, files_at
+from tidegate.connectors.files.parquet import ParquetFormat
+from tidegate.connectors.files.reader import FileReader
+from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
+from tidegate.connectors.generator import check_rate
+from tidegate.errors import ConfigError
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
+from tidegate.typeinfo.types import Types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.connectors.files.splits import FileSplit
+    from tidegate.model.duration import Duration
+    from tidegate.typeinfo.types import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """Files as a source: rows are dicts, lines of text are str; Arrow batches after ``arrow()``.
+
+    Made by ``parquet``, ``csv``, ``json`` and ``text``; the other methods give a changed copy. A
+    path is a file, a folder (with all below it) or a pattern such as ``in/*.csv``, on this machine
+    or a URL. Files whose names begin with a dot or an underscore are left out. Large files are cut
+    into parts that are read in parallel; rows keep their order within a part.
+    """
+
+    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat
+    locations: tuple[str, ...]
+    as_arrow: bool = False
+    interval_ms: int | None = None
+    rows_per_second: float | None = None
+
+    @staticmethod
+    def parquet(
+        *location: str, columns: Sequence[str] | None = None, rate: float | None = None
+    ) -> FileSource:
+        """Parquet files. columns: those to read; None for all."""
+        chosen = None if columns is None else tuple(columns)
+        return _made(ParquetFormat(chosen), location).rate(rate)
+
+    @staticmethod
+    def csv(
+        *location: str,
+        schema: pa.Schema | None = None,
+        delimiter: str = ",",
+        header: bool = True,
+        newlines_in_values: bool = False,
+        rate: float | None = None,
+    ) -> FileSource:
+        """CSV files. schema: of the columns to read; None finds them in the first file."""
+        file_format = CsvFormat(
+            schema=_serialised(schema),
+            delimiter=delimiter,
+            header=header,
+            newlines=newlines_in_values,
+        )
+        return _made(file_format, location).rate(rate)
+
+    @staticmethod
+    def json(
+        *location: str, schema: pa.Schema | None = None, rate: float | None = None
+    ) -> FileSource:
+        """Files with a JSON value a line. schema: for Arrow batches; None finds it."""
+        return _made(JsonFormat(schema=_serialised(schema)), location).rate(rate)
+
+    @staticmethod
+    def json_lines(
+        *location: str, schema: pa.Schema | None = None, rate: float | None = None
+    ) -> FileSource:
+        """The same as ``json``."""
+        return FileSource.json(*location, schema=schema, rate=rate)
+
+    @staticmethod
+    def text(*location: str, rate: float | None = None) -> FileSource:
+        """Text files: a str for each line, without its end."""
+        return _made(TextFormat(), location).rate(rate)
+
+    def arrow(self) -> FileSource:
+        """Arrow batches instead of rows."""
+        match self.file_format:
+            case TextFormat():
+                raise ConfigError("Lines of text have no columns", where="FileSource.arrow")
+            case CsvFormat() | JsonFormat() as text:
+                return replace(self, file_format=replace(text, arrow=True), as_arrow=True)
+            case ParquetFormat():
+                return replace(self, as_arrow=True)
+
+    def rate(self, rows_per_second: float | None) -> FileSource:
+        """At most so many rows a second, over all readers together; None for no limit."""
+        check_rate(rows_per_second, "FileSource")
+        return replace(self, rows_per_second=rows_per_second)
+
+    def monitor_continuously(self, interval: Duration | int) -> FileSource:
+        """Look for new files for ever. interval: between two looks; a number is milliseconds."""
+        interval_ms = interval if isinstance(interval, int) else interval.to_millis()
+        return replace(self, interval_ms=max(1, interval_ms))
+
+    def on_malformed(self, policy: Literal["fail", "skip"]) -> FileSource:
+        """What a row that cannot be read does: fail the job, or be skipped and counted."""
+        if policy not in ("fail", "skip"):
+            raise ConfigError(
+                f"The policy is {policy!r}", where="FileSource", remedy="Write 'fail' or 'skip'."
+            )
+        if isinstance(self.file_format, ParquetFormat):
+            return self
+        return replace(self, file_format=replace(self.file_format, skip=policy == "skip"))
+
+    # Source
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends with the files there are."""
+        return self.interval_ms is None
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Text for lines; dicts have no declared type."""
+        return Types.STRING() if isinstance(self.file_format, TextFormat) else None
+
+    def check(self) -> None:
+        """Raises ConfigError for a path that is not there, FormatError for an unreadable file."""
+        stores = Stores()
+        for location in self.locations:
+            check_location(stores, location)
+        first = next((f for place in self.locations for f in files_at(stores, place)), None)
+        if first is not None:
+            self.file_format.check(stores, first.path)
+
+    def enumerator(
+        self, context: EnumeratorContext[FileSplit], restored: bytes | None
+    ) -> FileEnumerator:
+        """Finds files and cuts them."""
+        return FileEnumerator(
+            context, Stores(), self.locations, self.file_format, self.interval_ms, restored
+        )
+
+    def reader(self, context: ReaderContext) -> FileReader:
+        """Reads parts."""
+        return FileReader(
+            context, Stores(), self.file_format, arrow=self.as_arrow, rate=self.rows_per_second
+        )
+
+
+def _made(
+    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat, locations: tuple[str, ...]
+) -> FileSource:
+    if not locations:
+        raise ConfigError("There is no path", where="FileSource", remedy="Give one or more.")
+    return FileSource(file_format, tuple(paths.absolute(str(place)) for place in locations))
+
+
+def _serialised(schema: pa.Schema | None) -> bytes | None:
+    return None if schema is None else schema.serialize().to_pybytes()

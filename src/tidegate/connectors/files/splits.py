@@ -1,0 +1,78 @@
+"""A part of a file to be read, and where a reader stands in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from tidegate.storage.stores import Stores
+
+END = 2**62
+"""The end of a part that goes to the end of its file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSplit:
+    """A part of a file.
+
+    path: absolute, or a URL. start (inclusive), end (exclusive): row groups of Parquet, else bytes;
+    a line belongs to the part that it begins in. offset: where the block begins that is being read:
+    rows from the start for Parquet, else bytes from the beginning of the file; None before the
+    first. rows: of that block, those read already. readers: how many share the rate. schema: of
+    the file's columns, serialised, where it was found by looking at the first file.
+    """
+
+    path: str
+    start: int
+    end: int
+    offset: int | None = None
+    rows: int = 0
+    readers: int = 1
+    schema: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows that were read in one go.
+
+    offset: as in ``FileSplit``. first: rows of the block that are left out before these. skipped:
+    rows passed over because they cannot be read.
+    """
+
+    offset: int
+    rows: Sequence[object] | pa.RecordBatch
+    first: int = 0
+    skipped: int = 0
+
+
+class FileFormat(Protocol):
+    """How one kind of file is read. Blocking; called on a pool. A picklable value."""
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    def check(self, stores: Stores, path: str) -> None:
+        """Look at a file. Raises ConfigError or FormatError for what cannot be read."""
+        ...
+
+    def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
+        """The columns found by looking at a file; None where each file brings its own."""
+        ...
+
+    def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
+        """Parts of about ``target`` bytes; one part where the file cannot be cut."""
+        ...
+
+    def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
+        """What is left of a part, from ``split.offset`` and ``split.rows`` on.
+
+        Raises FormatError for a file that is no such file, BadRecord for a row that cannot be read.
+        """
+        ...

@@ -1,0 +1,351 @@
+"""Reading CSV, JSON lines and plain lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from tidegate.api.batches import shown
+from tidegate.connectors.files.lines import (
+    BLOCK_BYTES,
+    LineBlocks,
+    byte_parts,
+    line_number,
+    lines_of,
+    opened_text,
+)
+from tidegate.connectors.files.splits import END, Block
+from tidegate.errors import BadRecord, ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from tidegate.connectors.files.splits import FileSplit
+    from tidegate.storage.stores import Stores
+
+Rows = list[object] | pa.RecordBatch
+_UNREADABLE = (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError)
+_LOOK_BYTES = 4 * BLOCK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """Lines of UTF-8 text, each a str without its end. skip: pass over what cannot be read."""
+
+    skip: bool = False
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "text"
+
+    def check(self, stores: Stores, path: str) -> None:
+        """Any file is text until it is read."""
+
+    def schema_of(self, stores: Stores, path: str) -> None:
+        """Lines have no columns."""
+        return
+
+    def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
+        """Ranges of bytes."""
+        return byte_parts(path, size, target)
+
+    def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
+        """Blocks of lines."""
+        with opened_text(stores, split.path) as stream:
+            found = _blocks_of(LineBlocks(stream, split.path), split, split.start)
+            yield from _parsed(found, _text_lines, stores, split, skip=self.skip)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFormat:
+    """A JSON value a line: any for rows, an object of the schema's columns for Arrow batches.
+
+    arrow: as Arrow batches. schema: of these; None finds it in the first file.
+    """
+
+    arrow: bool = False
+    schema: bytes | None = None
+    skip: bool = False
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "JSON lines"
+
+    def check(self, stores: Stores, path: str) -> None:
+        """Whether columns can be found in it, where they are needed."""
+        if self.arrow and self.schema is None:
+            self.schema_of(stores, path)
+
+    def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
+        """The columns of the first lines, where Arrow batches are wanted."""
+        if not self.arrow or self.schema is not None:
+            return None
+        block = _first_block(stores, path)
+        return _without_nulls(_look(lambda: pa_json.read_json(pa.py_buffer(block)), path).schema)
+
+    def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
+        """Ranges of bytes."""
+        return byte_parts(path, size, target)
+
+    def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
+        """Blocks of values."""
+        parse = self._arrow_parser(split) if self.arrow else _json_lines
+        with opened_text(stores, split.path) as stream:
+            found = _blocks_of(LineBlocks(stream, split.path), split, split.start)
+            yield from _parsed(found, parse, stores, split, skip=self.skip)
+
+    def _arrow_parser(self, split: FileSplit) -> Callable[[bytes], Rows]:
+        schema = schema_from(self.schema or split.schema)
+        options = pa_json.ParseOptions(
+            explicit_schema=schema,
+            unexpected_field_behavior="ignore" if self.schema else "error",
+        )
+
+        def parse(block: bytes) -> Rows:
+            reading = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+            return _one_batch(pa_json.read_json(pa.py_buffer(block), reading, options))
+
+        return parse
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """Comma-separated values; rows are dicts of typed values, or Arrow batches.
+
+    header: the first line names the columns; without, the schema does. schema: of the columns to
+    read; None finds all in the first file. newlines: a quoted value may hold line ends; such a
+    file is read as one part.
+    """
+
+    arrow: bool = False
+    schema: bytes | None = None
+    delimiter: str = ","
+    header: bool = True
+    newlines: bool = False
+    skip: bool = False
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "CSV"
+
+    def check(self, stores: Stores, path: str) -> None:
+        """Whether columns can be found in it."""
+        if self.schema is None:
+            self.schema_of(stores, path)
+
+    def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
+        """The columns of the first lines."""
+        if self.schema is not None:
+            return None
+        if not self.header:
+            raise ConfigError(
+                "Columns without a header have no names",
+                where=path,
+                remedy="Give a schema.",
+            )
+        block = _first_block(stores, path, quoted=self.newlines)
+        parsing = self._parsing()
+        table = _look(lambda: pa_csv.read_csv(pa.py_buffer(block), parse_options=parsing), path)
+        return _without_nulls(table.schema)
+
+    def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
+        """Ranges of bytes, where a line end always ends a row."""
+        return [(0, END)] if self.newlines else byte_parts(path, size, target)
+
+    def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
+        """Blocks of rows."""
+        schema = schema_from(self.schema or split.schema)
+        names, first = list(schema.names), 0
+        if self.header:
+            with opened_text(stores, split.path) as stream:
+                line, first = LineBlocks(stream, split.path, quoted=self.newlines).first_line()
+            names = self._names(line, schema, split.path)
+        if not names:
+            return
+        with opened_text(stores, split.path) as stream:
+            lines = LineBlocks(stream, split.path, quoted=self.newlines)
+            found = _blocks_of(lines, split, max(split.start, first))
+            parse = self._parser(names, schema)
+            yield from _parsed(found, parse, stores, split, skip=self.skip, quoted=self.newlines)
+
+    def _names(self, line: bytes, schema: pa.Schema, path: str) -> list[str]:
+        if not line:
+            return []
+        table = _look(
+            lambda: pa_csv.read_csv(pa.py_buffer(line), parse_options=self._parsing()), path
+        )
+        names = cast("list[str]", table.schema.names)
+        odd = sorted(set(names) ^ set(schema.names))
+        if odd and self.schema is None:
+            raise FormatError(
+                f"The file has other columns than the first one: {', '.join(odd)}",
+                where=path,
+                remedy="Give a schema with the columns to read.",
+            )
+        return names
+
+    def _parsing(self) -> pa_csv.ParseOptions:
+        return pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.newlines)
+
+    def _parser(self, names: list[str], schema: pa.Schema) -> Callable[[bytes], Rows]:
+        converting = pa_csv.ConvertOptions(
+            column_types=schema, include_columns=schema.names, include_missing_columns=True
+        )
+        parsing = self._parsing()
+
+        def parse(block: bytes) -> Rows:
+            reading = pa_csv.ReadOptions(
+                column_names=names, use_threads=False, block_size=len(block) + 1
+            )
+            table = pa_csv.read_csv(pa.py_buffer(block), reading, parsing, converting)
+            return _one_batch(table)
+
+        return parse
+
+
+def schema_from(data: bytes | None) -> pa.Schema:
+    """A schema from its serialised form."""
+    assert data is not None, "a format that needs a schema has one, or its splits do"
+    return pa.ipc.read_schema(pa.py_buffer(data))
+
+
+def _blocks_of(lines: LineBlocks, split: FileSplit, start: int) -> Iterator[tuple[int, bytes]]:
+    if split.offset is not None:
+        return lines.from_line(split.offset, split.end)
+    if start > split.start:
+        return lines.from_line(start, split.end)  # behind the header
+    return lines.from_part(start, split.end)
+
+
+def _parsed(
+    found: Iterator[tuple[int, bytes]],
+    parse: Callable[[bytes], Rows],
+    stores: Stores,
+    split: FileSplit,
+    *,
+    skip: bool,
+    quoted: bool = False,
+) -> Iterator[Block]:
+    """Blocks of rows, without those that were read already."""
+    done = split.rows
+    for offset, data in found:
+        block = _parsed_block(offset, data, parse, stores, split.path, skip=skip, quoted=quoted)
+        first, done = min(done, len(block.rows)), max(0, done - len(block.rows))
+        if not first:
+            yield block
+        elif first < len(block.rows):
+            yield replace(block, rows=block.rows[first:], first=first)
+
+
+def _parsed_block(
+    offset: int,
+    data: bytes,
+    parse: Callable[[bytes], Rows],
+    stores: Stores,
+    path: str,
+    *,
+    skip: bool,
+    quoted: bool,
+) -> Block:
+    try:
+        return Block(offset, parse(data))
+    except _UNREADABLE:
+        good, bad = _isolated(lines_of(data, quoted=quoted), parse)
+    if not skip:
+        raise _bad_record(stores, path, offset, data, bad[0], quoted)
+    return Block(offset, _joined(good), skipped=len(bad))
+
+
+def _isolated(
+    lines: list[bytes], parse: Callable[[bytes], Rows]
+) -> tuple[list[Rows], list[tuple[int, str]]]:
+    """The rows of the lines that can be read, and which lines cannot, with what is said of them."""
+    good: list[Rows] = []
+    bad: list[tuple[int, str]] = []
+    stretches = [(0, len(lines))]
+    while stretches:
+        first, end = stretches.pop()
+        try:
+            good.append(parse(b"".join(lines[first:end])))
+        except _UNREADABLE as error:
+            if end - first == 1:
+                bad.append((first, str(error)))
+            else:
+                middle = (first + end) // 2
+                stretches += [(middle, end), (first, middle)]
+    return good, bad
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    if parts and isinstance(parts[0], pa.RecordBatch):
+        return _one_batch(pa.Table.from_batches(parts))
+    return list(chain.from_iterable(cast("list[list[object]]", parts)))
+
+
+def _bad_record(
+    stores: Stores, path: str, offset: int, data: bytes, bad: tuple[int, str], quoted: bool
+) -> BadRecord:
+    index, reason = bad
+    lines = lines_of(data, quoted=quoted)
+    before = b"".join(lines[:index]).count(b"\n")
+    number = line_number(stores, path, offset) + before
+    text = lines[index].decode("utf-8", "replace").rstrip("\r\n")
+    return BadRecord(
+        f"Line {number} cannot be read: {reason}",
+        where=f"{path}, line {number}: {shown(text)}",
+        remedy="Mend it, give the schema, or skip and count such lines with .on_malformed('skip').",
+    )
+
+
+def _text_lines(block: bytes) -> Rows:
+    return [
+        line.removesuffix("\r") for line in block.decode("utf-8").removesuffix("\n").split("\n")
+    ]
+
+
+def _json_lines(block: bytes) -> Rows:
+    return cast("list[object]", msgspec.json.Decoder().decode_lines(block))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches: Sequence[pa.RecordBatch] = table.combine_chunks().to_batches()
+    if batches:
+        return batches[0]
+    return pa.RecordBatch.from_arrays(
+        [pa.array([], f.type) for f in table.schema], schema=table.schema
+    )
+
+
+def _first_block(stores: Stores, path: str, *, quoted: bool = False) -> bytes:
+    with opened_text(stores, path) as stream:
+        data = stream.read(_LOOK_BYTES)
+    if len(data) < _LOOK_BYTES:
+        return data
+    lines = lines_of(data, quoted=quoted)
+    return b"".join(lines[:-1]) or data
+
+
+def _look(read: Callable[[], pa.Table], path: str) -> pa.Table:
+    try:
+        return read()
+    except pa.ArrowException as error:
+        raise FormatError(
+            f"No columns can be found in the file: {error}",
+            where=path,
+            remedy="Give a schema, or mend the file.",
+        ) from error
+
+
+def _without_nulls(schema: pa.Schema) -> pa.Schema:
+    """Columns without a value in the first lines are taken for text."""
+    kinds = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))

@@ -1,0 +1,363 @@
+"""The writers of a file sink: rows are gathered on the loop and written on the pool."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from tidegate.api.batches import as_arrow, as_rows
+from tidegate.api.sink import Prepared
+from tidegate.connectors.files.encoders import json_lines
+from tidegate.connectors.files.parts import PartCommittable, hidden
+from tidegate.errors import BadRecord, StorageFailed
+from tidegate.model.elements import ArrowBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tidegate.api.sink import WriterContext
+    from tidegate.connectors.files.encoders import Encoding, PartEncoder
+    from tidegate.connectors.files.parts import PartNames
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.storage.store import Store, Writer
+
+GROUP_ROWS: Final = 65_536
+GROUP_BYTES: Final = 16 << 20
+
+
+class OpenPart(Protocol):
+    """A part under way. ``write`` and ``close`` block, and are called one after another."""
+
+    name: str
+    rows: int
+    bytes: int
+
+    def close(self) -> None:
+        """Make it durable."""
+        ...
+
+    def abort(self) -> None:
+        """Delete what there is of it."""
+        ...
+
+
+class PartRolling:
+    """One attempt's parts: opens them, ends them, and runs what blocks in its order on the pool."""
+
+    def __init__(
+        self, context: WriterContext, store: Store, names: PartNames, part_bytes: int
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._names = names
+        self._part_bytes = part_bytes
+        self._ended: list[bytes] = []
+        self._made = 0
+        self._last: asyncio.Future[None] | None = None
+        self._swept = False
+        if not context.checkpointing and context.restored_checkpoint is None:
+            self.sweep()
+
+    def open_file(self) -> tuple[str, Callable[[], Writer]]:
+        """The name of the next part, and what opens its file."""
+        self._made += 1
+        name = self._names.part(self._made)
+        return name, lambda: self._store.open_new(hidden(name))
+
+    def submit(self, call: Callable[[], object]) -> Awaitable[object] | None:
+        """Run a call on the pool after those before it; what to wait for where one is under way.
+
+        Its failure is the subtask's, and what comes after it is not run.
+        """
+        before = self._last
+        self._last = asyncio.get_running_loop().create_future()
+        self._context.start(self._run(before, call, self._last))
+        return before if before is not None and not before.done() else None
+
+    async def _run(
+        self,
+        before: asyncio.Future[None] | None,
+        call: Callable[[], object],
+        done: asyncio.Future[None],
+    ) -> None:
+        if before is not None:
+            await asyncio.shield(before)
+        await self._context.run_blocking(call)
+        done.set_result(None)
+
+    def is_full(self, part: OpenPart) -> bool:
+        """Whether a part is as large as it should get."""
+        return part.bytes >= self._part_bytes
+
+    def end(self, part: OpenPart) -> None:
+        """No more goes into a part."""
+        self.submit(part.close)
+        self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
+
+    def prepared(self) -> Prepared:
+        """The parts that ended since the last time."""
+        committables, self._ended = self._ended, []
+        return Prepared(committables, self._last if committables else None)
+
+    def sweep(self) -> None:
+        """Delete, once, what earlier attempts have left behind."""
+        if not self._swept:
+            self._swept = True
+            self._context.start(self._sweep())
+
+    async def _sweep(self) -> None:
+        await self._context.run_blocking(self._delete_left_behind)
+
+    def _delete_left_behind(self) -> None:
+        try:
+            names = [info.path for info in self._store.list()]
+            self._store.delete(list(self._names.left_behind(names, self._context.parallelism)))
+        except StorageFailed:
+            # Litter harms nobody; the next attempt sweeps again.
+            return
+
+    @property
+    def place(self) -> str:
+        """Where the parts are written, for messages."""
+        return f"operator '{self._context.operator}', {self._store.root}"
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way on the pool."""
+        return self._last is not None and not self._last.done()
+
+
+class TablePartWriter:
+    """Writes Parquet and CSV."""
+
+    def __init__(self, rolling: PartRolling, encoding: Encoding, schema: bytes | None) -> None:
+        self._rolling = rolling
+        self._encoding = encoding
+        self._declared = None if schema is None else pa.ipc.read_schema(pa.py_buffer(schema))
+        self._gathered: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+        self._part: TablePart | None = None
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Gather rows; a full group goes to the pool."""
+        columns = self._columns(batch)
+        self._gathered.append(columns)
+        self._rows += columns.num_rows
+        self._bytes += columns.nbytes
+        if self._rows < GROUP_ROWS and self._bytes < GROUP_BYTES:
+            return None
+        return self._flush()
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """End the part."""
+        self._flush()
+        self._end_part()
+        return self._rolling.prepared()
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """All there is is in committables."""
+        return ()
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """All that was restored is committed now."""
+        self._rolling.sweep()
+
+    def close(self) -> None:
+        """Delete the part under way, unless the pool is at it: the next attempt sweeps that."""
+        if self._part is not None and not self._rolling.busy:
+            self._part.abort()
+
+    def _columns(self, batch: Batch) -> pa.RecordBatch:
+        if isinstance(batch, ArrowBatch):
+            return (
+                batch.batch if self._declared is None else cast_batch(batch.batch, self._declared)
+            )
+        return as_arrow(batch.values, self._declared)
+
+    def _flush(self) -> Awaitable[object] | None:
+        if not self._gathered:
+            return None
+        table = self._table()
+        part = self._part_for(table.schema)
+        part.rows += self._rows
+        part.bytes += self._bytes
+        self._gathered, self._rows, self._bytes = [], 0, 0
+        waiting = self._rolling.submit(lambda: part.write(table))
+        if self._rolling.is_full(part):
+            self._end_part()
+        return waiting
+
+    def _table(self) -> pa.Table:
+        """What was gathered, under one schema: that of the part where it fits."""
+        tables = [pa.Table.from_batches([batch]) for batch in self._gathered]
+        if self._part is not None:
+            tables.insert(0, self._part.schema.empty_table())
+        try:
+            return pa.concat_tables(tables, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise BadRecord(
+                f"rows of one part have columns of types that do not go together: {error}",
+                where=self._rolling.place,
+                remedy="Give the sink a schema, or make the values of one type.",
+            ) from error
+
+    def _part_for(self, schema: pa.Schema) -> TablePart:
+        if self._part is not None and self._part.schema != schema:
+            self._end_part()
+        if self._part is None:
+            name, open_file = self._rolling.open_file()
+            self._part = TablePart(name, open_file, self._encoding, schema)
+        return self._part
+
+    def _end_part(self) -> None:
+        if self._part is not None:
+            self._rolling.end(self._part)
+            self._part = None
+
+
+class TablePart:
+    """A part of Parquet or CSV under way."""
+
+    def __init__(
+        self, name: str, open_file: Callable[[], Writer], encoding: Encoding, schema: pa.Schema
+    ) -> None:
+        self.name = name
+        self.rows = 0
+        self.bytes = 0
+        self.schema = schema
+        self._open_file = open_file
+        self._encoding = encoding
+        self._file: Writer | None = None
+        self._encoder: PartEncoder | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Blocking: add rows."""
+        if self._file is None:
+            self._file = self._open_file()
+        try:
+            if self._encoder is None:
+                self._encoder = self._encoding.encoder(self._file, self.schema)
+            self._encoder.write(table)
+        except pa.ArrowException as error:
+            raise BadRecord(
+                f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
+                where=self.name,
+            ) from error
+
+    def close(self) -> None:
+        """Blocking: make it durable."""
+        assert self._encoder is not None, "a part is begun with its first rows"
+        self._encoder.close()
+
+    def abort(self) -> None:
+        """Delete what there is of it."""
+        abort_file(self._file)
+
+
+class JsonPartWriter:
+    """Writes JSON lines."""
+
+    def __init__(self, rolling: PartRolling) -> None:
+        self._rolling = rolling
+        self._gathered: list[bytes] = []
+        self._bytes = 0
+        self._part: LinesPart | None = None
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Gather lines; enough of them go to the pool."""
+        values = as_rows(batch).values
+        lines = json_lines(values)
+        self._gathered.append(lines)
+        self._bytes += len(lines)
+        self._open_part().rows += len(values)
+        return self._flush() if self._bytes >= GROUP_BYTES // 4 else None
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """End the part."""
+        self._flush()
+        if self._part is not None:
+            self._rolling.end(self._part)
+            self._part = None
+        return self._rolling.prepared()
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """All there is is in committables."""
+        return ()
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """All that was restored is committed now."""
+        self._rolling.sweep()
+
+    def close(self) -> None:
+        """Delete the part under way, unless the pool is at it: the next attempt sweeps that."""
+        if self._part is not None and not self._rolling.busy:
+            self._part.abort()
+
+    def _open_part(self) -> LinesPart:
+        if self._part is None:
+            self._part = LinesPart(*self._rolling.open_file())
+        return self._part
+
+    def _flush(self) -> Awaitable[object] | None:
+        if not self._gathered:
+            return None
+        part, data = self._open_part(), b"".join(self._gathered)
+        part.bytes += len(data)
+        self._gathered, self._bytes = [], 0
+        waiting = self._rolling.submit(lambda: part.write(data))
+        if self._rolling.is_full(part):
+            self._rolling.end(part)
+            self._part = None
+        return waiting
+
+
+class LinesPart:
+    """A part of lines under way."""
+
+    def __init__(self, name: str, open_file: Callable[[], Writer]) -> None:
+        self.name = name
+        self.rows = 0
+        self.bytes = 0
+        self._open_file = open_file
+        self._file: Writer | None = None
+
+    def write(self, data: bytes) -> None:
+        """Blocking: add lines."""
+        if self._file is None:
+            self._file = self._open_file()
+        self._file.write(data)
+
+    def close(self) -> None:
+        """Blocking: make it durable."""
+        assert self._file is not None, "a part is begun with its first lines"
+        self._file.close()
+
+    def abort(self) -> None:
+        """Delete what there is of it."""
+        abort_file(self._file)
+
+
+def abort_file(file: Writer | None) -> None:
+    """Give a file up; one that cannot be deleted is swept later."""
+    if file is not None:
+        try:
+            file.abort()
+        except StorageFailed:
+            return
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch under a declared schema. Raises BadRecord where it does not fit."""
+    if batch.schema.equals(schema):
+        return batch
+    try:
+        return batch.select(schema.names).cast(schema)
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise BadRecord(
+            f"a batch does not fit the sink's schema: {error}",
+            remedy=f"The sink has {', '.join(map(str, schema))}.".replace("\n", " "),
+        ) from error
