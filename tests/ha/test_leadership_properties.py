@@ -146,14 +146,19 @@ class Contention:
             raise Broken("nobody can lead any more") from error
 
 
-def play(seed: int) -> None:
-    asyncio.run(Contention(seed).run())
+def broken(seed: int) -> str:
+    """Which invariant this schedule breaks; empty where it breaks none."""
+    try:
+        asyncio.run(Contention(seed).run())
+    except Broken as fault:
+        return str(fault)
+    return ""
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_one_leads_nothing_is_lost_and_ids_only_grow(seed: int) -> None:
-    play(seed)
+    assert not broken(seed)
 
 
 async def seals_without_a_second_look(store: HaStore, epoch: int, *, by: Epoch) -> None:
@@ -224,9 +229,4 @@ RARE = {"seals only the epoch below": 350}
 def test_the_check_finds_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[fault])
     first = RARE.get(fault, 0)
-    for seed in range(first, first + 3_000):
-        try:
-            play(seed)
-        except Broken:
-            return
-    pytest.fail(f"no schedule has shown the fault: {fault}")
+    assert any(broken(seed) for seed in range(first, first + 3_000))
