@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidegate.config import options
@@ -78,6 +80,13 @@ def test_the_storage_follows_from_the_folder_unless_it_is_set() -> None:
     assert checkpoint_settings(configuration).directory == "/c"
     configuration.set(options.CHECKPOINT_STORAGE, "JobManager")
     assert checkpoint_settings(configuration).storage == "jobmanager"
+
+
+def test_a_relative_folder_is_that_of_the_program_for_all_its_processes() -> None:
+    configuration = with_interval().set(options.CHECKPOINT_DIRECTORY, "checkpoints")
+    assert checkpoint_settings(configuration).directory == str(Path.cwd() / "checkpoints")
+    configuration.set(options.CHECKPOINT_DIRECTORY, "s3://bucket/checkpoints")
+    assert checkpoint_settings(configuration).directory == "s3://bucket/checkpoints"
 
 
 def test_at_least_one_checkpoint_is_retained() -> None:

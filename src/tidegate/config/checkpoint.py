@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import options
@@ -231,8 +232,11 @@ def _storage(configuration: Configuration) -> str:
 
 
 def _folder(configuration: Configuration, option: ConfigOption[str | None]) -> str | None:
-    text = configuration.get(option)
-    return text.strip() or None if text is not None else None
+    """The folder as every process of the job sees it: a relative path is taken from here."""
+    text = (configuration.get(option) or "").strip()
+    if not text:
+        return None
+    return text if ":" in text else str(Path(text).absolute())
 
 
 def _refuse_contradictions(settings: CheckpointSettings, configuration: Configuration) -> None:
