@@ -1,0 +1,116 @@
+"""Which completed checkpoints are kept: checkpoint coordination §10.3, §10.4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.checkpoint.world import keyed_state, restored_checkpoint
+from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.settings import RetentionPolicy
+from tidegate.model.snapshots import (
+    FINISHED,
+    CheckpointProperties,
+    OperatorState,
+    SavepointFormat,
+    SavepointType,
+)
+
+STOP = CheckpointProperties.for_savepoint(
+    SavepointType.terminate(SavepointFormat.CANONICAL), forced=True
+)
+
+
+def ids(checkpoints: tuple[CompletedCheckpoint, ...] | list[CompletedCheckpoint]) -> list[int]:
+    return [c.checkpoint for c in checkpoints]
+
+
+@pytest.mark.feature("F040")
+def test_the_newest_are_kept() -> None:
+    store = CompletedCheckpoints(2)
+    assert store.latest is None
+    assert store.latest_id is None
+    subsumed = [ids(store.add(restored_checkpoint(number))) for number in range(1, 5)]
+    assert subsumed == [[], [], [1], [2]]
+    assert ids(store.retained) == [3, 4]
+    assert store.latest_id == 4
+
+
+def test_at_least_one_is_kept() -> None:
+    store = CompletedCheckpoints(0)
+    store.add(restored_checkpoint(1))
+    assert ids(store.add(restored_checkpoint(2))) == [1]
+
+
+def test_who_is_kept_is_known_before_the_checkpoint_is_added() -> None:
+    store = CompletedCheckpoints(2, [restored_checkpoint(1), restored_checkpoint(2)])
+    assert store.retained_with(restored_checkpoint(3)) == (2, 3)
+    assert ids(store.retained) == [1, 2]
+
+
+@pytest.mark.feature("F203")
+def test_the_latest_is_the_last_that_was_added() -> None:
+    store = CompletedCheckpoints(2, [restored_checkpoint(7)])
+    store.add(restored_checkpoint(8))
+    assert store.latest == restored_checkpoint(8)
+    assert store.find(CheckpointId(7)) == restored_checkpoint(7)
+    assert store.find(CheckpointId(6)) is None
+
+
+def test_shared_files_are_measured_by_the_oldest_that_is_no_savepoint() -> None:
+    store = CompletedCheckpoints(3)
+    assert store.lowest_checkpoint is None
+    store.add(restored_checkpoint(1, STOP))
+    store.add(restored_checkpoint(2))
+    assert store.lowest_checkpoint == 2
+
+
+def test_the_savepoint_of_a_stop_makes_the_last_checkpoint_needless() -> None:
+    store = CompletedCheckpoints(1, [restored_checkpoint(1)])
+    assert ids(store.add(restored_checkpoint(2, STOP))) == [1]
+    assert store.end(JobStatus.FINISHED) == []
+    assert ids(store.retained) == [2]
+
+
+@pytest.mark.feature("F050")
+@pytest.mark.parametrize(
+    ("policy", "kept"),
+    [
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, set[JobStatus]()),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, {JobStatus.FAILED}),
+        (
+            RetentionPolicy.RETAIN_ON_CANCELLATION,
+            {JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED},
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    "status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED]
+)
+def test_the_policy_says_what_outlives_a_job(
+    policy: RetentionPolicy, kept: set[JobStatus], status: JobStatus
+) -> None:
+    completed = restored_checkpoint(1, CheckpointProperties.for_checkpoint(policy))
+    store = CompletedCheckpoints(1, [completed])
+    assert store.end(status) == ([] if status in kept else [completed])
+    assert ids(store.retained) == ([1] if status in kept else [])
+
+
+def test_a_job_does_not_end_by_running() -> None:
+    with pytest.raises(AssertionError):
+        restored_checkpoint(1).discarded_on(JobStatus.RUNNING)
+
+
+def test_the_private_files_of_a_checkpoint_are_those_of_its_subtasks() -> None:
+    operator = OperatorState(
+        operator_id=OperatorId(b"o" * 16),
+        parallelism=3,
+        max_parallelism=3,
+        subtasks={0: keyed_state("/a"), 1: FINISHED, 2: keyed_state("/b")},
+    )
+    completed = restored_checkpoint(1)
+    metadata = replace(completed.metadata, operators=(operator,))
+    assert replace(completed, metadata=metadata).private_paths() == ("/a", "/b")

@@ -1,0 +1,262 @@
+"""Shared files: who uses them, and when they go. Checkpoint coordination §10.1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.checkpoint.world import keyed_state, restored_checkpoint
+from tidegate.checkpoint.registry import (
+    SharedStateRegistry,
+    paths_of,
+    private_paths,
+    shared_handles,
+    shared_key,
+)
+from tidegate.errors import CheckpointAborted
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    ChangelogStateBackendHandle,
+    ChangelogStateHandleStream,
+    EmptySegmentFileStateHandle,
+    FileMergingOperatorStreamStateHandle,
+    FileStateHandle,
+    HandleAndLocalPath,
+    HandleAndOffset,
+    IncrementalRemoteKeyedStateHandle,
+    InMemoryChangelogStateHandle,
+    InputChannelStateHandle,
+    KeyedStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    PlaceholderStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StateScope,
+    StreamStateHandle,
+)
+from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import (
+    FINISHED,
+    CheckpointMetadata,
+    CheckpointProperties,
+    OperatorState,
+    SavepointFormat,
+    SavepointType,
+    SubtaskState,
+)
+
+ALL = KeyGroupRange(0, 0)
+ONE, TWO, THREE, FOUR = (CheckpointId(number) for number in range(1, 5))
+
+
+def file(name: str, size: int = 5) -> FileStateHandle:
+    return FileStateHandle(f"/shared/{name}", size)
+
+
+def placeholder(name: str) -> PlaceholderStreamStateHandle:
+    return PlaceholderStreamStateHandle(f"/shared/{name}", 5)
+
+
+def incremental(*shared: StreamStateHandle) -> SubtaskState:
+    files = tuple(HandleAndLocalPath(str(i), handle) for i, handle in enumerate(shared))
+    private = (HandleAndLocalPath("MANIFEST", FileStateHandle("/chk/manifest", 1)),)
+    meta = FileStateHandle("/chk/meta", 1)
+    return SubtaskState(
+        managed_keyed=IncrementalRemoteKeyedStateHandle(1, "b", ALL, 5, meta, files, private, "h")
+    )
+
+
+def register(registry: SharedStateRegistry, name: str, checkpoint: CheckpointId) -> None:
+    registry.register(f"/shared/{name}", file(name), checkpoint)
+
+
+def test_a_placeholder_stands_for_the_file_that_is_known() -> None:
+    registry = SharedStateRegistry()
+    register(registry, "a", ONE)
+    assert registry.register("/shared/a", placeholder("a"), TWO) == file("a")
+
+
+def test_a_placeholder_of_an_unknown_file_is_refused() -> None:
+    with pytest.raises(CheckpointAborted, match="which nobody has"):
+        SharedStateRegistry().register("/shared/a", placeholder("a"), ONE)
+
+
+def test_the_same_file_may_be_named_again() -> None:
+    registry = SharedStateRegistry()
+    register(registry, "a", ONE)
+    register(registry, "a", TWO)
+    assert registry.release_below(TWO) == []
+    assert registry.release_below(THREE) == ["/shared/a"]
+
+
+def test_another_file_of_a_known_name_is_refused() -> None:
+    registry = SharedStateRegistry()
+    register(registry, "a", ONE)
+    with pytest.raises(CheckpointAborted, match="another shared file"):
+        registry.register("/shared/a", file("a", size=6), TWO)
+
+
+def test_a_file_goes_once_every_kept_checkpoint_is_newer_than_its_last_use() -> None:
+    registry = SharedStateRegistry()
+    register(registry, "a", ONE)
+    register(registry, "b", TWO)
+    registry.register("/shared/a", placeholder("a"), THREE)
+    registry.register("/shared/a", placeholder("a"), TWO)  # a late word takes nothing back
+    assert registry.release_below(THREE) == ["/shared/b"]
+    assert registry.release_below(FOUR) == ["/shared/a"]
+    assert len(registry) == 0
+
+
+def test_without_any_kept_checkpoint_all_files_go() -> None:
+    registry = SharedStateRegistry()
+    register(registry, "a", ONE)
+    assert registry.release_below(None) == ["/shared/a"]
+
+
+def test_a_state_is_registered_with_its_shared_files_and_loses_its_placeholders() -> None:
+    registry = SharedStateRegistry()
+    registry.register_state(incremental(file("a"), file("b")), ONE)
+    state = incremental(placeholder("a"), file("c"))
+    assert registry.register_state(state, TWO) == incremental(file("a"), file("c"))
+    assert registry.release_below(TWO) == ["/shared/b"]
+
+
+def test_inline_state_and_private_files_are_not_shared() -> None:
+    registry = SharedStateRegistry()
+    registry.register_state(incremental(ByteStreamStateHandle("x", b"x")), ONE)
+    registry.register_state(keyed_state("/chk/a"), ONE)
+    registry.register_state(SubtaskState(), ONE)
+    assert len(registry) == 0
+
+
+def test_checksums_of_shared_files_are_remembered_for_those_that_use_them() -> None:
+    registry = SharedStateRegistry()
+    registry.register_state(incremental(file("a")), ONE, {"/shared/a": (77, 5)})
+    later = registry.register_state(incremental(placeholder("a"), file("b")), TWO)
+    assert registry.checksums(later) == {"/shared/a": (77, 5)}
+    assert registry.checksums(incremental(file("z"))) == {}
+
+
+def segment(file: str, start: int, scope: StateScope = StateScope.SHARED) -> SegmentFileStateHandle:
+    return SegmentFileStateHandle(f"/shared/{file}", start, 10, scope, f"logical-{file}")
+
+
+def test_a_merged_file_goes_with_its_last_segment() -> None:
+    registry = SharedStateRegistry()
+    for start, checkpoint in ((0, ONE), (10, TWO)):
+        state = SubtaskState(
+            managed_keyed=KeyGroupsStateHandle(ALL, (0,), segment("merged", start), "h")
+        )
+        assert registry.register_state(state, checkpoint) == state
+    assert registry.release_below(TWO) == []
+    assert registry.release_below(THREE) == ["/shared/merged"]
+
+
+def changelog(*keyed: KeyedStateHandle) -> SubtaskState:
+    part = ChangelogStateHandleStream(ALL, (HandleAndOffset(0, file("log")),), 5, 5, "c", "fs")
+    memory = InMemoryChangelogStateHandle(ALL, 0, 0, (), "m")
+    return SubtaskState(
+        raw_keyed=ChangelogStateBackendHandle(ALL, keyed, (part, memory), 1, 1, 5, "h")
+    )
+
+
+def test_a_changelog_shares_its_files_and_those_of_its_materialised_part() -> None:
+    registry = SharedStateRegistry()
+    inner = incremental(file("a")).managed_keyed
+    assert inner is not None
+    state = changelog(inner)
+    assert registry.register_state(state, ONE) == state
+    assert [shared_key(h) for h in shared_handles(state)] == ["/shared/a", "/shared/log"]
+    assert registry.release_below(TWO) == ["/shared/a", "/shared/log"]
+
+
+def test_private_paths_are_all_that_nobody_else_uses() -> None:
+    operators = OperatorStreamStateHandle({}, FileStateHandle("/chk/operators", 1))
+    merged = FileMergingOperatorStreamStateHandle({}, "/task", "/shared", False, segment("m", 0))
+    own = replace(merged, delegate=segment("own", 0, StateScope.EXCLUSIVE))
+    channel = InputChannelStateHandle(0, 0, 0, (0,), 1, FileStateHandle("/chk/channel", 1))
+    state = replace(
+        incremental(file("a")),
+        managed_operator=operators,
+        raw_operator=merged,
+        input_channel=(channel,),
+    )
+    assert private_paths(state) == ["/chk/operators", "/chk/meta", "/chk/manifest", "/chk/channel"]
+    assert private_paths(SubtaskState(raw_operator=own)) == ["/shared/own"]
+
+
+@pytest.mark.parametrize(
+    ("handle", "paths"),
+    [
+        (FileStateHandle("/a", 1), ("/a",)),
+        (segment("a", 0), ("/shared/a",)),
+        (RelativeFileStateHandle("a", 1, file_path="/chk/a"), ("/chk/a",)),
+        (RelativeFileStateHandle("a", 1), ()),
+        (KeyGroupsStateHandle(ALL, (0,), FileStateHandle("/a", 1), "h"), ("/a",)),
+        (ByteStreamStateHandle("a", b"x"), ()),
+        (EmptySegmentFileStateHandle(), ()),
+        (placeholder("a"), ()),
+    ],
+)
+def test_the_file_behind_a_handle(handle: StreamStateHandle, paths: tuple[str, ...]) -> None:
+    assert paths_of(handle) == paths
+
+
+# --- restored checkpoints ---------------------------------------------------------------------
+
+
+def snapshot(checkpoint: int, properties: CheckpointProperties) -> CheckpointMetadata:
+    operator = OperatorState(
+        operator_id=OperatorId(b"o" * 16),
+        parallelism=2,
+        max_parallelism=2,
+        subtasks={0: incremental(file("a")), 1: FINISHED},
+    )
+    metadata = restored_checkpoint(checkpoint, properties).metadata
+    return replace(metadata, operators=(operator,))
+
+
+CHECKPOINT = restored_checkpoint(1).properties
+NATIVE = CheckpointProperties.for_savepoint(
+    SavepointType.savepoint(SavepointFormat.NATIVE), forced=True
+)
+
+
+def test_a_claimed_checkpoint_s_files_become_ours_to_delete() -> None:
+    registry = SharedStateRegistry()
+    registry.register_restored(snapshot(7, CHECKPOINT), CHECKPOINT, ours=True)
+    assert registry.folders_in_use() == frozenset()
+    assert registry.release_below(CheckpointId(8)) == ["/shared/a"]
+
+
+def test_an_unclaimed_one_registers_nothing() -> None:
+    registry = SharedStateRegistry()
+    unclaimed = CheckpointProperties.for_unclaimed_snapshot()
+    registry.register_restored(snapshot(7, CHECKPOINT), unclaimed, ours=False)
+    assert len(registry) == 0
+
+
+def test_files_of_somebody_else_are_used_but_never_deleted() -> None:
+    registry = SharedStateRegistry()
+    registry.register_restored(snapshot(7, CHECKPOINT), NATIVE, ours=False)
+    register(registry, "b", CheckpointId(8))
+    assert registry.release_below(CheckpointId(9)) == ["/shared/b"]
+
+
+def test_the_folder_of_a_claimed_savepoint_stays_while_its_files_are_used() -> None:
+    registry = SharedStateRegistry()
+    registry.register_restored(snapshot(7, NATIVE), CHECKPOINT, ours=True)
+    registry.register("/shared/a", placeholder("a"), CheckpointId(8))
+    assert registry.folders_in_use() == {7}
+    registry.release_below(CheckpointId(9))
+    assert registry.folders_in_use() == frozenset()
+
+
+def test_a_snapshot_that_says_nothing_of_itself_shares_like_a_checkpoint() -> None:
+    registry = SharedStateRegistry()
+    metadata = replace(snapshot(7, CHECKPOINT), properties=None)
+    registry.register_restored(metadata, CHECKPOINT, ours=True)
+    assert registry.folders_in_use() == frozenset()

@@ -1,0 +1,170 @@
+"""Figures of checkpoints: checkpoint coordination §12.1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.checkpoint.world import WALL_MS, World, keyed_state
+from tidegate.checkpoint import events
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.statistics import CheckpointStatus, Counts
+from tidegate.model.control import CheckpointFigures
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import CheckpointId, VertexId
+from tidegate.model.settings import CheckpointSettings
+
+EVERY_SECOND = CheckpointSettings(interval_ms=1_000, tolerable_failures=100)
+
+
+def started(settings: CheckpointSettings = EVERY_SECOND, *, acknowledges: bool = False) -> World:
+    world = World(settings, acknowledges=acknowledges)
+    world.start()
+    return world
+
+
+def test_a_subtask_s_share_is_shown_in_full() -> None:
+    world = started()
+    source = world.subtask("source", 1)
+    world.states = {source: keyed_state("/chk-1/a", size=500)}
+    world.advance(0)
+    world.now_ms = 40
+    figures = CheckpointFigures(
+        sync_ms=1,
+        async_ms=2,
+        alignment_ms=3,
+        start_delay_ms=4,
+        bytes_written=100,
+        bytes_processed=6,
+        bytes_persisted=7,
+        unaligned=True,
+    )
+    world.acknowledge(1, source, figures=figures)
+    (row,) = world.coordinator.statistics.history
+    vertex = row.vertex(source.vertex)
+    assert vertex is not None
+    assert vertex.subtasks[0] is None
+    (share,) = vertex.acknowledged
+    assert (share.index, share.ack_ms, share.ack_delay_ms) == (1, WALL_MS + 40, 40)
+    assert (share.sync_ms, share.async_ms, share.alignment_ms, share.start_delay_ms) == (1, 2, 3, 4)
+    assert (share.state_size, share.checkpointed_size) == (500, 100)
+    assert (share.processed_bytes, share.persisted_bytes, share.unaligned) == (6, 7, True)
+    assert (row.latest_ack_ms, row.duration_ms, row.unaligned) == (WALL_MS + 40, 40, True)
+    assert (row.acknowledged, row.subtasks) == (1, 6)
+    assert vertex.latest_ack_ms == WALL_MS + 40
+    assert vertex.total(lambda s: s.state_size) == 500
+    assert row.vertex(VertexId(b"?" * 16)) is None
+
+
+def test_a_vertex_sums_up_its_subtasks() -> None:
+    world = started()
+    world.advance(0)
+    for index in range(3):
+        figures = CheckpointFigures(sync_ms=10 * index)
+        world.acknowledge(1, world.subtask("map", index), figures=figures)
+    vertex = world.coordinator.statistics.history[0].vertices[1]
+    spread = vertex.distribution(lambda s: s.sync_ms)
+    assert (spread.count, spread.min, spread.max, spread.avg) == (3, 0, 20, 10)
+    assert spread.percentiles is None
+
+
+def test_before_the_first_report_a_vertex_is_empty() -> None:
+    world = started()
+    world.advance(0)
+    vertex = world.coordinator.statistics.history[0].vertices[0]
+    assert vertex.latest_ack_ms == -1
+    assert vertex.distribution(lambda s: s.sync_ms).count == 0
+
+
+def test_a_completed_checkpoint_says_where_it_is() -> None:
+    world = started()
+    world.advance(0)
+    world.now_ms = 25
+    world.acknowledge(1)
+    final = world.coordinator.statistics.latest_completed
+    assert final is not None
+    assert final.status is CheckpointStatus.COMPLETED
+    assert (final.pointer, final.metadata_size, final.duration_ms) == ("/chk-1", 100, 25)
+    assert (final.trigger_ms, final.checkpointed_size) == (WALL_MS, 6)
+
+
+def test_the_latest_of_each_kind_outlive_the_history() -> None:
+    world = started(replace(EVERY_SECOND, history_max=1))
+    world.advance(0)
+    world.acknowledge(1)
+    world.request(1, SnapshotKind.SAVEPOINT)
+    world.acknowledge(2)
+    world.advance(1_000)
+    world.decline(3, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED)
+    world.send(events.Restored(CheckpointId(1), WALL_MS + 9))
+    statistics = world.coordinator.statistics
+    assert [row.checkpoint for row in statistics.history] == [3]
+    latest = (
+        statistics.latest_completed,
+        statistics.latest_savepoint,
+        statistics.latest_failed,
+        statistics.latest_restored,
+    )
+    assert [one and one.checkpoint for one in latest] == [1, 2, 3, 1]
+    assert statistics.find(CheckpointId(2)) == statistics.latest_savepoint
+    assert statistics.find(CheckpointId(9)) is None
+
+
+def test_counts_return_to_nothing_in_progress() -> None:
+    world = started(replace(EVERY_SECOND, max_concurrent=3))
+    world.advance(2_000)
+    world.acknowledge(2)
+    world.decline(3, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED)
+    assert world.coordinator.statistics.counts == Counts(
+        restored=0, total=3, in_progress=0, completed=1, failed=2
+    )
+
+
+@pytest.mark.feature("F210")
+def test_without_a_history_counts_are_kept() -> None:
+    world = started(replace(EVERY_SECOND, history_max=0), acknowledges=True)
+    world.advance(1_000)
+    statistics = world.coordinator.statistics
+    assert statistics.history == ()
+    assert statistics.counts.completed == 2
+    assert statistics.latest_completed is not None
+
+
+@pytest.mark.feature("F232")
+def test_percentiles_ascend() -> None:
+    world = started()
+    for checkpoint in range(1, 101):
+        world.advance(1_000 if checkpoint > 1 else 0)
+        world.now_ms += checkpoint
+        world.acknowledge(checkpoint)
+    spread = world.coordinator.statistics.summary.duration_ms
+    assert spread.percentiles is not None
+    values = [spread.percentiles[p] for p in (50.0, 90.0, 95.0, 99.0, 99.9)]
+    assert values == sorted(values)
+    assert values[-1] <= spread.max
+    assert (spread.count, spread.min) == (100, 1)
+
+
+def test_percentiles_lie_between_the_ranks() -> None:
+    world = started()
+    for checkpoint, duration_ms in enumerate((10, 20, 40), start=1):
+        world.advance(1_000 - world.now_ms % 1_000 if checkpoint > 1 else 0)
+        world.now_ms += duration_ms
+        world.acknowledge(checkpoint)
+    spread = world.coordinator.statistics.summary.duration_ms
+    assert spread.percentiles == {50.0: 20.0, 90.0: 40.0, 95.0: 40.0, 99.0: 40.0, 99.9: 40.0}
+    assert spread.avg == 23
+
+
+def test_one_checkpoint_is_every_percentile() -> None:
+    world = started()
+    world.advance(0)
+    world.acknowledge(1)
+    percentiles = world.coordinator.statistics.summary.state_size.percentiles
+    assert percentiles is not None
+    assert set(percentiles.values()) == {0.0}
+
+
+def test_the_summary_of_nothing_is_empty() -> None:
+    assert started().coordinator.statistics.summary.duration_ms.percentiles is None
