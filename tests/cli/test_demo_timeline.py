@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tidegate.cli.demo.conduct import kill_moments
 from tidegate.cli.demo.news import (
+    AllRunning,
     AnyNews,
     Broken,
     CheckpointBegun,
@@ -30,7 +31,8 @@ from tidegate.errors import ConfigError
 STORY: list[AnyNews] = [
     SlotUp(0, "a", "here", 11),
     SlotUp(10, "b", "here", 12),
-    StatusChanged(100, "RUNNING"),
+    StatusChanged(50, "RUNNING"),
+    AllRunning(100),
     Progress(600, 1_000),
     CheckpointBegun(1_000, 1),
     CheckpointCompleted(1_050, 1, 40, 2_048, 4_096),
@@ -44,7 +46,8 @@ AFTER_THE_KILL: list[AnyNews] = [
     CheckpointFailed(2_016, 2, "the job is failing"),
     SlotUp(2_300, "c", "here", 13),
     JobRestored(2_400, 1),
-    StatusChanged(2_510, "RUNNING"),
+    StatusChanged(2_016, "RUNNING"),
+    AllRunning(2_510),
     Progress(2_600, 300),
 ]
 KILL = Kill(2_010, "b", 12, 2)
@@ -155,14 +158,14 @@ def test_without_a_terminal_there_are_plain_lines() -> None:
     assert "1.91 s  SIGKILL to a worker, pid 12, during checkpoint 2" in lines
     assert "1.92 s  failure in statistics (1/3): the slot is gone" in lines
     assert "2.30 s  restored from checkpoint 1" in lines
-    assert "2.41 s  job RUNNING again, 0.50 s after the kill" in lines
+    assert "2.41 s  all running again 0.50 s after the kill" in lines
     assert "\x1b" not in "".join(lines)
 
 
 def test_on_a_terminal_the_same_things_are_said_beside_the_live_figures() -> None:
     text = shown(terminal=True)
     assert "SIGKILL to a worker, pid 12" in text
-    assert "job RUNNING again, 0.50 s after the kill" in text
+    assert "all running again 0.50 s after the kill" in text
     assert "6,000 flights" in text
     assert "2.0 KiB" in text
 

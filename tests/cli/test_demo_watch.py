@@ -9,6 +9,7 @@ from tidegate.checkpoint.statistics import (
     StatisticsTracker,
 )
 from tidegate.cli.demo.news import (
+    AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
     CheckpointFailed,
@@ -133,13 +134,34 @@ def test_failures_are_told_oldest_first() -> None:
     ]
 
 
-def test_progress_is_what_the_sources_have_emitted() -> None:
-    def vertex(name: str, *rows: int) -> VertexView:
-        subtasks = tuple(
-            SubtaskView(index, 0, ExecutionState.RUNNING, None, {}, SubtaskFigures(rows_out=count))
-            for index, count in enumerate(rows)
-        )
-        return VertexView(VertexId(name.encode().ljust(16)), name, len(rows), 128, subtasks)
+def subtask(index: int, state: ExecutionState, running_ms: int = 0, rows: int = 0) -> SubtaskView:
+    entered = {ExecutionState.RUNNING: running_ms}
+    return SubtaskView(index, 0, state, None, entered, SubtaskFigures(rows_out=rows))
 
-    view = replace(EMPTY, vertices=(vertex("flights", 100, 120), vertex("statistics", 90, 90)))
+
+def with_vertices(**vertices: list[SubtaskView]) -> JobView:
+    return replace(
+        EMPTY,
+        vertices=tuple(
+            VertexView(VertexId(name.encode().ljust(16)), name, len(subtasks), 128, tuple(subtasks))
+            for name, subtasks in vertices.items()
+        ),
+    )
+
+
+def test_all_run_when_the_last_subtask_does() -> None:
+    running, other = ExecutionState.RUNNING, ExecutionState.INITIALIZING
+    nearly = with_vertices(flights=[subtask(0, running, 7_000)], counts=[subtask(0, other)])
+    whole = with_vertices(flights=[subtask(0, running, 7_000)], counts=[subtask(0, running, 7_009)])
+    assert news_of(EMPTY, nearly) == []
+    assert news_of(nearly, whole) == [AllRunning(7_009)]
+    assert news_of(whole, whole) == []
+
+
+def test_progress_is_what_the_sources_have_emitted() -> None:
+    deploying = ExecutionState.DEPLOYING
+    view = with_vertices(
+        flights=[subtask(0, deploying, rows=100), subtask(1, deploying, rows=120)],
+        counts=[subtask(0, deploying, rows=90)],
+    )
     assert news_of(EMPTY, view) == [Progress(NOW_MS, 220)]

@@ -38,6 +38,10 @@ class StatusChanged(News, frozen=True, tag=True):
     status: str
 
 
+class AllRunning(News, frozen=True, tag=True):
+    """The last subtask runs: records flow. A job is RUNNING as soon as it is being deployed."""
+
+
 class JobRestored(News, frozen=True, tag=True):
     """The job goes on from this checkpoint."""
 
@@ -96,6 +100,7 @@ AnyNews = (
     SlotUp
     | SlotGone
     | StatusChanged
+    | AllRunning
     | JobRestored
     | CheckpointBegun
     | CheckpointCompleted

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.demo.news import (
+    AllRunning,
     CheckpointCompleted,
     CheckpointFailed,
     Failure,
@@ -47,8 +48,10 @@ def in_words(news: News, timeline: Timeline) -> str | None:
             return f"slot up: pid {news.pid} on {news.host}"
         case SlotGone():
             return f"slot gone: pid {news.pid}"
-        case StatusChanged(status="RUNNING") if timeline.back_after_ms:
-            return f"job RUNNING again, {timeline.back_after_ms[-1] / 1000:.2f} s after the kill"
+        case AllRunning() if timeline.back_after_ms:
+            return f"all running again {timeline.back_after_ms[-1] / 1000:.2f} s after the kill"
+        case AllRunning():
+            return "all running: the flights take off"
         case StatusChanged():
             return f"job {news.status}"
         case JobRestored():
@@ -201,7 +204,7 @@ def _style(news: News) -> str:
     match news:
         case Failure() | SlotGone() | CheckpointFailed():
             return "red"
-        case StatusChanged(status="RUNNING"):
+        case AllRunning():
             return "bold green"
         case _:
             return ""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tidegate.cli.demo.news import (
+    AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
     JobRestored,
@@ -36,14 +37,16 @@ class Kill:
 class Timeline:
     """The job as the news have it.
 
-    rows: flights that there are to read. slots: pid by slot. first_running_ms: wall clock.
+    rows: flights that there are to read. slots: pid by slot. status: of the job, as in Flink.
+    running: whether all subtasks run, so far as is known. first_running_ms: wall clock.
     under_way: the checkpoint that has begun and not ended. back_after_ms: of each kill, the time
-    until the job was RUNNING again.
+    until all subtasks were running again.
     """
 
     rows: int
     slots: dict[str, int] = field(default_factory=dict)
     status: str = ""
+    running: bool = False
     first_running_ms: int | None = None
     kills: list[Kill] = field(default_factory=list)
     back_after_ms: list[int] = field(default_factory=list)
@@ -62,7 +65,9 @@ class Timeline:
             case SlotGone():
                 self.slots.pop(news.slot, None)
             case StatusChanged():
-                self._entered(news)
+                self.status, self.running, self.under_way = news.status, False, None
+            case AllRunning():
+                self._all_running(news)
             case CheckpointBegun():
                 self.under_way = news.checkpoint
                 self._rows_at[news.checkpoint] = self.read
@@ -78,19 +83,14 @@ class Timeline:
                 pass  # a failure changes nothing by itself; the status does
 
     def killed(self, kill: Kill) -> None:
-        """Take in a kill; whether the job runs is not known until it is told."""
+        """Take in a kill; the job does not run until it is told."""
         self.kills.append(kill)
-        self.status = ""
+        self.running = False
 
     def driver_lost(self) -> None:
         """The driver is gone, and with it everything that it knew."""
         self.slots.clear()
         self.under_way = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the job is running, as far as is known."""
-        return self.status == "RUNNING"
 
     @property
     def read(self) -> int:
@@ -109,14 +109,14 @@ class Timeline:
     def _awaits_return(self) -> bool:
         return len(self.back_after_ms) < len(self.kills)
 
-    def _entered(self, news: StatusChanged) -> None:
-        self.status = news.status
-        self.under_way = None
-        if news.status == "RUNNING":
-            if self.first_running_ms is None:
-                self.first_running_ms = news.at_ms
-            elif self._awaits_return and news.at_ms >= self.kills[-1].at_ms:
-                self.back_after_ms.append(news.at_ms - self.kills[-1].at_ms)
+    def _all_running(self, news: AllRunning) -> None:
+        if self.first_running_ms is None:
+            self.first_running_ms = news.at_ms
+        elif self._awaits_return:
+            if news.at_ms < self.kills[-1].at_ms:
+                return  # told late: it is from before the kill
+            self.back_after_ms.append(news.at_ms - self.kills[-1].at_ms)
+        self.running = True
 
     def _ended(self, checkpoint: int) -> None:
         if self.under_way == checkpoint:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.cli.demo.news import (
+    AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
     CheckpointFailed,
@@ -16,6 +17,7 @@ from tidegate.cli.demo.news import (
     SlotUp,
     StatusChanged,
 )
+from tidegate.model.control import ExecutionState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +35,8 @@ class JobWatch:
     def __init__(self) -> None:
         self._slots: dict[SlotId, int] = {}
         self._status: JobStatus | None = None
-        self._running_since_ms = 0
+        self._status_since_ms = 0
+        self._running_since_ms: int | None = None
         self._restored: tuple[int, CheckpointId] | None = None
         self._checkpoints: dict[CheckpointId, CheckpointStatus] = {}
         self._failures: set[tuple[int, str, str]] = set()
@@ -46,6 +49,7 @@ class JobWatch:
             *self._slots_in(view, now_ms),
             *self._status_in(view, now_ms),
             *self._restored_in(view, now_ms),
+            *self._running_in(view),
             *self._checkpoints_in(view, now_ms),
             *self._progress_in(view, now_ms),
         ]
@@ -68,9 +72,15 @@ class JobWatch:
 
     def _status_in(self, view: JobView, now_ms: int) -> Iterator[News]:
         since_ms = view.timestamps_ms.get(view.status, now_ms)
-        if view.status is not self._status or since_ms != self._running_since_ms:
-            self._status, self._running_since_ms = view.status, since_ms
+        if view.status is not self._status or since_ms != self._status_since_ms:
+            self._status, self._status_since_ms = view.status, since_ms
             yield StatusChanged(since_ms, view.status.value)
+
+    def _running_in(self, view: JobView) -> Iterator[News]:
+        since_ms = _running_since_ms(view)
+        if since_ms is not None and since_ms != self._running_since_ms:
+            self._running_since_ms = since_ms
+            yield AllRunning(since_ms)
 
     def _restored_in(self, view: JobView, now_ms: int) -> Iterator[News]:
         latest = view.checkpoints.latest_restored
@@ -96,6 +106,14 @@ class JobWatch:
         if rows != self._rows:
             self._rows = rows
             yield Progress(now_ms, rows)
+
+
+def _running_since_ms(view: JobView) -> int | None:
+    """When the last subtask began to run; None while some do not, and once any has finished."""
+    subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
+    if not subtasks or any(each.state is not ExecutionState.RUNNING for each in subtasks):
+        return None
+    return max(subtask.timestamps_ms[ExecutionState.RUNNING] for subtask in subtasks)
 
 
 def _end_of(checkpoint: CheckpointStatistics, now_ms: int) -> News:
