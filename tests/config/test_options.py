@@ -51,8 +51,6 @@ def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:
         "COMMITTER_RETRIES",
         "GLOBAL_JOB_PARAMETERS",
         "JOB_NAME",
-        "LEADER_BEAT_INTERVAL",
-        "LEADER_LEASE",
         "MAX_PARALLELISM",
         "OPERATOR_CHAINING",
         "PARALLELISM",

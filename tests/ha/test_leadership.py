@@ -111,7 +111,6 @@ def test_the_newest_checkpoints_stand_oldest_first(store: HaStore) -> None:
     play(store, script)
 
 
-@pytest.mark.feature("F061")
 def test_a_dead_leaders_job_goes_on_with_higher_ids_and_its_checkpoints(store: HaStore) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
@@ -348,6 +347,7 @@ def test_a_long_run_and_many_runs_leave_few_files(store: HaStore) -> None:
             assert len(beats) <= 2
             assert await last_beat(drivers.store) == beats[-1]
             await leader.end(JobStatus.FINISHED)
+        assert await drivers.store.list("beats/") == []
         chains = await drivers.store.list("chains/")
         assert len([path for path in chains if "/0000000003/" in path]) <= 128
         assert len([path for path in chains if "/0000000003/" not in path]) == 2
@@ -361,6 +361,13 @@ def test_a_folder_without_atomic_create_is_refused_with_what_to_do(tmp_path: Pat
     with pytest.raises(ConfigError, match="cannot tell who leads") as caught:
         asyncio.run(open_chain(stores, f"local://{tmp_path}", "orders", run_here))
     assert caught.value.where.endswith("/.jobs/orders")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageFailed, match="checkpoint folder cannot be written") as caught:
+        asyncio.run(open_chain(Stores(), f"{tmp_path}/file/c", "orders", run_here))
+    assert "name another folder" in caught.value.remedy
 
 
 def test_the_chain_of_a_named_job_lies_in_the_checkpoint_folder(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ def job_settings(configuration: Configuration) -> JobSettings:
         slot=slot_settings(configuration),
         slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),
         exception_history_max=configuration.get(options.EXCEPTION_HISTORY),
+        leader_beat_ms=configuration.get(options.LEADER_BEAT_INTERVAL),
+        leader_lease_ms=configuration.get(options.LEADER_LEASE),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
     )
 

@@ -206,6 +206,8 @@ class Driver:
                 clock=world.clock,
                 chance=world.chance,
                 pause=lambda duration_ms: asyncio.sleep(duration_ms / 1000),
+                beat_ms=self._graph.settings.leader_beat_ms,
+                lease_ms=self._graph.settings.leader_lease_ms,
             ),
             self._graph.name,
             resume=self._graph.settings.restore.path == LATEST,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tidegate.errors import ConfigError, FileMissing
+from tidegate.errors import ConfigError, FileMissing, StorageFailed
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
@@ -74,7 +74,15 @@ async def open_chain(
     store = stores.open(folder)
 
     def probe() -> bool:
-        store.make_folder("")
+        try:
+            store.make_folder("")
+        except StorageFailed as error:
+            raise StorageFailed(
+                f"The checkpoint folder cannot be written: {error.what}",
+                where=error.where or directory,
+                remedy=error.remedy
+                or "Check that execution.checkpointing.dir exists and can be written.",
+            ) from error
         return store.guarantees.atomic_create
 
     if not await run_blocking(probe):

@@ -153,6 +153,7 @@ class Leadership:
         self._turn = asyncio.Lock()
         self._lost = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
+        self._beats = 0
         self._previous = previous
 
     @property
@@ -246,6 +247,10 @@ class Leadership:
                 replace(self._record, completed=kept, next_id=self._next_id, status=status)
             )
         await self.close()
+        with contextlib.suppress(StorageFailed):
+            await self._world.store.delete(
+                [beat_path(self.epoch, self._beats - 1), beat_path(self.epoch, self._beats)]
+            )
 
     async def close(self) -> None:
         """Stops the signs of life without a word; others take over after the lease."""
@@ -313,17 +318,16 @@ class Leadership:
         """Shows signs of life until somebody has sealed the chain; cleans up at first."""
         with contextlib.suppress(StorageFailed):
             await sweep(self._world.store, self.epoch)
-        number = 0
         while not self._lost.is_set():
-            number += 1
+            self._beats += 1
             with contextlib.suppress(StorageFailed, FormatError):
-                await self._beat_once(number)
+                await self._beat_once()
             await self._world.pause(self._world.beat_ms)
 
-    async def _beat_once(self, number: int) -> None:
+    async def _beat_once(self) -> None:
         store = self._world.store
-        await store.create(beat_path(self.epoch, number), b"")
-        await store.delete([beat_path(self.epoch, number - 1)])
+        await store.create(beat_path(self.epoch, self._beats), b"")
+        await store.delete([beat_path(self.epoch, self._beats - 1)])
         path = place_path(self.epoch, self._number + 1)
         data = await store.read(path)
         if data is not None and isinstance(decode(data, path), Seal):

@@ -143,7 +143,11 @@ class SlotSettings:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """All settings of one job. parameters: what user functions may ask for by name."""
+    """All settings of one job.
+
+    parameters: what user functions may ask for by name. leader_beat_ms: time between two signs of
+    life of the driver. leader_lease_ms: after this long without one another may take the job over.
+    """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
@@ -151,4 +155,6 @@ class JobSettings:
     slot: SlotSettings = field(default_factory=SlotSettings)
     slots_timeout_ms: int = 60_000
     exception_history_max: int = 16
+    leader_beat_ms: int = 500
+    leader_lease_ms: int = 3_000
     parameters: Mapping[str, str] = field(default_factory=dict)
