@@ -1,0 +1,107 @@
+"""Where end-to-end jobs run: on this machine, or on Spark. The jobs are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.e2e.watch import until
+from tidegate import Configuration, JobClient, StreamExecutionEnvironment
+
+T = TypeVar("T")
+
+END_S = 60.0
+"""How long a job of these tests may take to end; far beyond what it takes."""
+
+MakeEnvironment = Callable[[int, Configuration], StreamExecutionEnvironment]
+
+RESTART_AT_ONCE = {
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.delay": "0 ms",
+    "restart-strategy.fixed-delay.attempts": 20,
+}
+RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
+
+
+class Jobs:
+    """Makes environments, and sees to it that every job started in them has ended.
+
+    make: from a parallelism and settings; folder: for the checkpoints of one test.
+    """
+
+    def __init__(self, make: MakeEnvironment, folder: Path) -> None:
+        self._make = make
+        self._started: list[JobClient] = []
+        self.folder = folder
+        self.checkpoints = folder / "checkpoints"
+
+    def env(self, parallelism: int = 1, **settings: object) -> StreamExecutionEnvironment:
+        """An environment. settings: by option key, given as ``**{...}``."""
+        configuration = Configuration()
+        for key, value in settings.items():
+            configuration.set(key, value)
+        return self._make(parallelism, configuration)
+
+    def checkpointed(
+        self, parallelism: int, interval_ms: int, **settings: object
+    ) -> StreamExecutionEnvironment:
+        """An environment with checkpoints in the test's folder, that restarts without a wait."""
+        given = {
+            "execution.checkpointing.interval": interval_ms,
+            "execution.checkpointing.dir": str(self.checkpoints),
+            **RESTART_AT_ONCE,
+        }
+        return self.env(parallelism, **{**given, **settings})
+
+    def start(self, env: StreamExecutionEnvironment, name: str) -> JobClient:
+        """Start the environment's program."""
+        client = env.execute_async(name)
+        self._started.append(client)
+        return client
+
+    def end_all(self) -> None:
+        """End what still runs."""
+        for client in self._started:
+            client.cancel().result(timeout=END_S)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended. error: None where it has finished."""
+
+    client: JobClient
+    error: BaseException | None
+
+
+def ended(client: JobClient, timeout_s: float = END_S) -> Ended:
+    """Wait for the end of a job."""
+    result: Future[object] = client.get_job_execution_result()
+    return Ended(client, result.exception(timeout=timeout_s))
+
+
+def finished(client: JobClient, timeout_s: float = END_S) -> None:
+    """Wait until a job has finished; raises what it failed with."""
+    client.get_job_execution_result().result(timeout=timeout_s)
+
+
+def first(items: Iterable[T], count: int) -> list[T]:
+    """The first so many, and no attempt to get one more."""
+    return [item for item, _ in zip(items, range(count), strict=False)]
+
+
+def wait_while_running(client: JobClient, condition: Callable[[], object], what: str) -> None:
+    """Wait for something to happen; raises the job's failure where it ends before."""
+
+    def holds() -> bool:
+        if condition():
+            return True
+        result = client.get_job_execution_result()
+        if result.done():
+            result.result()
+            assert condition(), f"the job finished without: {what}"
+        return False
+
+    until(holds, what)

@@ -1,0 +1,28 @@
+"""The same job gives the same results at any parallelism, with checkpoints and without."""
+
+import pytest
+
+from tests.e2e.jobs import running_counts
+from tests.e2e.programs import all_expected, all_found, build_all
+from tests.e2e.runtimes import Jobs, finished
+
+
+@pytest.mark.parametrize(("parallelism", "interval_ms"), [(1, None), (1, 50), (2, 50), (3, None)])
+def test_programs_give_what_plain_python_gives(
+    jobs: Jobs, parallelism: int, interval_ms: int | None
+) -> None:
+    plain = interval_ms is None
+    env = jobs.env(parallelism) if plain else jobs.checkpointed(parallelism, interval_ms)
+    build_all(env, jobs.folder / "out")
+    finished(jobs.start(env, "programs"))
+    found = all_found(jobs.folder / "out")
+    for name, bag in all_expected().items():
+        assert found[name] == bag, name
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs, parallelism: int) -> None:
+    stream = running_counts(jobs.checkpointed(parallelism, 100), 3_000, 3_000)
+    with stream.execute_and_collect("collected") as rows:
+        collected = sorted(row["number"] for row in rows)
+    assert collected == list(range(3_000))
