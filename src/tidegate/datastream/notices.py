@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
+from tidegate.config.log import process_log
 from tidegate.config.settings import configuration_warnings
 
 if TYPE_CHECKING:
@@ -18,12 +18,7 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
     missing = graph.missing_uids() if checkpointing else {}
     if not texts and not missing:
         return
-    # Loading structlog costs more than all else that a first program loads.
-    import structlog
-
-    # Standard output belongs to the program, unless it has said where logs go.
-    configured = structlog.is_configured()
-    log = structlog.get_logger() if configured else structlog.wrap_logger(_to_stderr())
+    log = process_log()
     for text in texts:
         log.warning("a setting has no effect", setting=text)
     if missing:
@@ -32,9 +27,3 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
             "their state may not be found: call uid() on each",
             proposed_uids=missing,
         )
-
-
-def _to_stderr() -> object:
-    import structlog
-
-    return structlog.PrintLogger(sys.stderr)

@@ -8,9 +8,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
 from tidegate.driver.client import DriverClient
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.ha.filesystem import open_chain
@@ -89,6 +88,6 @@ def _world(
         run_blocking=run_blocking,
         chain=chain,
         storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints, stores),
-        log=structlog.get_logger("tidegate").bind(job=graph.name),
+        log=process_log().bind(job=graph.name),
         secret=secret,
     )

@@ -13,9 +13,8 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import structlog
-
 from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
 from tidegate.driver.start import start_driver
 from tidegate.errors import PeerLost
 from tidegate.minicluster.processes import ProcessProvider
@@ -134,7 +133,7 @@ class LoopProvider:
             chance=chance,
             run_blocking=run_blocking,
             storage=_storage,
-            log=structlog.get_logger("tidegate.slot"),
+            log=process_log(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
         )

@@ -10,9 +10,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-import structlog
-
 from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import JobId, SlotId
@@ -64,7 +63,7 @@ async def _serve(invitation: SlotInvitation) -> str:
         chance=chance,
         run_blocking=run_blocking,
         storage=_storage,
-        log=structlog.get_logger("tidegate.slot").bind(slot=slot_id),
+        log=process_log().bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,
     )
