@@ -63,7 +63,6 @@ def test_the_folders_of_a_job_are_made_at_its_start(tmp_path: Path) -> None:
     assert made == {"chk-1", "shared", "taskowned"}
 
 
-@pytest.mark.feature("F031")
 def test_a_folder_that_cannot_be_written_fails_with_a_storage_message(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageFailed) as caught:
@@ -75,7 +74,6 @@ def test_a_folder_that_cannot_be_written_fails_with_a_storage_message(tmp_path: 
     assert caught.value.remedy
 
 
-@pytest.mark.feature("F018")
 def test_the_metadata_of_a_checkpoint_lies_in_its_folder_and_is_read_back(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     location = storage.initialize_location(ONE)
@@ -206,7 +204,7 @@ def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
     stream.close()
 
 
-@pytest.mark.feature("F017", "F024")
+@pytest.mark.feature("F024")
 def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
     world = MemoryFiles()
     storage = in_driver_memory(world)
