@@ -230,7 +230,7 @@ def test_state_without_a_uid_is_warned_about_with_a_name_to_use(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "operators with state have no uid" in captured.err
-    assert "'KeyedProcess': 'keyedprocess'" in captured.err
+    assert "'KeyedProcess': 'keyed-process'" in captured.err
 
 
 def test_without_checkpoints_there_is_nothing_to_warn_about(

@@ -143,7 +143,7 @@ def test_a_flat_map_may_give_nothing() -> None:
     assert collected(stream.flat_map(lambda n: None if n % 2 else [n])) == [0, 2]
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_keyed_state_counts_the_words(parallelism: int) -> None:
     stream = local(parallelism).from_collection(WORDS).rebalance().map(str.upper)
     counts = stream.key_by(lambda word: word, Types.STRING()).process(Count())
@@ -186,6 +186,7 @@ def test_branches_get_values_of_their_own() -> None:
     assert sorted(collected(changed.union(kept))) == [[1], [1, 0], [2], [2, 0]]
 
 
+@pytest.mark.slow
 def test_exchanges_reach_the_subtasks_they_say() -> None:
     env = local(2)
     numbers = env.from_sequence(0, 99).map(lambda n: n)
@@ -215,7 +216,7 @@ def test_exchanges_reach_the_subtasks_they_say() -> None:
     assert values["broadcast"] == once + once
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_arrow_batches_and_records_mix_and_agree(parallelism: int) -> None:
     rows = [{"k": f"key-{n % 7}", "n": n} for n in range(500)]
     stream = local(parallelism).from_collection(rows).rebalance()
@@ -239,6 +240,14 @@ def test_a_column_keys_records_too() -> None:
     rows = [{"k": "a"}, {"k": "b"}, {"k": "a"}]
     counts = local().from_collection(rows).key_by("k").process(Count())
     assert collected(counts) == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_records_are_printed_a_line_each(capfd: pytest.CaptureFixture[str]) -> None:
+    env = local()
+    env.from_collection([1, "two", (3, 4)]).print()
+    env.from_collection(["x"]).print("named")
+    env.execute()
+    assert sorted(capfd.readouterr().out.splitlines()) == ["(3, 4)", "1", "named> x", "two"]
 
 
 def test_a_limit_ends_an_endless_job() -> None:
@@ -286,6 +295,7 @@ def test_execute_gives_the_id_of_the_job_that_ran() -> None:
     assert env.execute("other").get_job_id() != result.get_job_id()
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F005", "F009")
 def test_the_plan_shows_the_vertices_that_run() -> None:
     env = local(2).enable_checkpointing(100)
@@ -312,6 +322,7 @@ def test_the_plan_shows_the_vertices_that_run() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F002")
 def test_one_call_turns_checkpoints_on() -> None:
     env = local().enable_checkpointing(500)
@@ -353,6 +364,7 @@ def test_the_checkpoint_config_is_what_the_job_runs_with(tmp_path: Path) -> None
     assert settings.directory == folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "expected"),
     [

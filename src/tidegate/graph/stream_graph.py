@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.model.ids import OperatorId
 
+_WORD: Final = re.compile("[A-Z]*[a-z0-9]+|[A-Z]+")
+
 _PREFIXES: Final[Mapping[NodeKind, str]] = {
     NodeKind.SOURCE: "Source: ",
     NodeKind.OPERATOR: "",
@@ -85,7 +87,7 @@ class StreamGraph:
         for node in self.nodes:
             if not node.stateful or node.uid is not None or node.uid_hash is not None:
                 continue
-            uid = base = "-".join(re.findall(r"[a-z0-9]+", node.name.lower())) or "operator"
+            uid = base = "-".join(_WORD.findall(node.name)).lower() or "operator"
             number = 1
             while uid in taken:
                 number += 1
