@@ -67,7 +67,12 @@ def killed_and_back() -> Timeline:
 
 
 def test_news_come_through_the_pipe_as_they_were() -> None:
-    news = [*STORY, *AFTER_THE_KILL, Ended(9, "FINISHED"), Broken(9, "no Java", True)]
+    news = [
+        *STORY,
+        *AFTER_THE_KILL,
+        Ended(9, "FINISHED"),
+        Broken(9, "no Java", "here", "install it", "all of it", True),
+    ]
     assert list(from_lines(io.BytesIO(b"".join(map(to_line, news))))) == news
 
 

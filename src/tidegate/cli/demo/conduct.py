@@ -41,6 +41,10 @@ NEXT_KILL_S: Final = 0.5
 """Least time from the job's return to the next kill."""
 
 
+LOG_LINES: Final = 20
+"""Last lines of the log that are shown where the driver could not say what is wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class KillPlan:
     """What is to be killed, and when.
@@ -105,6 +109,7 @@ class Conductor:
     drivers: int = 0
     _back_at_s: float = 0.0
     _begun_s: float = 0.0
+    _ended_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.timeline = Timeline(self.settings.replay.rows)
@@ -117,7 +122,7 @@ class Conductor:
         self._begun_s = time.monotonic()
         while not self._one_driver():
             self.timeline.driver_lost()
-        return time.monotonic() - self._begun_s
+        return self._ended_s - self._begun_s
 
     def _one_driver(self) -> bool:
         """Whether the job has finished; else its driver was killed, and the next one goes on."""
@@ -165,10 +170,12 @@ class Conductor:
             self._back_at_s = time.monotonic()
         self.display.told(news, self.timeline)
         if isinstance(news, Broken):
-            kind = ConfigError if news.by_user else JobFailed
-            raise kind(news.error, where=f"the driver's log, {self.log}")
+            if news.by_user:
+                raise ConfigError(news.what, where=news.where, remedy=news.remedy)
+            raise self._no_end(news.what, news.text)
 
     def _finished(self, news: Ended) -> bool:
+        self._ended_s = time.monotonic()
         if news.status == "FINISHED":
             return True
         raise JobCanceled(f"The job has ended: {news.status}")
@@ -232,11 +239,10 @@ class Conductor:
             reader.join()
             pipe.close()
 
-    def _no_end(self, what: str) -> JobFailed:
+    def _no_end(self, what: str, cause: str = "") -> JobFailed:
+        tail = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         return JobFailed(
-            what,
-            where=f"the driver's log, {self.log}",
-            cause_text="\n".join(self.log.read_text(errors="replace").splitlines()[-20:]),
+            what, where=f"the driver's log, {self.log}", cause_text=cause or "\n".join(tail)
         )
 
 

@@ -75,8 +75,7 @@ def drive(settings: DriverSettings, tell: Callable[[News], None]) -> None:
     except KeyboardInterrupt:
         status = "CANCELED"
     except TidegateError as error:
-        by_user = isinstance(error, UserError)
-        tell(Broken(clock.wall_ms(), str(error), by_user))
+        tell(_broken(error, clock.wall_ms()))
         return
     tell(Ended(clock.wall_ms(), status))
 
@@ -113,6 +112,11 @@ def watch(
         ended = bool(wait([result], timeout=every_ms / 1000).done)
         for news in job.look(cast("JobView", client.view()), clock.wall_ms()):
             tell(news)
+
+
+def _broken(error: TidegateError, now_ms: int) -> Broken:
+    by_user = isinstance(error, UserError)
+    return Broken(now_ms, error.what, error.where, error.remedy, str(error), by_user)
 
 
 def status_at_end(client: JobClient) -> str:

@@ -90,9 +90,15 @@ class Ended(News, frozen=True, tag=True):
 
 
 class Broken(News, frozen=True, tag=True):
-    """The driver ends with an error. by_user: the caller can put it right."""
+    """The driver ends with an error; its parts as in ``TidegateError``.
 
-    error: str
+    text: all that it says. by_user: the caller can put it right.
+    """
+
+    what: str
+    where: str
+    remedy: str
+    text: str
     by_user: bool
 
 

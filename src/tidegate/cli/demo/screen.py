@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from rich.box import HEAVY_HEAD
 from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -88,7 +89,8 @@ def size(count: int) -> str:
 
 def print_ranking(console: Console, ranking: Sequence[tuple[str, int, float]]) -> None:
     """The carriers, the latest first."""
-    table = Table(title="Carriers by mean departure delay")
+    plain = None if not console.is_terminal else HEAVY_HEAD
+    table = Table(title="Carriers by mean departure delay", box=plain, title_justify="left")
     table.add_column("", justify="right")
     table.add_column("carrier")
     table.add_column("flights", justify="right")
@@ -114,7 +116,7 @@ class PlainDisplay:
         """A line on what was told, and now and then one on the rate."""
         if (text := in_words(news, timeline)) is not None:
             self._print(_moment(news.at_ms, timeline), text)
-        elif timeline.rate and news.at_ms - self._rate_at_ms >= PLAIN_RATE_MS:
+        elif timeline.running and timeline.rate and news.at_ms - self._rate_at_ms >= PLAIN_RATE_MS:
             self._rate_at_ms = news.at_ms
             self._print(
                 _moment(news.at_ms, timeline),
