@@ -7,6 +7,5 @@ from tests.operators.world import World
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World()
-    yield world
-    world.close()
+    with World() as world:
+        yield world

@@ -65,6 +65,12 @@ class World:
         self.started: list[asyncio.Task[None]] = []
         self._calls: deque[tuple[Callable[[], object], asyncio.Future[object]]] = deque()
 
+    def __enter__(self) -> "World":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def monotonic_ms(self) -> int:
         return int(self.loop.now_s * 1000)
 
@@ -430,7 +436,7 @@ class FakeCoordinatorContext:
                 return
             then(result)
 
-        self._world.on_loop(lambda: self._world.start(made()))
+        self._world.start(made())
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self._world.loop.call_later(delay_ms / 1000, call)

@@ -143,7 +143,7 @@ class SplitEnumerator(Protocol[Split_contra]):
         ...
 
     def add_back(self, subtask: int, splits: Sequence[Split_contra]) -> None:
-        """Splits of a reader that was reset; assign them again."""
+        """A reader was reset and will ask anew; assign these again, where there are any."""
         ...
 
     def reader_ready(self, subtask: int) -> None:

@@ -57,9 +57,7 @@ class SourceCoordinator:
         self._ready.discard(subtask)
         self._asked.discard(subtask)
         self._exhausted.discard(subtask)
-        splits = self._tracker.take_back(subtask, checkpoint)
-        if splits:
-            self._running.add_back(subtask, splits)
+        self._running.add_back(subtask, self._tracker.take_back(subtask, checkpoint))
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
         """A reader wants splits."""

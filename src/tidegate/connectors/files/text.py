@@ -153,9 +153,7 @@ class CsvFormat:
                 remedy="Give a schema.",
             )
         block = _first_block(stores, path, quoted=self.newlines)
-        parsing = self._parsing()
-        table = _look(lambda: pa_csv.read_csv(pa.py_buffer(block), parse_options=parsing), path)
-        return _without_nulls(table.schema)
+        return _without_nulls(self._table(block, path).schema)
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, where a line end always ends a row."""
@@ -180,10 +178,7 @@ class CsvFormat:
     def _names(self, line: bytes, schema: pa.Schema, path: str) -> list[str]:
         if not line:
             return []
-        table = _look(
-            lambda: pa_csv.read_csv(pa.py_buffer(line), parse_options=self._parsing()), path
-        )
-        names = cast("list[str]", table.schema.names)
+        names = cast("list[str]", self._table(line + b"\n", path).schema.names)
         odd = sorted(set(names) ^ set(schema.names))
         if odd and self.schema is None:
             raise FormatError(
@@ -192,6 +187,10 @@ class CsvFormat:
                 remedy="Give a schema with the columns to read.",
             )
         return names
+
+    def _table(self, block: bytes, path: str) -> pa.Table:
+        parsing = self._parsing()
+        return _look(lambda: pa_csv.read_csv(pa.py_buffer(block), parse_options=parsing), path)
 
     def _parsing(self) -> pa_csv.ParseOptions:
         return pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.newlines)

@@ -1,0 +1,416 @@
+"""Files as a source: found, cut, read, killed and restored, and what is said of bad ones."""
+
+import gzip
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.operators.kills import run_with_kills
+from tests.operators.world import SourceJob, World
+from tidegate.api.operator import SourceOperator
+from tidegate.connectors.files import enumerator as enumeration
+from tidegate.connectors.files.source import FileSource
+from tidegate.errors import BadRecord, ConfigError, FileMissing, FormatError
+from tidegate.model.duration import Duration
+from tidegate.model.settings import SlotSettings
+from tidegate.operators.source import SourceReaderOperator
+
+SMALL = SlotSettings(rows=7, arrow_rows=11)
+
+
+def operator(source: FileSource) -> Callable[[], SourceOperator]:
+    return lambda: SourceReaderOperator(source, None, "files")
+
+
+def read_all(world: World, source: FileSource, parallelism: int = 1) -> list[object]:
+    source.check()
+    job = SourceJob(world, operator(source), parallelism, settings=SMALL)
+    job.run_to_end()
+    return job.emitted
+
+
+def rows(first: int, count: int) -> list[dict[str, object]]:
+    return [{"n": n, "text": f"row {n}"} for n in range(first, first + count)]
+
+
+def write_parquet(path: Path, values: list[dict[str, object]], group: int = 10) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(values), path, row_group_size=group)
+
+
+def write_csv(path: Path, values: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["n,text", *(f"{row['n']},{row['text']}" for row in values)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def write_json(path: Path, values: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in values))
+
+
+WRITERS = {
+    "parquet": (write_parquet, FileSource.parquet),
+    "csv": (write_csv, FileSource.csv),
+    "json": (write_json, FileSource.json),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_folder_is_read_whole_in_every_format(
+    world: World, tmp_path: Path, kind: str, parallelism: int
+) -> None:
+    write, source = WRITERS[kind]
+    for index in range(5):
+        write(tmp_path / "in" / f"{index}.{kind}", rows(100 * index, 30))
+    found = read_all(world, source(str(tmp_path / "in")), parallelism)
+    expected = [row for index in range(5) for row in rows(100 * index, 30)]
+    assert sorted(found, key=lambda row: row["n"]) == expected
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_file_comes_as_arrow_batches_where_they_are_asked_for(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    write, source = WRITERS[kind]
+    write(tmp_path / f"a.{kind}", rows(0, 30))
+    job = SourceJob(world, operator(source(str(tmp_path)).arrow()), 1, settings=SMALL)
+    job.run_to_end()
+    assert job.emitted == rows(0, 30)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_large_file_is_cut_and_each_row_is_read_once(
+    world: World, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enumeration, "PART_BYTES_MIN", 100)
+    write, source = WRITERS[kind]
+    write(tmp_path / f"a.{kind}", rows(0, 200))
+    job = SourceJob(world, operator(source(str(tmp_path))), 3, settings=SMALL)
+    job.run_to_end()
+    assert sorted(job.emitted, key=lambda row: row["n"]) == rows(0, 200)
+    firsts = {next(iter(row.values())) for row in job.emitted[:21]}
+    assert firsts != set(range(21)), "one reader alone would have read in order"
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(
+    lines=st.lists(st.text("ab\r é", max_size=12), max_size=40),
+    parts=st.integers(1, 12),
+    ends=st.booleans(),
+)
+def test_every_line_belongs_to_exactly_one_part(
+    tmp_path: Path, lines: list[str], parts: int, ends: bool
+) -> None:
+    from tidegate.connectors.files.lines import LineBlocks, byte_parts
+
+    data = "\n".join(lines).encode() + (b"\n" if ends and lines else b"")
+    file = tmp_path / "lines.txt"
+    file.write_bytes(data)
+    found = b""
+    for start, end in byte_parts(str(file), len(data), max(1, len(data) // parts)):
+        with file.open("rb") as stream:
+            found += b"".join(block for _, block in LineBlocks(stream, "x").from_part(start, end))
+    assert found == data
+
+
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=50,
+)
+@given(data=st.data())
+def test_no_row_is_lost_or_doubled_whatever_is_killed(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    kind = data.draw(st.sampled_from(sorted(WRITERS)), "kind")
+    write, source = WRITERS[kind]
+    sizes = data.draw(st.lists(st.integers(0, 25), min_size=1, max_size=4), "rows of files")
+    for index, size in enumerate(sizes):
+        write(folder / f"{index}.{kind}", rows(100 * index, size) or rows(100 * index, 1))
+    expected = sorted(
+        n for i, size in enumerate(sizes) for n in range(100 * i, 100 * i + max(1, size))
+    )
+    read = source(str(folder))
+    with pytest.MonkeyPatch.context() as patch, World() as world:
+        patch.setattr(enumeration, "PART_BYTES_MIN", data.draw(st.integers(40, 400), "part"))
+        patch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 64)
+        run_with_kills(world, lambda: NumbersOf(read), data, expected)
+
+
+class NumbersOf(SourceReaderOperator):
+    """Emits the rows' numbers."""
+
+    def poll(self, out):
+        class Numbers:
+            def emit(self, batch):
+                batch.values = [row["n"] for row in batch.values]
+                out.emit(batch)
+
+        return super().poll(Numbers())
+
+
+@pytest.mark.feature("F208")
+def test_splits_that_were_finished_are_not_read_again_after_a_restore(
+    world: World, tmp_path: Path
+) -> None:
+    for index in range(10):
+        write_json(tmp_path / f"{index}.json", [{"file": index}])
+    job = SourceJob(world, operator(FileSource.json(str(tmp_path))), 1, settings=SMALL)
+    while len(job.emitted) < 4:
+        job.step(0)
+    job.checkpoint(1)
+    read_before = [row["file"] for row in job.emitted]
+    restored = job.killed()
+    restored.emitted.clear()
+    restored.run_to_end()
+    assert read_before == [0, 1, 2, 3]
+    assert [row["file"] for row in restored.emitted] == [4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.feature("F282")
+def test_the_splits_of_a_killed_reader_are_read_once_by_whoever_gets_them(
+    world: World, tmp_path: Path
+) -> None:
+    for index in range(32):
+        write_json(tmp_path / f"{index:02}.json", [{"file": index, "row": n} for n in range(20)])
+    job = SourceJob(world, operator(FileSource.json(str(tmp_path))), 2, settings=SMALL)
+    emitted_by: dict[int, list[object]] = {0: [], 1: []}
+
+    def step(index: int) -> None:
+        before = len(job.emitted)
+        job.step(index)
+        emitted_by[index] += job.emitted[before:]
+
+    job.step(1)
+    step(0)
+    assert len(job.readers[0].operator._reader.snapshot()) == 3
+    step(0)
+    step(0)
+    assert len(emitted_by[0]) > 0
+    job.reset_reader(0, lambda row: row in emitted_by[0])
+    job.run_to_end()
+    keys = sorted((row["file"], row["row"]) for row in job.emitted)
+    assert keys == [(file, n) for file in range(32) for n in range(20)]
+
+
+@pytest.mark.feature("F289")
+def test_a_file_that_appears_later_is_read_and_after_a_restore_not_again(
+    world: World, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "a.json", [{"file": "a"}])
+    source = FileSource.json(str(tmp_path)).monitor_continuously(Duration.of_seconds(1))
+    job = SourceJob(world, operator(source), 2, settings=SMALL)
+
+    def run_for(job: SourceJob, ms: int) -> None:
+        for _ in range(ms // 50):
+            job.step(0)
+            job.step(1)
+            world.pass_time(50)
+
+    run_for(job, 2_000)
+    assert job.emitted == [{"file": "a"}]
+    write_json(tmp_path / "b.json", [{"file": "b"}])
+    run_for(job, 2_000)
+    assert job.emitted == [{"file": "a"}, {"file": "b"}]
+    job.checkpoint(1)
+    restored = job.killed()
+    write_json(tmp_path / "c.json", [{"file": "c"}])
+    run_for(restored, 3_000)
+    assert restored.emitted == [{"file": "a"}, {"file": "b"}, {"file": "c"}]
+
+
+def test_a_rate_holds_for_a_replay_over_all_readers(world: World, tmp_path: Path) -> None:
+    for index in range(8):
+        write_json(tmp_path / f"{index}.json", [{"n": n} for n in range(500)])
+    source = FileSource.json(str(tmp_path), rate=1_000)
+    job = SourceJob(world, operator(source), 2)
+    for _ in range(400):
+        job.step(0)
+        job.step(1)
+        world.pass_time(5)
+    seconds = world.monotonic_ms() / 1_000
+    assert 0.85 * seconds * 1_000 <= len(job.emitted) <= 1.01 * seconds * 1_000 + 2
+
+
+def test_hidden_files_are_left_out(world: World, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    for hidden in (".b.json", "_c.json", "_temporary/d.json", ".git/e.json"):
+        write_json(tmp_path / hidden, [{"n": 2}])
+    assert read_all(world, FileSource.json(str(tmp_path))) == [{"n": 1}]
+
+
+def test_a_pattern_chooses_files(world: World, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    (tmp_path / "b.csv").write_text("n\n2\n")
+    assert read_all(world, FileSource.json(f"{tmp_path}/*.json")) == [{"n": 1}]
+
+
+def test_columns_are_chosen_in_their_order(world: World, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", rows(0, 1))
+    found = read_all(world, FileSource.parquet(str(tmp_path), columns=["text", "n"]))
+    assert [list(row) for row in found] == [["text", "n"]]
+
+
+def test_lines_of_text_keep_their_blank_ones(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("\ufeffone\r\n\ntwo é\nlast".encode())
+    assert read_all(world, FileSource.text(str(tmp_path))) == ["one", "", "two é", "last"]
+
+
+def test_compressed_lines_are_read(world: World, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "a.json.gz", "wt") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows(0, 50)))
+    assert read_all(world, FileSource.json(str(tmp_path))) == rows(0, 50)
+
+
+def test_csv_values_have_the_types_found_in_the_first_file(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,x,day,name,none\n1,1.5,2013-01-02,é,\n,2,2013-01-03,,\n")
+    found = read_all(world, FileSource.csv(str(tmp_path)))
+    assert found == [
+        {"n": 1, "x": 1.5, "day": date(2013, 1, 2), "name": "é", "none": ""},
+        {"n": None, "x": 2.0, "day": date(2013, 1, 3), "name": "", "none": ""},
+    ]
+
+
+def test_csv_columns_are_found_by_name_not_by_place(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,s\n1,a\n")
+    (tmp_path / "b.csv").write_text("s,n\nb,2\n")
+    found = read_all(world, FileSource.csv(str(tmp_path)))
+    assert found == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+
+
+def test_csv_with_other_columns_than_the_first_file_is_named(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n,s\n1,a\n")
+    (tmp_path / "b.csv").write_text("n,t\n2,b\n")
+    with pytest.raises(FormatError, match="other columns than the first one: s, t") as caught:
+        read_all(world, FileSource.csv(str(tmp_path)))
+    assert caught.value.where.endswith("b.csv")
+
+
+def test_csv_values_with_line_ends_are_read_where_that_is_said(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 16)
+    lines = "".join(f'{n},"line\n""of"" {n}"\n' for n in range(20))
+    (tmp_path / "a.csv").write_text("n,s\n" + lines)
+    found = read_all(world, FileSource.csv(str(tmp_path), newlines_in_values=True))
+    assert found == [{"n": n, "s": f'line\n"of" {n}'} for n in range(20)]
+
+
+def test_csv_without_a_header_takes_its_names_from_the_schema(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1;a\n2;b\n")
+    schema = pa.schema([("n", pa.int32()), ("s", pa.string())])
+    source = FileSource.csv(str(tmp_path), schema=schema, delimiter=";", header=False)
+    assert read_all(world, source) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
+
+
+# --- bad input ---
+
+
+def test_a_path_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    missing = tmp_path / "nothing"
+    with pytest.raises(ConfigError, match="no such file or folder") as caught:
+        SourceReaderOperator(FileSource.parquet(str(missing)), None, "x").check()
+    assert caught.value.where == str(missing)
+
+
+def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"not at all" * 10)
+    with pytest.raises(FormatError, match="cannot be read as Parquet") as caught:
+        FileSource.parquet(str(tmp_path)).check()
+    assert caught.value.where == str(tmp_path / "a.parquet")
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "a.parquet", rows(0, 1))
+    with pytest.raises(ConfigError, match="no columns m") as caught:
+        FileSource.parquet(str(tmp_path), columns=["n", "m"]).check()
+    assert caught.value.remedy == "The file has n, text."
+
+
+def test_a_file_that_goes_away_is_named(world: World, tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", rows(0, 1))
+    job = SourceJob(world, operator(FileSource.json(str(tmp_path))), 1)
+    world.settle()
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(FileMissing, match=r"a\.json"):
+        job.run_to_end()
+
+
+BAD_LINES = {
+    "json": (FileSource.json, '{"n": 1}\n{"n": 2\n{"n": 3}\n', 2),
+    "text": (FileSource.text, "one\n\udcff\nthree\n", 2),
+}
+
+
+@pytest.mark.parametrize("kind", ["json", "text"])
+def test_a_row_that_cannot_be_read_fails_with_file_and_line(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    source, text, line = BAD_LINES[kind]
+    file = tmp_path / "bad"
+    file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(BadRecord) as caught:
+        read_all(world, source(str(file)))
+    assert caught.value.what.startswith(f"Line {line} cannot be read")
+    assert caught.value.where.startswith(f"{file}, line {line}: ")
+
+
+def test_a_csv_value_of_another_type_fails_with_file_and_line(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n2\n")
+    (tmp_path / "b.csv").write_text("n\n3\n4\nfive\n6\n")
+    with pytest.raises(BadRecord, match="invalid value 'five'") as caught:
+        read_all(world, FileSource.csv(str(tmp_path)))
+    assert caught.value.where == f"{tmp_path / 'b.csv'}, line 4: 'five'"
+
+
+@pytest.mark.parametrize("kind", ["json", "text"])
+def test_rows_that_cannot_be_read_are_skipped_and_counted_where_that_is_said(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    source, text, _ = BAD_LINES[kind]
+    file = tmp_path / "bad"
+    file.write_bytes((text * 3).encode("utf-8", "surrogateescape"))
+    job = SourceJob(world, operator(source(str(file)).on_malformed("skip")), 1)
+    job.run_to_end()
+    assert len(job.emitted) == 6
+    assert job.readers[0].context.rows_skipped == 3
+
+
+def test_skipped_csv_rows_leave_the_others_and_the_position_right(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    values = [str(n) if n % 5 else f"bad {n}" for n in range(2, 60)]
+    (tmp_path / "b.csv").write_text("n\n" + "\n".join(values) + "\n")
+    source = FileSource.csv(str(tmp_path)).on_malformed("skip")
+    job = SourceJob(world, operator(source), 1, settings=SMALL)
+    while len(job.emitted) < 20:
+        job.step(0)
+    job.checkpoint(1)
+    job.step(0)
+    job = job.killed()
+    job.run_to_end()
+    assert [row["n"] for row in job.emitted] == [n for n in range(1, 60) if n % 5 or n < 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: FileSource.parquet(), "no path"),
+        (lambda: FileSource.json("x", rate=0), "rows a second"),
+        (lambda: FileSource.text("x").arrow(), "no columns"),
+        (lambda: FileSource.json("x").on_malformed("ignore"), "policy is 'ignore'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make()
