@@ -156,6 +156,23 @@ def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store:
     play(store, script)
 
 
+def test_a_fresh_job_over_a_dead_leaders_chain_leaves_its_checkpoints_alone(
+    store: HaStore,
+) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.close()
+        second = await drivers.start()
+        assert drivers.clock.now_ms >= 3_000
+        assert (second.epoch, second.completed) == (2, ())
+        assert second.job != first.job
+        assert second.previous is not None
+        assert second.previous.completed == pointers(1)
+
+    play(store, script)
+
+
 def test_an_ended_job_can_be_resumed_from_what_it_retained(store: HaStore) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()

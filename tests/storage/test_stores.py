@@ -3,8 +3,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
-from tidegate.errors import ConfigError
+from tests.storage.stores_under_test import MAKERS
+from tidegate.errors import ConfigError, StorageFailed
 from tidegate.storage.arrow_fs import ArrowStore
 from tidegate.storage.fsspec_fs import FsspecStore
 from tidegate.storage.local import LocalStore
@@ -55,3 +57,27 @@ def test_opened_stores_are_kept_and_no_more_than_a_bounded_number(tmp_path: Path
     for number in range(100):
         stores.open(f"{tmp_path}/{number}")
     assert stores.open(str(tmp_path)) is not first
+
+
+class Failing(LocalFileSystem):
+    """A driver whose client library fails in its own way."""
+
+    def cat_file(self, path: str, **_: object) -> bytes:
+        raise RuntimeError("the token has expired")
+
+    def rm_file(self, path: str) -> None:
+        raise RuntimeError("the token has expired")
+
+
+def test_whatever_a_driver_raises_is_the_stores_failure(tmp_path: Path) -> None:
+    store = FsspecStore(Failing(skip_instance_cache=True), str(tmp_path), "zzz://bucket")
+    write_new(store, "f", b"1")
+    for call in (lambda: store.read("f"), lambda: store.delete(["f", "g"])):
+        with pytest.raises(StorageFailed, match="the token has expired") as caught:
+            call()
+        assert caught.value.where == "zzz://bucket/f"
+
+
+def test_a_conditional_create_is_offered_where_a_trial_shows_it(tmp_path: Path) -> None:
+    assert MAKERS["conditional"](tmp_path).guarantees.atomic_create
+    assert not MAKERS["fsspec"](tmp_path).guarantees.atomic_create
