@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from tests.e2e.watch import until
 from tidegate import Configuration, JobClient, StreamExecutionEnvironment
-
-T = TypeVar("T")
 
 END_S = 60.0
 """How long a job of these tests may take to end; far beyond what it takes."""
@@ -87,21 +84,14 @@ def finished(client: JobClient, timeout_s: float = END_S) -> None:
     client.get_job_execution_result().result(timeout=timeout_s)
 
 
-def first(items: Iterable[T], count: int) -> list[T]:
-    """The first so many, and no attempt to get one more."""
-    return [item for item, _ in zip(items, range(count), strict=False)]
+def finish_by_checkpoints(client: JobClient) -> None:
+    """Bring a job without periodic checkpoints to its end: each one asked for may be its last."""
+    result = client.get_job_execution_result()
 
+    def over() -> bool:
+        # Asked for too early, or too late, it fails: the job is not running all along.
+        client.trigger_checkpoint().exception(timeout=END_S)
+        return result.done()
 
-def wait_while_running(client: JobClient, condition: Callable[[], object], what: str) -> None:
-    """Wait for something to happen; raises the job's failure where it ends before."""
-
-    def holds() -> bool:
-        if condition():
-            return True
-        result = client.get_job_execution_result()
-        if result.done():
-            result.result()
-            assert condition(), f"the job finished without: {what}"
-        return False
-
-    until(holds, what)
+    until(over, "the job finished", END_S)
+    result.result()

@@ -1,0 +1,97 @@
+"""What must hold when slots are killed; asked of every runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.e2e.jobs import running_counts
+from tests.e2e.journal import Journal
+from tests.e2e.ledger import LedgerSink, ledger_rows
+from tests.e2e.probes import Probe, SlowSnapshotCount
+from tests.e2e.runtimes import Jobs, finish_by_checkpoints, finished
+from tests.e2e.verify import check_each_counted_once
+from tests.e2e.watch import (
+    kill_slot,
+    pids,
+    view,
+    wait_completed,
+    wait_for,
+    wait_recovered,
+    wait_running,
+)
+from tidegate.checkpoint.statistics import CheckpointStatus
+
+if TYPE_CHECKING:
+    from tidegate.jobmaster.view import JobView
+
+RECOVERY_S = 10.0
+"""What a recovery may take here, where the machine is shared; benchmarks hold the real figure."""
+
+
+def check_two_kills(jobs: Jobs) -> None:
+    """Two slots are killed one after the other; the other slot stays, nothing is lost or doubled."""
+    total, out = 6_000, jobs.folder / "out"
+    env = jobs.checkpointed(2, 200)
+    running_counts(env, total, 1_500).sink_to(LedgerSink(out))
+    client = jobs.start(env, "counts")
+    before = pids(wait_completed(client, 2))
+    killed = [kill_slot(client, 0)]
+    between = pids(wait_recovered(client, 1))
+    assert before - between == {killed[0]}, "a slot that was not killed has lost its process"
+    completed = view(client).checkpoints.counts.completed
+    wait_completed(client, completed + 1)
+    killed.append(kill_slot(client, 1))
+    after = pids(wait_recovered(client, 2))
+    assert between - after == {killed[1]}, "a slot that was not killed has lost its process"
+    finished(client)
+    counts = view(client).checkpoints.counts
+    assert counts.restored == view(client).restarts == 2
+    rows = ledger_rows(out)
+    check_each_counted_once(rows, total)
+    check_recovered_soon(view(client), rows)
+
+
+def check_recovered_soon(seen: JobView, rows: list[dict[str, int]]) -> None:
+    """The first record after each failure came soon after it."""
+    for failure in seen.failures:
+        back_ms = min(row["emitted_ms"] for row in rows if row["emitted_ms"] > failure.wall_ms + 1)
+        assert back_ms - failure.wall_ms < RECOVERY_S * 1000
+
+
+def check_kill_during_checkpoint(jobs: Jobs) -> None:
+    """A slot is killed while a checkpoint is under way: it counts for nothing."""
+    total, out = 4_000, jobs.folder / "out"
+    env = jobs.checkpointed(2, 100)
+    running_counts(env, total, 1_000, SlowSnapshotCount(0.15)).sink_to(LedgerSink(out))
+    client = jobs.start(env, "counts")
+    for restart in (1, 2):
+        wait_completed(client, restart)
+        seen = wait_for(
+            client, lambda seen: seen.checkpoints.counts.in_progress, "a checkpoint under way"
+        )
+        under_way = seen.checkpoints.history[0]
+        kill_slot(client, restart)
+        seen = wait_recovered(client, restart)
+        given_up = seen.checkpoints.find(under_way.checkpoint)
+        assert given_up is not None
+        if given_up.status is CheckpointStatus.FAILED:
+            assert given_up.pointer is None
+    finished(client)
+    check_each_counted_once(ledger_rows(out), total)
+
+
+def check_kill_before_first_checkpoint(jobs: Jobs) -> None:
+    """Without a checkpoint a failover starts with nothing, and from the first record."""
+    total, out, journal = 2_000, jobs.folder / "out", Journal(jobs.folder / "journal")
+    env = jobs.checkpointed(2, 3_600_000)
+    counts = running_counts(env, total, 2_000).map(Probe(journal, "probe"))
+    counts.sink_to(LedgerSink(out))
+    client = jobs.start(env, "counts")
+    wait_running(client)
+    kill_slot(client, 0)
+    seen = wait_recovered(client, 1)
+    assert seen.restored is None and seen.checkpoints.counts.restored == 0
+    finish_by_checkpoints(client)
+    check_each_counted_once(ledger_rows(out), total)
+    assert all(note["restored"] == [] for note in journal.notes("open"))
+    assert {row["attempt"] for row in ledger_rows(out)} == {1}, "rows of the killed attempt"

@@ -1,0 +1,107 @@
+"""Functions that note down what the engine does with them. Slots import this module by its name."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from tests.e2e.jobs import Counted, RunningCount
+from tests.e2e.journal import Journal, Latch
+from tidegate import (
+    CheckpointedFunction,
+    CheckpointListener,
+    KeyedProcessFunction,
+    MapFunction,
+    OperatorStateDescriptor,
+    RuntimeContext,
+    SnapshotContext,
+)
+
+if TYPE_CHECKING:
+    from tidegate.model.ids import CheckpointId
+
+T = TypeVar("T")
+
+
+@dataclass
+class Probe(MapFunction[T, T], CheckpointedFunction, CheckpointListener):
+    """Passes values on, counts them in operator state, and notes every call.
+
+    snapshot_s: how long each snapshot takes. held: its snapshots wait while this is set, in the
+    subtask ``held_in``, or in all. failing: its snapshots raise while this is set.
+    """
+
+    journal: Journal
+    name: str
+    snapshot_s: float = 0.0
+    held: Latch | None = None
+    held_in: int | None = None
+    failing: Latch | None = None
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.subtask = runtime_context.get_index_of_this_subtask()
+        self._state = runtime_context.get_operator_list_state(OperatorStateDescriptor("rows"))
+        restored = self._state.get()
+        self.rows = sum(restored)
+        self._thread = threading.get_ident()
+        self._note("open", restored=restored, attempt=runtime_context.get_attempt_number())
+
+    def map(self, value: T) -> T:
+        self.rows += 1
+        return value
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        time.sleep(self.snapshot_s)
+        if self.held is not None and self.held_in in (None, self.subtask):
+            self.held.wait()
+        if self.failing is not None and self.failing.is_set:
+            raise RuntimeError("this snapshot was told to fail")
+        self._state.update([self.rows])
+        self._note(
+            "snapshot",
+            checkpoint=context.checkpoint,
+            timestamp_ms=context.triggered_ms,
+            rows=self.rows,
+        )
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        self._note("complete", checkpoint=checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        self._note("aborted", checkpoint=checkpoint_id)
+
+    def close(self) -> None:
+        self._note("close")
+
+    def _note(self, event: str, **fields: object) -> None:
+        own_thread = threading.get_ident() == self._thread
+        self.journal.note(event, name=self.name, subtask=self.subtask, own_thread=own_thread, **fields)
+
+
+@dataclass
+class SlowSnapshotCount(RunningCount, CheckpointedFunction):
+    """The running count, with snapshots that take their time."""
+
+    snapshot_s: float
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        time.sleep(self.snapshot_s)
+
+
+class Unpicklable(KeyedProcessFunction[int, Counted]):
+    """Puts into state what cannot become bytes, while the latch is set."""
+
+    def __init__(self, latch: Latch) -> None:
+        self._latch = latch
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        from tidegate import ValueStateDescriptor
+
+        self._state = runtime_context.get_state(ValueStateDescriptor("anything"))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Counted]:
+        self._state.update(threading.Lock() if self._latch.is_set else value)
+        yield {"number": value, "key": value % 17, "count": 0}
