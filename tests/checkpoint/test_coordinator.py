@@ -940,7 +940,32 @@ def test_a_reference_to_a_file_that_nobody_has_gives_the_checkpoint_up() -> None
     world.states = {world.subtask("source"): incremental(1, old=("lost",))}
     given = world.acknowledge(1, world.subtask("source"))
     assert reasons(given) == ["CHECKPOINT_ASYNC_EXCEPTION"]
-    assert not only(world.acknowledge(1, world.subtask("source")), commands.DeleteFiles)
+    assert only(given, commands.DeleteFiles) == [commands.DeleteFiles(("/chk-1/meta",))]
+
+
+def test_a_late_reference_to_a_file_that_is_gone_does_not_keep_the_rest() -> None:
+    world = started(replace(TOLERANT, timeout_ms=300))
+    world.advance(300)
+    world.states = {world.subtask("source"): incremental(1, "a", old=("gone",))}
+    given = world.acknowledge(1, world.subtask("source"))
+    assert only(given, commands.DeleteFiles) == [commands.DeleteFiles(("/chk-1/meta",))]
+    given = world.send(events.JobEnded(JobStatus.CANCELED))
+    assert only(given, commands.DeleteFiles) == [commands.DeleteFiles(("/shared/a",))]
+
+
+def test_after_the_end_what_comes_late_is_deleted_at_once() -> None:
+    world = started(replace(EVERY_SECOND, retention=RetentionPolicy.RETAIN_ON_CANCELLATION))
+    world.states = {world.subtask("source"): incremental(1, "a")}
+    world.advance(0)
+    world.acknowledge(1)
+    world.advance(1_000)
+    world.send(events.JobEnded(JobStatus.CANCELED))
+    world.states = {world.subtask("source"): incremental(2, "b", old=("a",))}
+    given = world.acknowledge(2, world.subtask("source"))
+    assert only(given, commands.DeleteFiles) == [
+        commands.DeleteFiles(("/chk-2/meta",)),
+        commands.DeleteFiles(("/shared/b",)),
+    ]
 
 
 def test_all_files_of_a_given_up_savepoint_are_its_own() -> None:

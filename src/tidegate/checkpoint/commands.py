@@ -193,7 +193,6 @@ class Ignored(Enum):
     UNKNOWN_CHECKPOINT = "message for an unknown checkpoint"
     UNKNOWN_EXECUTION = "message from an attempt that takes no part"
     DUPLICATE = "acknowledged before"
-    DISCARDED = "the checkpoint was given up"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,11 @@ class CompletedCheckpoint:
         """Whether the job may delete its files."""
         return self.properties.discard_subsumed
 
+    @property
+    def state_size(self) -> int:
+        """Bytes of all operators' state."""
+        return sum(operator.state_size for operator in self.metadata.operators)
+
     def discarded_on(self, status: JobStatus) -> bool:
         """Whether it is deleted when the job ends so."""
         match status:

@@ -419,7 +419,8 @@ class CheckpointCoordinator:
                 | events.TriggerFailed(error=error)
             ):
                 reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
-                self._abort(pending, reason, error.what)
+                answered = isinstance(event, events.LocationFailed)
+                self._abort(pending, reason, error.what, answered=answered)
             case _:
                 assert_never(event)
 
@@ -455,38 +456,31 @@ class CheckpointCoordinator:
 
     def _acknowledged(self, message: CheckpointAcknowledged) -> None:
         pending = self._pending.get(message.checkpoint)
-        if pending is None:
-            self._ignore(message, self._disposal.why_late(message.checkpoint))
-            self._out.extend(self._disposal.acknowledged_too_late(message))
+        if pending is None or not pending.takes_part(message.execution):
+            self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
+            self._out.extend(self._disposal.acknowledged_in_vain(message, pending))
             return
         try:
             states = self._disposal.register(message, savepoint=pending.is_savepoint)
         except Aborted as aborted:
             reason = FailureReason.named(aborted.reason)
             self._abort(pending, reason, aborted.what, execution=message.execution)
+            self._out.extend(self._disposal.acknowledged_in_vain(message, pending))
             return
-        match pending.acknowledge(message, states):
-            case AcknowledgeResult.SUCCESS:
-                self._statistics.acknowledged(message, self._now_ms)
-                released = self._gateways.acknowledged(message.checkpoint, message.execution)
-                self._out.extend(released)
-                if pending.all_acknowledged:
-                    self._finisher.all_acknowledged(pending)
-            case AcknowledgeResult.DUPLICATE:
-                self._ignore(message, commands.Ignored.DUPLICATE)
-            case AcknowledgeResult.UNKNOWN:
-                self._ignore(message, commands.Ignored.UNKNOWN_EXECUTION)
-                deleted = self._disposal.delete_state(message, savepoint=pending.is_savepoint)
-                self._out.extend(deleted)
-            case AcknowledgeResult.DISCARDED:
-                raise AssertionError("a checkpoint that is over is not pending")
+        result = pending.acknowledge(message, states)
+        if result is AcknowledgeResult.DUPLICATE:
+            self._ignore(message, commands.Ignored.DUPLICATE)
+            return
+        assert result is AcknowledgeResult.SUCCESS, "the attempt takes part, and it is pending"
+        self._statistics.acknowledged(message, self._now_ms)
+        self._out.extend(self._gateways.acknowledged(message.checkpoint, message.execution))
+        if pending.all_acknowledged:
+            self._finisher.all_acknowledged(pending)
 
     def _declined(self, message: CheckpointDeclined) -> None:
         pending = self._pending.get(message.checkpoint)
-        if pending is None:
-            self._ignore(message, self._disposal.why_late(message.checkpoint))
-        elif not pending.takes_part(message.execution):
-            self._ignore(message, commands.Ignored.UNKNOWN_EXECUTION)
+        if pending is None or not pending.takes_part(message.execution):
+            self._ignore(message, self._disposal.why_in_vain(message.checkpoint, pending))
         elif not pending.may_expire():
             self._ignore(message, commands.Ignored.DUPLICATE)
         else:
@@ -536,7 +530,8 @@ class CheckpointCoordinator:
         self, checkpoint: CheckpointId, stage: Stage, error: TidegateError, *, keep: bool = False
     ) -> None:
         pending = self._finisher.failed(checkpoint, stage)
-        self._abort(pending, FailureReason.FINALIZE_CHECKPOINT_FAILURE, error.what, keep=keep)
+        reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
+        self._abort(pending, reason, error.what, keep=keep, answered=True)
 
     def _metadata_written(self, event: events.MetadataWritten) -> None:
         match self._finisher.written(event):
@@ -575,20 +570,23 @@ class CheckpointCoordinator:
         *,
         execution: ExecutionId | None = None,
         keep: bool = False,
+        answered: bool = False,
     ) -> None:
         """Give a checkpoint up.
 
         execution: the attempt that is to blame. keep: whether its pointer stands is not known, so
-        nothing is deleted and no subtask is told.
+        nothing is deleted and no subtask is told. answered: no answer about it is to come.
         """
-        stage = pending.stage
+        unanswered = not answered and pending.stage in (Stage.LOCATION, Stage.WRITING)
         self._remove(pending)
         self._out.extend(self._gateways.aborted(pending.checkpoint))
         if not keep:
             latest = self._completed.latest_id
             self._out.extend(pending.tell_aborted(self._executions, latest))
             expired = reason is FailureReason.CHECKPOINT_EXPIRED
-            self._out.extend(self._disposal.give_up(pending, stage, expired=expired))
+            self._out.extend(
+                self._disposal.give_up(pending, expired=expired, unanswered=unanswered)
+            )
         self._let_go(pending.request)
         reports = self._reports.failed(pending, reason, message, execution, self._now_ms)
         self._out.extend(reports)

@@ -13,9 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.commands import DeleteFiles, DiscardCheckpoint, ForgetPointers, Ignored
-from tidegate.checkpoint.pending import Stage
 from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
-from tidegate.errors import CheckpointAborted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +53,7 @@ class Disposal:
         self._retired: list[CompletedCheckpoint] = []
         self._cleaning: dict[CheckpointId, None] = {}
         self._dropped: list[CompletedCheckpoint] = []
+        self._ended = False
 
     @property
     def cleaning(self) -> int:
@@ -82,15 +81,18 @@ class Disposal:
         }
 
     def give_up(
-        self, pending: PendingCheckpoint, stage: Stage, *, expired: bool
+        self, pending: PendingCheckpoint, *, expired: bool, unanswered: bool
     ) -> list[DiscardCheckpoint]:
-        """A checkpoint is given up. stage: in which it was."""
+        """A checkpoint is given up.
+
+        unanswered: its folder is just being made or its metadata written; it is deleted after.
+        """
         if expired:
             self._expired.append(pending.checkpoint)
         self._given_up[pending.checkpoint] = pending
         if len(self._given_up) > GIVEN_UP_MAX:
             del self._given_up[next(iter(self._given_up))]
-        if stage in (Stage.LOCATION, Stage.WRITING):
+        if unanswered:
             self._unanswered[pending.checkpoint] = pending
             return []
         return self._discard_pending(pending)
@@ -103,36 +105,34 @@ class Disposal:
         pending.location = location or pending.location
         return self._discard_pending(pending)
 
-    def why_late(self, checkpoint: CheckpointId) -> Ignored:
-        """How to call a message for a checkpoint that is not pending."""
-        if checkpoint in self._expired:
-            return Ignored.LATE
-        return Ignored.UNKNOWN_CHECKPOINT
+    def why_in_vain(self, checkpoint: CheckpointId, pending: PendingCheckpoint | None) -> Ignored:
+        """How to call a message that changes nothing. pending: its checkpoint, if under way."""
+        if pending is not None:
+            return Ignored.UNKNOWN_EXECUTION
+        return Ignored.LATE if checkpoint in self._expired else Ignored.UNKNOWN_CHECKPOINT
 
-    def acknowledged_too_late(self, message: CheckpointAcknowledged) -> list[DeleteFiles]:
-        """An acknowledgement for a checkpoint that is not pending."""
-        given_up = self._given_up.get(message.checkpoint)
-        if given_up is None:
+    def acknowledged_in_vain(
+        self, message: CheckpointAcknowledged, pending: PendingCheckpoint | None
+    ) -> list[DeleteFiles]:
+        """An acknowledgement of an attempt, or for a checkpoint, that does not count.
+
+        pending: the checkpoint, if it is under way. Its private files are deleted; shared ones
+        wait until a later checkpoint is complete without them.
+        """
+        known = pending or self._given_up.get(message.checkpoint)
+        if known is None:
             # It may be a completed one's, said twice: nothing may be deleted.
             return []
-        savepoint = given_up.is_savepoint
-        try:
-            self.register(message, savepoint=savepoint)
-        except CheckpointAborted:
-            return []
-        return self.delete_state(message, savepoint=savepoint)
-
-    def delete_state(
-        self, message: CheckpointAcknowledged, *, savepoint: bool
-    ) -> list[DeleteFiles]:
-        """Delete what belongs to this acknowledgement alone."""
         paths: dict[str, None] = {}
         for state in (message.state or {}).values():
             paths.update(dict.fromkeys(private_paths(state)))
-            if savepoint:
+            if known.is_savepoint:
                 for handle in shared_handles(state):
                     paths.update(dict.fromkeys(paths_of(handle)))
-        return [DeleteFiles(tuple(paths))] if paths else []
+            else:
+                self._registry.register_late(state, message.checkpoint)
+        deleted = [DeleteFiles(tuple(paths))] if paths else []
+        return [*deleted, *self._release_at_the_end()]
 
     def retire(self, subsumed: list[CompletedCheckpoint]) -> list[DiscardCheckpoint | DeleteFiles]:
         """No pointer names these any more: delete those that are ours, and what they shared."""
@@ -158,7 +158,15 @@ class Disposal:
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""
         dropped, self._dropped = self._dropped, []
-        return self.retire(dropped)
+        self._ended = True
+        return [*self.retire(dropped), *self._release_at_the_end()]
+
+    def _release_at_the_end(self) -> list[DeleteFiles]:
+        """Delete what checkpoints shared that were given up, for none will follow them."""
+        if not self._ended:
+            return []
+        released = self._registry.release_all_but(c.metadata for c in self._completed.retained)
+        return [DeleteFiles(tuple(released))] if released else []
 
     def cleaned(self, checkpoint: CheckpointId) -> None:
         """The deletion of a checkpoint is over."""

@@ -41,7 +41,7 @@ from tidegate.model.handles import (
 from tidegate.model.snapshots import FINISHED, SharingFilesStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.ids import CheckpointId
@@ -115,6 +115,17 @@ class SharedStateRegistry:
             raw_keyed=None if state.raw_keyed is None else note.keyed(state.raw_keyed),
         )
 
+    def register_late(self, state: SubtaskState, checkpoint: CheckpointId) -> None:
+        """Note the files that came with a state that nobody will use, so that they are released.
+
+        What it refers to may be gone by now, and is not looked for.
+        """
+        for handle in shared_handles(state):
+            if not isinstance(handle, PlaceholderStreamStateHandle):
+                self._entries.setdefault(
+                    shared_key(handle), _Entry(handle, checkpoint, checkpoint, False, None)
+                )
+
     def register_restored(
         self, metadata: CheckpointMetadata, properties: CheckpointProperties, *, ours: bool
     ) -> None:
@@ -142,15 +153,33 @@ class SharedStateRegistry:
 
         lowest: the oldest retained checkpoint that is no savepoint; None where none is retained.
         """
-        released: list[StreamStateHandle] = []
-        for key in list(self._entries):
-            entry = self._entries[key]
-            if lowest is None or entry.last_used_by < lowest:
-                del self._entries[key]
-                if entry.created_by > self._highest_not_claimed:
-                    released.append(entry.handle)
+        return self._release(
+            key
+            for key, entry in self._entries.items()
+            if lowest is None or entry.last_used_by < lowest
+        )
+
+    def release_all_but(self, kept: Iterable[CheckpointMetadata]) -> list[str]:
+        """Forget all files that these do not use, since no checkpoint follows them."""
+        used = {
+            shared_key(handle)
+            for metadata in kept
+            for operator in metadata.operators
+            for state in operator.subtasks.values()
+            if state is not FINISHED
+            for handle in shared_handles(state)
+        }
+        return self._release(key for key in self._entries if key not in used)
+
+    def _release(self, keys: Iterable[str]) -> list[str]:
+        released = [self._entries.pop(key) for key in list(keys)]
         needed = {path for entry in self._entries.values() for path in paths_of(entry.handle)}
-        paths = dict.fromkeys(path for handle in released for path in paths_of(handle))
+        paths = dict.fromkeys(
+            path
+            for entry in released
+            if entry.created_by > self._highest_not_claimed
+            for path in paths_of(entry.handle)
+        )
         return [path for path in paths if path not in needed]
 
     def folders_in_use(self) -> frozenset[CheckpointId]:

@@ -97,7 +97,7 @@ class Reports:
         pending, completed = finished.pending, finished.completed
         checkpoint, request = pending.checkpoint, pending.request
         self._failures.succeeded(checkpoint)
-        size_bytes = completed.metadata.state_size
+        size_bytes = completed.state_size
         final = self._statistics.completed(
             checkpoint, completed.pointer, size_bytes, finished.metadata_size
         )

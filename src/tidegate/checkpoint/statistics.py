@@ -305,7 +305,7 @@ class StatisticsTracker:
             wall_ms,
             completed.is_savepoint,
             completed.pointer,
-            completed.metadata.state_size,
+            completed.state_size,
         )
 
     def view(self) -> StatisticsView:
