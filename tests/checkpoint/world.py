@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command")
 WALL_MS = 1_700_000_000_000
+EVERY_SECOND = CheckpointSettings(interval_ms=1_000)
+BY_HAND = CheckpointSettings()
+TOLERANT = replace(EVERY_SECOND, tolerable_failures=100)
 
 
 class FixedChance:
@@ -304,6 +308,13 @@ class World:
         """Total, in progress, completed, failed."""
         counts = self.coordinator.statistics.counts
         return (counts.total, counts.in_progress, counts.completed, counts.failed)
+
+
+def started(settings: CheckpointSettings = EVERY_SECOND, **more: object) -> World:
+    """A world in which the job and all its subtasks run."""
+    world = World(settings, **more)  # type: ignore[arg-type]
+    world.start()
+    return world
 
 
 def only(given: list[CheckpointCommand], kind: type[Command]) -> list[Command]:
