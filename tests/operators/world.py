@@ -101,9 +101,7 @@ class World:
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            for task in [task for task in self.started if task.done()]:
-                self.started.remove(task)
-                task.result()
+            self._raise_failures()
             if self._calls:
                 self.make_next_call()
             elif self.started:
@@ -111,6 +109,11 @@ class World:
             else:
                 return
         raise AssertionError("something never ends")
+
+    def _raise_failures(self) -> None:
+        for task in [task for task in self.started if task.done()]:
+            self.started.remove(task)
+            task.result()
 
     def make_next_call(self) -> None:
         call, future = self._calls.popleft()
@@ -123,12 +126,19 @@ class World:
             if not future.cancelled():
                 future.set_result(result)
 
+    def forget(self) -> None:
+        """Whoever waited for blocking calls is dead."""
+        self._calls.clear()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.started.clear()
+
     def wait_for(self, awaited: Awaitable[object]) -> object:
         async def until_done() -> object:
             future = asyncio.ensure_future(awaited)
             for _ in range(TURNS_MAX):
                 if future.done():
                     return future.result()
+                self._raise_failures()
                 if self._calls:
                     self.make_next_call()
                 await asyncio.sleep(0.001)
@@ -369,12 +379,15 @@ class Hosted:
         self.process(RowBatch(list(values)))
 
     def drive(self, steps: Steps | None) -> None:
-        for step in steps or ():
+        while steps is not None:
+            step = self.world.on_loop(lambda: next(steps, self))
+            if step is self:
+                return
             if step is not None:
                 self.world.wait_for(step)
 
     def finish(self) -> None:
-        self.drive(self.operator.finish(self.out))
+        self.drive(self.world.on_loop(lambda: self.operator.finish(self.out)))
 
     def cut(self, checkpoint: int) -> "CutState":
         """The synchronous part of a snapshot."""

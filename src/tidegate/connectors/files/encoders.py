@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -28,6 +29,10 @@ class PartEncoder(Protocol):
 
     def close(self) -> Written:
         """Make the part durable."""
+        ...
+
+    def abort(self) -> None:
+        """Write no more; the file is given up."""
         ...
 
 
@@ -78,17 +83,28 @@ class _TableEncoder:
         self._encoder.close()
         return self._stream.finish()
 
+    def abort(self) -> None:
+        """Write no more; Arrow's writers want to be closed all the same."""
+        self._stream.drop()
+        with suppress(pa.ArrowException):
+            self._encoder.close()
+
 
 class _Stream:
     """A store's writer as the file object that Arrow writes to."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._dropped = False
         self.closed = False
 
     def write(self, data: Any) -> int:
-        self._writer.write(memoryview(data))
+        if not self._dropped:
+            self._writer.write(memoryview(data))
         return len(data)
+
+    def drop(self) -> None:
+        self._dropped = True
 
     def flush(self) -> None:
         pass
@@ -125,4 +141,4 @@ def _plain(value: Any) -> object:
         return value.as_dict()
     if hasattr(value, "item"):
         return value.item()  # a NumPy scalar
-    raise NotImplementedError(f"{type(value).__name__} is not supported")
+    raise TypeError(f"there is none for {type(value).__name__}")

@@ -243,6 +243,7 @@ class TablePart:
                 self._encoder = self._encoding.encoder(self._file, self.schema)
             self._encoder.write(table)
         except pa.ArrowException as error:
+            self.abort()
             raise BadRecord(
                 f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
                 where=self.name,
@@ -255,6 +256,8 @@ class TablePart:
 
     def abort(self) -> None:
         """Delete what there is of it."""
+        if self._encoder is not None:
+            self._encoder.abort()
         abort_file(self._file)
 
 
