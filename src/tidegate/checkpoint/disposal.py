@@ -46,7 +46,8 @@ class Disposal:
         self._registry = registry
         self._statistics = statistics
         self._expired: deque[CheckpointId] = deque(maxlen=EXPIRED_MAX)
-        self._given_up: dict[CheckpointId, PendingCheckpoint] = {}
+        # Whether it was a savepoint.
+        self._given_up: dict[CheckpointId, bool] = {}
         # Given up while a folder was being made or metadata written: deleted once that is over.
         self._unanswered: dict[CheckpointId, PendingCheckpoint] = {}
         # Subsumed, but files in their folders are still used.
@@ -89,7 +90,7 @@ class Disposal:
         """
         if expired:
             self._expired.append(pending.checkpoint)
-        self._given_up[pending.checkpoint] = pending
+        self._given_up[pending.checkpoint] = pending.is_savepoint
         if len(self._given_up) > GIVEN_UP_MAX:
             del self._given_up[next(iter(self._given_up))]
         if unanswered:
@@ -119,14 +120,16 @@ class Disposal:
         pending: the checkpoint, if it is under way. Its private files are deleted; shared ones
         wait until a later checkpoint is complete without them.
         """
-        known = pending or self._given_up.get(message.checkpoint)
-        if known is None:
+        savepoint = self._given_up.get(message.checkpoint)
+        if pending is not None:
+            savepoint = pending.is_savepoint
+        if savepoint is None:
             # It may be a completed one's, said twice: nothing may be deleted.
             return []
         paths: dict[str, None] = {}
         for state in (message.state or {}).values():
             paths.update(dict.fromkeys(private_paths(state)))
-            if known.is_savepoint:
+            if savepoint:
                 for handle in shared_handles(state):
                     paths.update(dict.fromkeys(paths_of(handle)))
             else:
