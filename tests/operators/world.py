@@ -355,7 +355,8 @@ class Collected:
 
     @property
     def stamps(self) -> list[int]:
-        return [int(stamp) for b in self.batches for stamp in (b.timestamps_ms or ())]
+        stamped = [batch for batch in self.batches if batch.timestamps_ms is not None]
+        return [int(stamp) for batch in stamped for stamp in batch.timestamps_ms]
 
 
 def values_of(batch: Batch) -> list[object]:

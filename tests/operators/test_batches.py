@@ -1,0 +1,173 @@
+"""Functions of whole Arrow batches."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.operators.world import Hosted, World, arrow
+from tidegate.api.functions import BatchContext, KeyedBatchFunction
+from tidegate.api.state import ColumnStateDescriptor
+from tidegate.errors import UserCodeFailed
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.operators.batches import (
+    FilterBatchesOperator,
+    FlatMapBatchesOperator,
+    MapBatchesOperator,
+    ProcessBatchesOperator,
+)
+
+STAMPS = np.array([10, 20, 30])
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.record_batch({"n": pc.multiply(batch["n"], 2)})
+
+
+def test_map_batches_keeps_timestamps(world: World) -> None:
+    step = Hosted(MapBatchesOperator(doubled), world)
+    step.process(arrow({"n": [1, 2, 3]}, timestamps_ms=STAMPS))
+    assert step.out.values == [{"n": 2}, {"n": 4}, {"n": 6}]
+    assert step.out.stamps == [10, 20, 30]
+
+
+def test_rows_become_columns_with_the_names_of_all_rows(world: World) -> None:
+    step = Hosted(FlatMapBatchesOperator(lambda batch: batch), world)
+    step.process(RowBatch([{"a": 1}, {"a": 2, "b": "x"}]))
+    assert step.out.values == [{"a": 1, "b": None}, {"a": 2, "b": "x"}]
+
+
+@pytest.mark.parametrize("row", [1, "text", (1, 2)])
+def test_rows_without_names_are_refused_with_operator_and_row(world: World, row: object) -> None:
+    step = Hosted(MapBatchesOperator(doubled), world, name="double")
+    with pytest.raises(UserCodeFailed, match="operator 'double' wants Arrow batches") as caught:
+        step.rows(row)
+    assert "`map`" in caught.value.remedy
+
+
+def test_a_column_of_two_types_is_refused_by_name(world: World) -> None:
+    step = Hosted(MapBatchesOperator(doubled), world)
+    with pytest.raises(UserCodeFailed, match="column 'n' holds 'x'"):
+        step.rows({"n": 1}, {"n": "x"})
+
+
+def test_another_number_of_rows_from_map_batches_is_refused(world: World) -> None:
+    step = Hosted(MapBatchesOperator(lambda batch: batch.slice(1)), world, name="cut")
+    with pytest.raises(UserCodeFailed, match="operator 'cut' returned 2 rows for 3"):
+        step.process(arrow({"n": [1, 2, 3]}))
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        (pa.record_batch({"m": [1]}), "field 'n' is missing"),
+        (pa.record_batch({"n": ["x"]}), "field 'n' is string, declared as int64"),
+        (pa.record_batch({"n": [1], "m": [1]}), "field 'm' is not declared"),
+        (pa.table({"n": [1]}), "returned a Table, not a pyarrow.RecordBatch"),
+        (7, "returned a int"),
+    ],
+)
+def test_a_result_of_another_schema_is_refused_by_field(
+    world: World, result: object, text: str
+) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    step = Hosted(MapBatchesOperator(lambda batch: result, schema), world, name="bad")
+    with pytest.raises(UserCodeFailed, match=text) as caught:
+        step.process(arrow({"n": [1]}))
+    assert "operator 'bad'" in caught.value.what
+
+
+def test_fields_in_another_order_are_refused(world: World) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    other = pa.record_batch({"b": [1], "a": [1]})
+    step = Hosted(MapBatchesOperator(lambda batch: other, schema), world)
+    with pytest.raises(UserCodeFailed, match="fields are in the order"):
+        step.process(arrow({"a": [1]}))
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        lambda batch: pc.greater(batch["n"], 1),
+        lambda batch: np.array([False, True, True]),
+        lambda batch: pa.array([None, True, True]),
+        lambda batch: pa.chunked_array([[False], [True, True]]),
+        lambda batch: [False, True, True],
+    ],
+)
+def test_filter_batches_takes_any_kind_of_booleans(world: World, mask: object) -> None:
+    step = Hosted(FilterBatchesOperator(mask), world)
+    step.process(arrow({"n": [1, 2, 3]}, timestamps_ms=STAMPS))
+    assert step.out.values == [{"n": 2}, {"n": 3}]
+    assert step.out.stamps == [20, 30]
+
+
+@pytest.mark.parametrize("mask", [lambda b: np.array([True]), lambda b: np.array([1, 2, 3])])
+def test_a_mask_that_is_none_is_refused(world: World, mask: object) -> None:
+    step = Hosted(FilterBatchesOperator(mask), world)
+    with pytest.raises(UserCodeFailed, match="for 3 rows"):
+        step.process(arrow({"n": [1, 2, 3]}))
+
+
+def test_a_batch_function_that_raises_is_named_with_its_first_row(world: World) -> None:
+    step = Hosted(MapBatchesOperator(lambda batch: batch["missing"]), world, name="broken")
+    with pytest.raises(UserCodeFailed) as caught:
+        step.process(arrow({"n": [1, 2]}))
+    assert "operator 'broken' raised KeyError" in caught.value.what
+    assert caught.value.where.endswith("{'n': 1}")
+
+
+def test_flat_map_batches_waits_for_room_between_batches(world: World) -> None:
+    def many(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        while True:
+            yield batch
+
+    operator = FlatMapBatchesOperator(many)
+    step = Hosted(operator, world)
+    step.out.has_room = False
+    steps = operator.process(arrow({"n": [1]}), 0, step.out)
+    assert steps is not None
+    next(steps)
+    next(steps)
+    assert len(step.out.batches) == 2
+
+
+SUM = ColumnStateDescriptor("sum", pa.int64())
+
+
+class RunningSum(KeyedBatchFunction):
+    def process_batch(self, batch: pa.RecordBatch, ctx: BatchContext) -> pa.RecordBatch:
+        state, index = ctx.column_state(SUM), ctx.key_index
+        added = np.zeros(ctx.keys_total, np.int64)
+        np.add.at(added, index, batch["n"].to_numpy())
+        keys = np.unique(index)
+        state.put(keys, state.get(keys) + added[keys])
+        return pa.record_batch({"k": batch["k"], "sum": state.get(index)})
+
+
+def keyed(columns: dict[str, list[object]]) -> ArrowBatch:
+    rows = len(next(iter(columns.values())))
+    return arrow(columns, key_column="k", key_groups=np.zeros(rows, np.int16))
+
+
+def test_a_keyed_batch_function_keeps_a_column_of_state(world: World) -> None:
+    schema = pa.schema([("k", pa.string()), ("sum", pa.int64())])
+    step = Hosted(ProcessBatchesOperator(RunningSum(), schema, "k"), world)
+    step.process(keyed({"k": ["a", "b", "a"], "n": [1, 2, 3]}))
+    step.process(keyed({"k": ["c", "a"], "n": [10, 5]}))
+    assert [row["sum"] for row in step.out.values] == [4, 2, 4, 10, 9]
+
+
+def test_a_keyed_batch_function_is_held_to_its_schema(world: World) -> None:
+    schema = pa.schema([("k", pa.string()), ("sum", pa.float64())])
+    step = Hosted(ProcessBatchesOperator(RunningSum(), schema, "k"), world, name="sums")
+    with pytest.raises(UserCodeFailed, match="field 'sum' is int64, declared as double"):
+        step.process(keyed({"k": ["a"], "n": [1]}))
+
+
+def test_a_batch_function_may_return_nothing(world: World) -> None:
+    step = Hosted(FlatMapBatchesOperator(lambda batch: None), world)
+    step.process(arrow({"n": [1]}))
+    assert step.out.batches == []

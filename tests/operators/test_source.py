@@ -1,0 +1,225 @@
+"""The source operator and its coordinator: readers, splits, event time."""
+
+import pytest
+
+from tests.operators.world import FakeCoordinatorContext, Hosted, World
+from tidegate.api.functions import Function
+from tidegate.api.operator import Polled
+from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy
+from tidegate.connectors.collection import CollectionSource
+from tidegate.errors import GraphError, UserCodeFailed
+from tidegate.model.duration import Duration
+from tidegate.model.elements import OperatorEvent, Watermark, WatermarkStatus
+from tidegate.model.ids import CheckpointId
+from tidegate.model.settings import SlotSettings
+from tidegate.operators.source import SourceReaderOperator
+from tidegate.operators.source_coordinator import AssignmentTracker, SourceCoordinator
+from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+
+WANTED = OperatorEvent(SplitsWanted())
+
+
+class Manual:
+    """A source whose enumerator does what the test says."""
+
+    bounded = True
+    produced_type = None
+
+    def __init__(self) -> None:
+        self.calls: list[object] = []
+
+    def enumerator(self, context: object, restored: bytes | None) -> "Manual":
+        self.context = context
+        self.calls.append(("enumerator", restored))
+        return self
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def split_requested(self, subtask: int) -> None:
+        self.calls.append(("wanted", subtask))
+
+    def add_back(self, subtask: int, splits: list[object]) -> None:
+        self.calls.append(("back", subtask, splits))
+
+    def reader_ready(self, subtask: int) -> None:
+        self.calls.append(("ready", subtask))
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        return b"state"
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        self.calls.append(("complete", checkpoint))
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.fixture
+def manual(world: World) -> tuple[Manual, SourceCoordinator, FakeCoordinatorContext]:
+    source = Manual()
+    context = FakeCoordinatorContext(world, 2)
+    coordinator = SourceCoordinator(source, context, "manual")
+    coordinator.start(None, None)
+    source.calls.clear()
+    return source, coordinator, context
+
+
+def test_a_reader_that_asks_too_early_is_heard_once_it_is_ready(manual: tuple) -> None:
+    source, coordinator, _ = manual
+    coordinator.on_event(0, WANTED)
+    assert source.calls == []
+    coordinator.subtask_ready(0)
+    assert source.calls == [("ready", 0), ("wanted", 0)]
+
+
+def test_splits_and_the_end_of_them_go_to_their_reader(manual: tuple) -> None:
+    source, coordinator, context = manual
+    coordinator.subtask_ready(1)
+    source.context.assign(1, ["a", "b"])
+    source.context.no_more_splits(1)
+    (_, assigned), (_, ended) = context.sent
+    assert [subtask for subtask, _ in context.sent] == [1, 1]
+    assert isinstance(assigned.payload, SplitsAssigned) and len(assigned.payload.splits) == 2
+    assert ended.payload == NoMoreSplits()
+
+
+def test_a_reader_that_is_not_ready_cannot_be_given_splits(manual: tuple) -> None:
+    source, _, _ = manual
+    with pytest.raises(GraphError, match="reader 0, which is not ready"):
+        source.context.assign(0, ["a"])
+
+
+def test_no_more_splits_is_kept_for_a_reader_that_is_not_ready(manual: tuple) -> None:
+    source, coordinator, context = manual
+    source.context.no_more_splits(0)
+    assert not context.sent
+    coordinator.subtask_ready(0)
+    assert [event.payload for _, event in context.sent] == [NoMoreSplits()]
+
+
+def test_a_reset_reader_gives_back_what_came_after_its_checkpoint(manual: tuple) -> None:
+    source, coordinator, _ = manual
+    coordinator.subtask_ready(0)
+    source.context.assign(0, ["a"])
+    coordinator.snapshot(CheckpointId(1))
+    source.context.assign(0, ["b"])
+    coordinator.snapshot(CheckpointId(2))
+    source.context.assign(0, ["c"])
+    coordinator.on_complete(CheckpointId(1))
+    source.calls.clear()
+    coordinator.subtask_reset(0, CheckpointId(1))
+    assert source.calls == [("back", 0, ["b", "c"])]
+
+
+def test_without_a_checkpoint_a_reset_reader_gives_back_all(manual: tuple) -> None:
+    source, coordinator, _ = manual
+    coordinator.subtask_ready(0)
+    source.context.assign(0, ["a"])
+    coordinator.snapshot(CheckpointId(1))
+    source.context.assign(0, ["b"])
+    source.calls.clear()
+    coordinator.subtask_reset(0, None)
+    assert source.calls == [("back", 0, ["a", "b"])]
+
+
+def test_the_tracker_forgets_what_can_be_restored() -> None:
+    tracker = AssignmentTracker()
+    tracker.assigned(0, ["a"])
+    tracker.cut(CheckpointId(1))
+    tracker.forget(CheckpointId(1))
+    assert tracker.take_back(0, None) == []
+
+
+@pytest.mark.feature("F144")
+def test_the_enumerator_is_told_of_completed_checkpoints(manual: tuple) -> None:
+    source, coordinator, _ = manual
+    coordinator.on_complete(CheckpointId(3))
+    assert source.calls == [("complete", 3)]
+
+
+def test_the_enumerator_is_made_from_the_restored_state(world: World) -> None:
+    source = Manual()
+    coordinator = SourceCoordinator(source, FakeCoordinatorContext(world, 1), "manual")
+    coordinator.start(CheckpointId(4), b"state")
+    coordinator.close()
+    assert source.calls == [("enumerator", b"state"), "start", "close"]
+
+
+# --- event time ---
+
+PAIRS = [("a", 5), ("b", 9), ("c", 7)]
+
+
+class SecondField(TimestampAssigner[tuple[str, int]]):
+    def extract_timestamp(self, value: tuple[str, int], record_timestamp: int) -> int:
+        return value[1]
+
+
+def timed(world: World, strategy: WatermarkStrategy, values: list[object]) -> Hosted:
+    operator = SourceReaderOperator(CollectionSource(values), strategy, "timed")
+    reader = Hosted(operator, world, settings=SlotSettings(rows=3, watermark_ms=200))
+    coordinator = operator.coordinator(context := FakeCoordinatorContext(world, 1))
+    coordinator.start(None, None)
+    coordinator.subtask_ready(0)
+    coordinator.on_event(0, WANTED)
+    while context.sent:
+        operator.on_event(context.sent.popleft()[1])
+    return reader
+
+
+@pytest.mark.parametrize("assigner", [SecondField(), lambda value, before: value[1]])
+def test_records_get_their_timestamps(world: World, assigner: object) -> None:
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(assigner)
+    reader = timed(world, strategy, PAIRS)
+    assert reader.poll() is Polled.MORE
+    assert reader.out.stamps == [5, 9, 7]
+    assert reader.out.watermarks == []
+
+
+def test_watermarks_come_by_time_the_first_after_one_interval(world: World) -> None:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(3))
+    reader = timed(world, strategy.with_timestamp_assigner(SecondField()), PAIRS)
+    reader.poll()
+    assert reader.out.watermarks == []
+    world.pass_time(200)
+    reader.poll()
+    assert reader.out.watermarks == [Watermark(9 - 3 - 1)]
+    world.pass_time(200)
+    reader.poll()
+    assert len(reader.out.watermarks) == 1
+
+
+def test_monotonous_timestamps_hold_back_one_millisecond(world: World) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    reader = timed(world, strategy.with_timestamp_assigner(SecondField()), PAIRS)
+    reader.poll()
+    world.pass_time(200)
+    reader.poll()
+    assert reader.out.watermarks == [Watermark(8)]
+
+
+def test_a_source_that_rests_says_so_and_says_when_it_goes_on(world: World) -> None:
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(1))
+    reader = timed(world, strategy.with_timestamp_assigner(SecondField()), PAIRS)
+    world.pass_time(1_000)
+    reader.context.woken = False
+    operator = reader.operator
+    batch = operator._reader.poll()
+    operator._time.emit_due(reader.out)
+    assert reader.out.watermarks[-1] == WatermarkStatus(idle=True)
+    operator._time.stamped(batch)
+    operator._time.emit_due(reader.out)
+    assert WatermarkStatus(idle=False) in reader.out.watermarks
+
+
+def test_a_timestamp_assigner_that_raises_is_named_with_its_row(world: World) -> None:
+    class Broken(TimestampAssigner[object], Function):
+        def extract_timestamp(self, value: object, record_timestamp: int) -> int:
+            return value[1]
+
+    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(Broken())
+    reader = timed(world, strategy, [("a", 1), None])
+    with pytest.raises(UserCodeFailed) as caught:
+        reader.poll()
+    assert caught.value.where.endswith("at the row None")
