@@ -9,7 +9,7 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, cast
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
 
 if TYPE_CHECKING:
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 _ROWS, _ARROW, _MARK = 1, 2, 3
 _KIND = struct.Struct("!BI")
 
+Times = list[int] | None
+Keys = list[object] | None
+Groups = list[int] | None
+
 
 def encode(element: Element) -> list[Buffer]:
-    """The parts of an element's bytes; large buffers are referenced, not copied."""
+    """The parts of an element's bytes; large buffers are referenced, not copied.
+
+    Raises UserCodeFailed for a row that cannot be pickled.
+    """
     if isinstance(element, RowBatch):
         return _encode_rows(element)
     if isinstance(element, ArrowBatch):
@@ -31,11 +38,16 @@ def encode(element: Element) -> list[Buffer]:
 
 
 def decode(data: memoryview) -> Element:
-    """The element of these bytes; the memory is kept by what it refers to. Raises FormatError."""
+    """The element of these bytes; the memory is kept by what it refers to.
+
+    Raises FormatError; UserCodeFailed where a row's class is missing or its hooks raise.
+    """
+    if len(data) < _KIND.size:
+        raise FormatError("an element without its kind", offset=0, found=bytes(data).hex())
     kind, extra = _KIND.unpack_from(data)
     body = data[_KIND.size :]
     if kind == _ROWS:
-        values, timestamps, keys, groups = pickle.loads(body)
+        values, timestamps, keys, groups = _unpickled(body)
         return RowBatch(values, timestamps, keys, groups)
     if kind == _ARROW:
         return _decode_arrow(body, extra)
@@ -45,10 +57,36 @@ def decode(data: memoryview) -> Element:
 
 
 def _encode_rows(batch: RowBatch) -> list[Buffer]:
-    body = pickle.dumps(
-        (batch.values, batch.timestamps_ms, batch.keys, batch.key_groups), protocol=5
-    )
+    columns = (batch.values, batch.timestamps_ms, batch.keys, batch.key_groups)
+    try:
+        body = pickle.dumps(columns, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        body = _by_value(columns)
     return [_KIND.pack(_ROWS, 0), body]
+
+
+def _by_value(columns: object) -> bytes:
+    """For objects of classes that cannot be imported elsewhere, such as those of a script."""
+    import cloudpickle  # 30 ms that only such rows pay for
+
+    try:
+        return cloudpickle.dumps(columns, protocol=5)
+    except Exception as error:  # whatever the objects' own hooks raise
+        raise UserCodeFailed(
+            f"a row cannot be sent to another subtask: {type(error).__name__}: {error}",
+            remedy="Emit only data; open files, locks and clients belong into open().",
+        ) from error
+
+
+def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
+    try:
+        return pickle.loads(body)
+    except Exception as error:  # whatever the objects' own hooks raise
+        raise UserCodeFailed(
+            f"a row cannot be read in this process: {type(error).__name__}: {error}",
+            remedy="Install the modules of the rows' classes on the executors, or ship them with "
+            "`env.add_python_file`.",
+        ) from error
 
 
 def _encode_arrow(batch: ArrowBatch) -> list[Buffer]:

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidegate.errors import PeerLost
+from tidegate.transport.wire import frame_bytes, not_understood
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,20 +74,26 @@ class MemoryWire:
         """Deliver a frame to the other end in a later turn of the loop."""
         other = self._other
         if self._open and other is not None:
+            frame_bytes(parts, self.peer)
             self._loop.call_soon(other.deliver, b"".join(parts))
 
     def deliver(self, frame: bytes) -> None:
         """Hand a frame to this end's handler."""
         if self._open and self._handler is not None:
-            self._handler.on_frame(memoryview(frame))
+            try:
+                self._handler.on_frame(memoryview(frame))
+            except Exception as error:
+                self._end_both(not_understood(self.peer, error))
 
     def close(self) -> None:
         """End the link on both sides."""
-        if not self._open:
-            return
-        if self._other is not None:
-            self._loop.call_soon(self._other.end, PeerLost(f"{self.peer} closed the connection"))
-        self.end(None)
+        self._end_both(None)
+
+    def _end_both(self, reason: PeerLost | None) -> None:
+        if self._open and self._other is not None:
+            closed = PeerLost(f"{self._other.peer} closed the connection")
+            self._loop.call_soon(self._other.end, closed)
+        self.end(reason)
 
     def end(self, error: PeerLost | None) -> None:
         """This side of the link is over."""

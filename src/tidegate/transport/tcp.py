@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, PeerLost
 from tidegate.transport.handshake import NONCE_BYTES, Handshake
-from tidegate.transport.wire import FRAME_BYTES_MAX, Accept, Buffer, Wire, WireHandler
+from tidegate.transport.wire import (
+    FRAME_BYTES_MAX,
+    Accept,
+    Buffer,
+    Wire,
+    WireHandler,
+    frame_bytes,
+    not_understood,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,9 +91,10 @@ class TcpNetwork:
         def make() -> _TcpWire:
             return _TcpWire(loop, handshake, lambda _: handler, proved, self._timeout_s)
 
+        wire: _TcpWire | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                _, protocol = await loop.create_connection(make, host, int(port))
+                _, wire = await loop.create_connection(make, host, int(port))
                 await proved
         except (OSError, TimeoutError) as error:
             raise PeerLost(
@@ -94,7 +103,12 @@ class TcpNetwork:
                 remedy="Check that the address can be reached from there, "
                 "and that tidegate.net.port-range is open between the machines.",
             ) from error
-        return protocol
+        finally:
+            if not proved.done() or proved.cancelled():
+                proved.cancel()
+                if wire is not None:
+                    wire.close()  # given up, or too slow: nobody would own the link
+        return wire
 
     def _handshake(self, *, server: bool, name: str) -> Handshake:
         nonce = self._draw().to_bytes(8, "big") + self._draw().to_bytes(8, "big")
@@ -134,6 +148,8 @@ class _TcpWire(asyncio.Protocol):
         self._have = 0
         self._want = _LENGTH.size
         self._closing = False
+        self._timeout_s = timeout_s
+        self._broken: PeerLost | None = None
         self._deadline = loop.call_later(timeout_s, self._expire)
         self.peer = ""
 
@@ -143,13 +159,15 @@ class _TcpWire(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        size = sum(len(part) for part in parts)
-        transport.writelines([_LENGTH.pack(size), *parts])
+        transport.writelines([_LENGTH.pack(frame_bytes(parts, self.peer)), *parts])
 
     def close(self) -> None:
         self._closing = True
         if self._transport is not None:
+            # What was sent still goes out; a peer that does not read it is not waited for long.
             self._transport.close()
+            self._deadline.cancel()
+            self._deadline = self._loop.call_later(self._timeout_s, self._transport.abort)
 
     # --- asyncio's side ---
 
@@ -169,7 +187,9 @@ class _TcpWire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._deadline.cancel()
         self._transport = None
-        reason = PeerLost(f"the connection to {self.peer or 'a peer'} broke: {exc or 'closed'}")
+        reason = self._broken or PeerLost(
+            f"the connection to {self.peer or 'a peer'} broke: {exc or 'closed'}"
+        )
         if self._proved is not None and not self._proved.done():
             self._proved.set_exception(reason)
         handler, self._handler = self._handler, None
@@ -182,10 +202,10 @@ class _TcpWire(asyncio.Protocol):
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         view = memoryview(data)
         at, end = 0, len(data)
-        while end - at >= _LENGTH.size:
+        while end - at >= _LENGTH.size and not self._closing and self._broken is None:
             (size,) = _LENGTH.unpack_from(data, at)
             if size > (_HANDSHAKE_FRAME_MAX if self._handshake else FRAME_BYTES_MAX):
-                self._abort()
+                self._abort(PeerLost(f"{self.peer or 'a peer'} sent a frame of {size} bytes"))
                 return
             if end - at < _LENGTH.size + size:
                 self._want = _LENGTH.size + size
@@ -203,7 +223,10 @@ class _TcpWire(asyncio.Protocol):
         if self._handshake is not None:
             self._prove(bytes(frame))
         elif self._handler is not None:
-            self._handler.on_frame(frame)
+            try:
+                self._handler.on_frame(frame)
+            except Exception as error:
+                self._abort(not_understood(self.peer, error))
 
     def _prove(self, frame: bytes) -> None:
         handshake = self._handshake
@@ -211,9 +234,7 @@ class _TcpWire(asyncio.Protocol):
         try:
             answer = handshake.receive(frame)
         except PeerLost as error:
-            if self._proved is not None and not self._proved.done():
-                self._proved.set_exception(error)
-            self._abort()
+            self._abort(error)
             return
         if answer is not None:
             self.send([answer])
@@ -227,8 +248,9 @@ class _TcpWire(asyncio.Protocol):
 
     def _expire(self) -> None:
         if self._handshake is not None:
-            self._abort()
+            self._abort(PeerLost("a peer has not proved itself in time"))
 
-    def _abort(self) -> None:
+    def _abort(self, reason: PeerLost) -> None:
+        self._broken = self._broken or reason
         if self._transport is not None:
             self._transport.abort()

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from tidegate.errors import PeerLost
+from tidegate.errors import ConfigError, PeerLost
 
 Buffer = bytes | bytearray | memoryview
 
 FRAME_BYTES_MAX = 1 << 30
 """A frame longer than this is refused: no batch, message or state comes near it."""
+
+
+def frame_bytes(parts: Sequence[Buffer], peer: str) -> int:
+    """Bytes of a frame. Raises ConfigError where no peer would take it."""
+    size = sum(len(part) for part in parts)
+    if size > FRAME_BYTES_MAX:
+        raise ConfigError(
+            f"a batch or message of {size} bytes is too long to be sent; the limit is "
+            f"{FRAME_BYTES_MAX}",
+            where=f"the link to {peer}",
+            remedy="Make the values of a row smaller, or put fewer rows into a batch.",
+        )
+    return size
+
+
+def not_understood(peer: str, error: Exception) -> PeerLost:
+    """Why a link is ended whose handler has raised."""
+    return PeerLost(f"a frame of {peer} was not understood: {type(error).__name__}: {error}")
 
 
 class Wire(Protocol):

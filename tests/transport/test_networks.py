@@ -1,0 +1,412 @@
+"""What every network promises: whole frames, in order, or a clear end."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.errors import ConfigError, PeerLost
+from tidegate.model.chance import SeededChance
+from tidegate.transport import wire as wires
+from tidegate.transport.handshake import Handshake
+from tidegate.transport.memory import MemoryNetwork
+from tidegate.transport.tcp import TcpNetwork, loop_factory
+from tidegate.transport.wire import Network, Wire
+
+SECRET = b"k" * 32
+LENGTH = struct.Struct("!I")
+
+
+class Peer:
+    """A handler that keeps what comes. grumbles: raise on each frame."""
+
+    def __init__(self, *, grumbles: bool = False) -> None:
+        self.frames: list[bytes] = []
+        self.ends: list[PeerLost | None] = []
+        self.wire: Wire | None = None
+        self._grumbles = grumbles
+        self._changed = asyncio.Event()
+
+    def on_frame(self, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        self._changed.set()
+        if self._grumbles:
+            raise KeyError("what is this?")
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self.ends.append(error)
+        self._changed.set()
+
+    async def until(self, reached: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not reached():
+                self._changed.clear()
+                await self._changed.wait()
+
+    async def has(self, frames: int) -> None:
+        await self.until(lambda: len(self.frames) >= frames)
+
+    async def ended(self) -> PeerLost | None:
+        await self.until(lambda: bool(self.ends))
+        return self.ends[0]
+
+
+class Server:
+    """Takes links and keeps their handlers."""
+
+    def __init__(self, *, grumbles: bool = False) -> None:
+        self.peers: list[Peer] = []
+        self._grumbles = grumbles
+        self._joined = asyncio.Event()
+
+    def accept(self, wire: Wire) -> Peer:
+        peer = Peer(grumbles=self._grumbles)
+        peer.wire = wire
+        self.peers.append(peer)
+        self._joined.set()
+        return peer
+
+    async def joined(self) -> Peer:
+        async with asyncio.timeout(5):
+            await self._joined.wait()
+        return self.peers[0]
+
+
+def tcp(secret: bytes = SECRET, timeout_s: float = 5.0) -> TcpNetwork:
+    return TcpNetwork(
+        secret=secret,
+        host="127.0.0.1",
+        draw=SeededChance(1).bits64,
+        connect_timeout_s=timeout_s,
+    )
+
+
+NETWORKS: dict[str, Callable[[], Network]] = {"memory": MemoryNetwork, "tcp": tcp}
+
+
+def run(work: Awaitable[None]) -> None:
+    async def main() -> None:
+        await work
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(main())
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> Network:
+    return NETWORKS[request.param]()
+
+
+@asynccontextmanager
+async def linked(
+    network: Network, *, grumbles: bool = False
+) -> AsyncIterator[tuple[Wire, Peer, Wire, Peer]]:
+    """Our wire and handler, and the other side's."""
+    server = Server(grumbles=grumbles)
+    listener = await network.listen(server.accept)
+    ours = Peer()
+    wire = await network.connect(listener.address, "slot-1", ours)
+    theirs = await server.joined()
+    assert theirs.wire is not None
+    yield wire, ours, theirs.wire, theirs
+    for each in (wire, theirs.wire):
+        each.close()
+    await ours.ended()
+    await theirs.ended()
+    await listener.close()
+
+
+def test_frames_arrive_whole_and_in_order_both_ways(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (here, ours, there, theirs):
+            sent = [bytes([n % 251]) * (n * 37) for n in range(60)]
+            for frame in sent:
+                here.send([frame[:5], memoryview(frame)[5:]])
+                there.send([bytearray(frame)])
+            await theirs.has(len(sent))
+            await ours.has(len(sent))
+            assert theirs.frames == sent and ours.frames == sent
+
+    run(work())
+
+
+def test_the_one_that_is_dialled_learns_the_other_ones_name(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (_, _, there, _):
+            assert there.peer == "slot-1"
+
+    run(work())
+
+
+def test_a_frame_of_many_megabytes_arrives(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (here, _, _, theirs):
+            big = b"\x07" * (5 << 20)
+            here.send([b"head", big])
+            here.send([b"next"])
+            await theirs.has(2)
+            assert theirs.frames == [b"head" + big, b"next"]
+
+    run(work())
+
+
+def test_what_was_sent_before_the_close_arrives_before_it(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (here, ours, _, theirs):
+            for n in range(20):
+                here.send([b"%d" % n * 1000])
+            here.close()
+            error = await theirs.ended()
+            assert len(theirs.frames) == 20
+            assert isinstance(error, PeerLost)
+            assert await ours.ended() is None  # this side closed it
+
+    run(work())
+
+
+def test_each_side_hears_of_the_end_once(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (here, ours, there, theirs):
+            here.close()
+            here.close()
+            there.close()
+            await ours.ended()
+            await theirs.ended()
+        assert len(ours.ends) == len(theirs.ends) == 1
+
+    run(work())
+
+
+def test_a_send_over_a_closed_link_is_dropped(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network) as (here, ours, there, theirs):
+            here.close()
+            await ours.ended()
+            await theirs.ended()
+            here.send([b"late"])
+            there.send([b"late"])
+            assert ours.frames == theirs.frames == []
+
+    run(work())
+
+
+def test_a_handler_that_raises_ends_the_link_and_both_hear_why(network: Network) -> None:
+    async def work() -> None:
+        async with linked(network, grumbles=True) as (here, ours, _, theirs):
+            here.send([b"one"])
+            here.send([b"two"])
+            error = await theirs.ended()
+            assert theirs.frames == [b"one"]
+            assert error is not None and "what is this?" in str(error)
+            assert isinstance(await ours.ended(), PeerLost)
+
+    run(work())
+
+
+def test_nobody_listens_is_peer_lost(network: Network) -> None:
+    async def work() -> None:
+        listener = await network.listen(Server().accept)
+        await listener.close()
+        with pytest.raises(PeerLost):
+            await network.connect(listener.address, "slot-1", Peer())
+
+    run(work())
+
+
+def test_open_links_outlive_the_listener(network: Network) -> None:
+    async def work() -> None:
+        server = Server()
+        listener = await network.listen(server.accept)
+        ours = Peer()
+        wire = await network.connect(listener.address, "slot-1", ours)
+        theirs = await server.joined()
+        await listener.close()
+        wire.send([b"still here"])
+        await theirs.has(1)
+        wire.close()
+        await theirs.ended()
+        await ours.ended()
+
+    run(work())
+
+
+def test_a_frame_that_no_peer_would_take_is_refused_at_once(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wires, "FRAME_BYTES_MAX", 100)
+
+    async def work() -> None:
+        async with linked(network) as (here, _, _, theirs):
+            here.send([b"x" * 100])
+            with pytest.raises(ConfigError, match="101 bytes is too long"):
+                here.send([b"x" * 50, b"y" * 51])
+            await theirs.has(1)
+
+    run(work())
+
+
+# --- over TCP -------------------------------------------------------------------------------------
+
+
+def test_a_wrong_secret_is_refused_and_no_handler_is_made() -> None:
+    async def work() -> None:
+        server, stranger = Server(), Peer()
+        listener = await tcp().listen(server.accept)
+        with pytest.raises(PeerLost):
+            await tcp(secret=b"x" * 32).connect(listener.address, "slot-1", stranger)
+        assert server.peers == [] and stranger.frames == []
+        await listener.close()
+
+    run(work())
+
+
+async def dial(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return await reader.readexactly(size)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        LENGTH.pack(4) + b"HTTP",
+        LENGTH.pack(1 << 20),
+        LENGTH.pack((1 << 32) - 1),
+        LENGTH.pack(64) + b"TGW1" + b"n" * 60,
+    ],
+    ids=["another protocol", "a long greeting", "a longer one", "no proof"],
+)
+def test_a_stranger_is_cut_off_before_anybody_hears_of_him(said: bytes) -> None:
+    async def work() -> None:
+        server = Server()
+        listener = await tcp().listen(server.accept)
+        reader, writer = await dial(listener.address)
+        await read_frame(reader)
+        writer.write(said)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            async with asyncio.timeout(5):
+                await reader.readexactly(1)
+        assert server.peers == []
+        writer.close()
+        await listener.close()
+
+    run(work())
+
+
+def test_a_silent_stranger_is_cut_off_at_the_deadline() -> None:
+    async def work() -> None:
+        listener = await tcp(timeout_s=0.05).listen(Server().accept)
+        reader, writer = await dial(listener.address)
+        async with asyncio.timeout(5):
+            await read_frame(reader)
+            assert await reader.read() == b""
+        writer.close()
+        await listener.close()
+
+    run(work())
+
+
+async def hang_up_when_they_do(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_server_that_never_answers_is_peer_lost_with_both_names() -> None:
+    async def work() -> None:
+        server = await asyncio.start_server(hang_up_when_they_do, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(PeerLost, match=f"slot-1 to 127.0.0.1:{port}"):
+            await tcp(timeout_s=0.05).connect(f"127.0.0.1:{port}", "slot-1", Peer())
+        server.close()
+        await server.wait_closed()
+        await asyncio.sleep(0)
+
+    run(work())
+
+
+def test_a_proved_peer_that_announces_too_long_a_frame_is_cut_off() -> None:
+    async def work() -> None:
+        server = Server()
+        listener = await tcp().listen(server.accept)
+        reader, writer = await dial(listener.address)
+        await prove(reader, writer)
+        theirs = await server.joined()
+        writer.write(LENGTH.pack(wires.FRAME_BYTES_MAX + 1))
+        error = await theirs.ended()
+        assert error is not None and str(wires.FRAME_BYTES_MAX + 1) in str(error)
+        writer.close()
+        await listener.close()
+
+    run(work())
+
+
+async def prove(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    handshake = Handshake(secret=SECRET, server=False, name="raw", nonce=b"n" * 16)
+    while not handshake.done:
+        answer = handshake.receive(await read_frame(reader))
+        if answer is not None:
+            writer.write(LENGTH.pack(len(answer)) + answer)
+
+
+@given(
+    frames=st.lists(st.binary(max_size=40), min_size=1, max_size=6),
+    cuts=st.lists(st.integers(1, 30), max_size=12),
+)
+def test_frames_may_be_split_at_any_byte(frames: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(LENGTH.pack(len(frame)) + frame for frame in frames)
+
+    async def work() -> None:
+        server = Server()
+        listener = await tcp().listen(server.accept)
+        reader, writer = await dial(listener.address)
+        await prove(reader, writer)
+        theirs = await server.joined()
+        at = 0
+        for cut in cuts:
+            writer.write(stream[at : at + cut])
+            at += cut
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        writer.write(stream[at:])
+        await theirs.has(len(frames))
+        assert theirs.frames == frames
+        writer.close()
+        await theirs.ended()
+        await listener.close()
+
+    run(work())
+
+
+def test_a_range_of_ports_is_tried_in_order_and_its_end_is_an_error() -> None:
+    async def work() -> None:
+        first = await tcp().listen(Server().accept)
+        taken = int(first.address.rpartition(":")[2])
+        narrow = TcpNetwork(
+            secret=SECRET, host="127.0.0.1", draw=SeededChance(1).bits64, ports=(taken, taken)
+        )
+        with pytest.raises(ConfigError, match=f"no port from {taken} to {taken} is free"):
+            await narrow.listen(Server().accept)
+        await first.close()
+
+    run(work())
+
+
+def test_another_address_than_the_bound_one_can_be_announced() -> None:
+    async def work() -> None:
+        network = TcpNetwork(
+            secret=SECRET, host="127.0.0.1", announce="localhost", draw=SeededChance(1).bits64
+        )
+        listener = await network.listen(Server().accept)
+        assert listener.address.startswith("localhost:")
+        await listener.close()
+
+    run(work())
