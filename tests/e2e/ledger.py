@@ -32,7 +32,7 @@ class LedgerSink:
         self._broken_while = broken_while
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> LedgerWriter:
-        return LedgerWriter(context.attempt_name)
+        return LedgerWriter(f"{context.job}-{context.attempt_name}")
 
     def committer(self) -> LedgerCommitter:
         return LedgerCommitter(self._folder, self._broken_while)
@@ -96,10 +96,12 @@ def ledger_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("[!.]*.json")) if folder.exists() else []
 
 
-def ledger_rows(folder: Path) -> Rows:
-    """All committed rows."""
-    return [
-        row
-        for file in ledger_files(folder)
-        for row in cast("Rows", json.loads(file.read_bytes())["rows"])
-    ]
+def ledger_rows(*folders: Path) -> Rows:
+    """All committed rows; a file that is in several of the folders counts once."""
+    files = {file.name: file for folder in folders for file in ledger_files(folder)}
+    return [row for file in files.values() for row in rows_of(file)]
+
+
+def rows_of(file: Path) -> Rows:
+    """The rows of one file."""
+    return cast("Rows", json.loads(file.read_bytes())["rows"])

@@ -78,7 +78,9 @@ class Probe(MapFunction[T, T], CheckpointedFunction, CheckpointListener):
 
     def _note(self, event: str, **fields: object) -> None:
         own_thread = threading.get_ident() == self._thread
-        self.journal.note(event, name=self.name, subtask=self.subtask, own_thread=own_thread, **fields)
+        self.journal.note(
+            event, name=self.name, subtask=self.subtask, own_thread=own_thread, **fields
+        )
 
 
 @dataclass
@@ -105,3 +107,15 @@ class Unpicklable(KeyedProcessFunction[int, Counted]):
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Counted]:
         self._state.update(threading.Lock() if self._latch.is_set else value)
         yield {"number": value, "key": value % 17, "count": 0}
+
+
+@dataclass(frozen=True)
+class Breaking:
+    """Passes values on; raises while the latch is set."""
+
+    latch: Latch
+
+    def __call__(self, value: T) -> T:
+        if self.latch.is_set:
+            raise ValueError(f"told to fail at {value!r}")
+        return value

@@ -1,0 +1,127 @@
+"""A job goes on from a checkpoint that another has left."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import restores
+from tests.e2e.jobs import running_counts
+from tests.e2e.journal import Latch
+from tests.e2e.leftovers import check_left_over
+from tests.e2e.ledger import LedgerSink, ledger_rows
+from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
+from tests.e2e.probes import Breaking
+from tests.e2e.runtimes import RETAIN, Jobs, ended, finished
+from tests.e2e.verify import check_each_counted_once
+from tests.e2e.watch import completed, view, wait_completed
+from tidegate import UserError
+
+
+@pytest.mark.feature("F030", "F141", "F196", "F198", "F206")
+def test_a_job_goes_on_at_two_other_parallelisms(jobs: Jobs) -> None:
+    restores.check_rescaled([(jobs, 2), (jobs, 3), (jobs, 1)])
+
+
+@pytest.mark.feature("F193")
+def test_a_checkpoint_is_named_by_its_folder_or_by_its_metadata_file(jobs: Jobs) -> None:
+    before = stopped_with_checkpoint(start_counts(jobs, 1))
+    pointers = (before.pointer, f"{before.pointer}/_metadata", f"file://{before.pointer}/")
+    for out, pointer in zip(("folder", "file", "url"), pointers, strict=True):
+        finished(start_counts(jobs, 1, rate=None, pointer=pointer, out=out))
+        rows = ledger_rows(jobs.folder / "out", jobs.folder / out)
+        check_each_counted_once(rows, restores.TOTAL)
+
+
+@pytest.mark.feature("F192", "F193")
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ("", "checkpoint"),
+        ("empty", "Cannot find meta data file '_metadata' in directory"),
+        ("nowhere/chk-1", "Cannot find checkpoint or savepoint file/directory"),
+    ],
+)
+def test_a_pointer_to_no_checkpoint_is_refused_before_anything_runs(
+    jobs: Jobs, wrong: str, text: str
+) -> None:
+    (jobs.folder / "empty").mkdir()
+    pointer = str(jobs.folder / wrong) if wrong else ""
+    with pytest.raises(UserError, match=text) as refused:
+        start_counts(jobs, 2, pointer=pointer)
+    assert refused.value.remedy
+    assert not ledger_rows(jobs.folder / "out")
+
+
+@pytest.mark.feature("F040")
+def test_as_many_checkpoints_are_kept_as_was_asked_for(jobs: Jobs) -> None:
+    env = jobs.checkpointed(1, 50, **RETAIN, **{"execution.checkpointing.num-retained": 3})
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    wait_completed(client, 6)
+    client.cancel().result(timeout=30)
+    newest = [checkpoint.pointer for checkpoint in completed(view(client))][-3:]
+    kept = sorted((jobs.checkpoints / client.get_job_id()).glob("chk-*"), key=number_of)
+    assert [str(folder) for folder in kept] == newest
+    assert all((folder / "_metadata").is_file() for folder in kept)
+
+
+def number_of(folder: Path) -> int:
+    return int(folder.name.removeprefix("chk-"))
+
+
+@pytest.mark.feature("F019")
+def test_two_jobs_over_one_folder_keep_apart(jobs: Jobs) -> None:
+    clients = []
+    for name in ("one", "two"):
+        env = jobs.checkpointed(1, 50, **RETAIN)
+        running_counts(env, TOTAL, SLOWLY).sink_to(LedgerSink(jobs.folder / name)).uid("ledger")
+        clients.append(jobs.start(env, name))
+    stopped = [stopped_with_checkpoint(client, 1) for client in clients]
+    folders = {Path(checkpoint.pointer or "").parent.name for checkpoint in stopped}
+    assert folders == {client.get_job_id() for client in clients} and len(folders) == 2
+    for name, checkpoint in zip(("one", "two"), stopped, strict=True):
+        finished(start_counts(jobs, 1, rate=None, pointer=checkpoint.pointer, out=f"{name}-on"))
+        rows = ledger_rows(jobs.folder / name, jobs.folder / f"{name}-on")
+        check_each_counted_once(rows, TOTAL)
+
+
+KEPT = {
+    ("NO_EXTERNALIZED_CHECKPOINTS", "FINISHED"): False,
+    ("NO_EXTERNALIZED_CHECKPOINTS", "CANCELED"): False,
+    ("NO_EXTERNALIZED_CHECKPOINTS", "FAILED"): False,
+    ("DELETE_ON_CANCELLATION", "FINISHED"): False,
+    ("DELETE_ON_CANCELLATION", "CANCELED"): False,
+    ("DELETE_ON_CANCELLATION", "FAILED"): True,
+    ("RETAIN_ON_CANCELLATION", "FINISHED"): False,
+    ("RETAIN_ON_CANCELLATION", "CANCELED"): True,
+    ("RETAIN_ON_CANCELLATION", "FAILED"): True,
+}
+"""Checkpoint coordination §10.4, without SUSPENDED."""
+
+
+@pytest.mark.parametrize(("policy", "end"), KEPT)
+def test_the_retention_policy_decides_what_stays_at_the_end(
+    jobs: Jobs, policy: str, end: str
+) -> None:
+    broken = Latch(jobs.folder / "broken")
+    settings = {
+        "execution.checkpointing.externalized-checkpoint-retention": policy,
+        "restart-strategy.type": "disable",
+    }
+    env = jobs.checkpointed(1, 50, **settings)
+    rows = 200 if end == "FINISHED" else None
+    numbers = running_counts(env, rows, 1_000).map(Breaking(broken))
+    numbers.sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    if end != "FINISHED":
+        wait_completed(client, 2)
+    if end == "CANCELED":
+        client.cancel()
+    elif end == "FAILED":
+        broken.set()
+    error = ended(client).error
+    assert (error is None) == (end == "FINISHED")
+    assert view(client).status.value == end
+    left = list((jobs.checkpoints / client.get_job_id()).glob("chk-*"))
+    assert bool(left) == KEPT[policy, end]
+    check_left_over(jobs.checkpoints, client.get_job_id())
