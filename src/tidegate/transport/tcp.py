@@ -108,6 +108,7 @@ class TcpNetwork:
                 proved.cancel()
                 if wire is not None:
                     wire.close()  # given up, or too slow: nobody would own the link
+        assert wire is not None, "connected, or an error was raised"
         return wire
 
     def _handshake(self, *, server: bool, name: str) -> Handshake:
