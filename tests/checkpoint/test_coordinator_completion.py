@@ -34,10 +34,10 @@ from tidegate.model.handles import (
     IncrementalRemoteKeyedStateHandle,
     PlaceholderStreamStateHandle,
 )
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import CheckpointProperties, SubtaskState
+from tidegate.model.snapshots import CheckpointProperties, OperatorState, SubtaskState
 
 # --- completion: subsumed, retained, overtaken ------------------------------------------------
 
@@ -450,3 +450,22 @@ def test_slow_deletion_holds_new_checkpoints_back() -> None:
     assert not world.advance(5_000)
     given = world.release(commands.DiscardCheckpoint)
     assert only(given, TriggerCheckpoint)
+
+
+def test_what_kept_checkpoints_share_is_known_from_the_start() -> None:
+    kept = restored_checkpoint(7)
+    operator = OperatorState(
+        operator_id=OperatorId(b"o" * 16),
+        parallelism=1,
+        max_parallelism=1,
+        subtasks={0: incremental(7, "a")},
+    )
+    kept = replace(kept, metadata=replace(kept.metadata, operators=(operator,)))
+    world = World(EVERY_SECOND, completed=[kept], acknowledges=True)
+    world.start()
+    world.states = {world.subtask("source"): incremental(8, "b", old=("a",))}
+    world.advance(0)
+    assert not world.all(commands.DeleteFiles)
+    world.states = {}
+    given = world.advance(1_000)
+    assert only(given, commands.DeleteFiles) == [commands.DeleteFiles(("/shared/a", "/shared/b"))]

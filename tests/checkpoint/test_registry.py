@@ -227,28 +227,21 @@ NATIVE = CheckpointProperties.for_savepoint(
 
 def test_a_claimed_checkpoint_s_files_become_ours_to_delete() -> None:
     registry = SharedStateRegistry()
-    registry.register_restored(snapshot(7, CHECKPOINT), CHECKPOINT, ours=True)
+    registry.register_restored(snapshot(7, CHECKPOINT), CHECKPOINT)
     assert registry.folders_in_use() == frozenset()
     assert registry.release_below(CheckpointId(8)) == ["/shared/a"]
 
 
-def test_an_unclaimed_one_registers_nothing() -> None:
+@pytest.mark.parametrize("properties", [CheckpointProperties.for_unclaimed_snapshot(), NATIVE])
+def test_what_is_not_ours_to_delete_is_left_out(properties: CheckpointProperties) -> None:
     registry = SharedStateRegistry()
-    unclaimed = CheckpointProperties.for_unclaimed_snapshot()
-    registry.register_restored(snapshot(7, CHECKPOINT), unclaimed, ours=False)
+    registry.register_restored(snapshot(7, CHECKPOINT), properties)
     assert len(registry) == 0
-
-
-def test_files_of_somebody_else_are_used_but_never_deleted() -> None:
-    registry = SharedStateRegistry()
-    registry.register_restored(snapshot(7, CHECKPOINT), NATIVE, ours=False)
-    register(registry, "b", CheckpointId(8))
-    assert registry.release_below(CheckpointId(9)) == ["/shared/b"]
 
 
 def test_the_folder_of_a_claimed_savepoint_stays_while_its_files_are_used() -> None:
     registry = SharedStateRegistry()
-    registry.register_restored(snapshot(7, NATIVE), CHECKPOINT, ours=True)
+    registry.register_restored(snapshot(7, NATIVE), CHECKPOINT)
     registry.register("/shared/a", placeholder("a"), CheckpointId(8))
     assert registry.folders_in_use() == {7}
     registry.release_below(CheckpointId(9))
@@ -258,5 +251,5 @@ def test_the_folder_of_a_claimed_savepoint_stays_while_its_files_are_used() -> N
 def test_a_snapshot_that_says_nothing_of_itself_shares_like_a_checkpoint() -> None:
     registry = SharedStateRegistry()
     metadata = replace(snapshot(7, CHECKPOINT), properties=None)
-    registry.register_restored(metadata, CHECKPOINT, ours=True)
+    registry.register_restored(metadata, CHECKPOINT)
     assert registry.folders_in_use() == frozenset()

@@ -77,7 +77,7 @@ class _Trigger:
 class CheckpointCoordinator:
     """Checkpoints of one job under one leader.
 
-    completed, registry: what was found at the start, registered by ``register_restored``.
+    completed: what was found at the start. registry: empty; what the completed ones share is noted.
     facts: what ``_metadata`` is to say beside the state, such as job name and versions; JSON.
     """
 
@@ -97,7 +97,6 @@ class CheckpointCoordinator:
         self._completed = completed
         self._out: list[commands.CheckpointCommand] = []
         self._now_ms = 0
-
         self._status = JobStatus.CREATED
         self._executions = Executions(topology)
         self._schedule = Schedule(settings, chance)
@@ -117,6 +116,8 @@ class CheckpointCoordinator:
         self._reports = Reports(job, settings.tolerable_failures, self._statistics)
         self._disposal = Disposal(completed, registry, self._statistics)
         self._finisher = Finisher(completed, registry, facts or {})
+        for known in completed.retained:
+            registry.register_restored(known.metadata, known.properties)
         self._ending: JobStatus | None = None
         self._pointers_forgotten: bool | None = None
 

@@ -65,7 +65,6 @@ class SharedStateRegistry:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._highest_not_claimed = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -127,17 +126,16 @@ class SharedStateRegistry:
                 )
 
     def register_restored(
-        self, metadata: CheckpointMetadata, properties: CheckpointProperties, *, ours: bool
+        self, metadata: CheckpointMetadata, properties: CheckpointProperties
     ) -> None:
-        """Note the shared files of a checkpoint that the job is restored from.
+        """Note the shared files of a checkpoint that was there at the start.
 
-        properties: those under which it is restored. ours: whether the job may delete its files.
+        properties: those under which the job has it. Files that are not ours to delete are left
+        out: the next checkpoint is a full one, which uses none of them.
         """
-        checkpoint = metadata.checkpoint_id
-        if not ours:
-            self._highest_not_claimed = max(self._highest_not_claimed, checkpoint)
-        if properties.unclaimed:
+        if not properties.discard_subsumed:
             return
+        checkpoint = metadata.checkpoint_id
         written = metadata.properties
         alone = written is not None and (
             written.snapshot_type.sharing is SharingFilesStrategy.NO_SHARING
@@ -174,12 +172,7 @@ class SharedStateRegistry:
     def _release(self, keys: Iterable[str]) -> list[str]:
         released = [self._entries.pop(key) for key in list(keys)]
         needed = {path for entry in self._entries.values() for path in paths_of(entry.handle)}
-        paths = dict.fromkeys(
-            path
-            for entry in released
-            if entry.created_by > self._highest_not_claimed
-            for path in paths_of(entry.handle)
-        )
+        paths = dict.fromkeys(path for entry in released for path in paths_of(entry.handle))
         return [path for path in paths if path not in needed]
 
     def folders_in_use(self) -> frozenset[CheckpointId]:
