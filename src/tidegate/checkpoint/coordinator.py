@@ -103,7 +103,6 @@ class CheckpointCoordinator:
         self._failing_over = False
         self._held_by: Request | None = None
         self._force_full = False
-
         self._queue = RequestQueue(settings)
         self._trigger: _Trigger | None = None
         self._triggers = 0
@@ -111,7 +110,6 @@ class CheckpointCoordinator:
         self._pending: dict[CheckpointId, PendingCheckpoint] = {}
         self._gateways = Gateways()
         self._last_completion_ms: int | None = None
-
         self._statistics = StatisticsTracker(settings.history_max)
         self._reports = Reports(job, settings.tolerable_failures, self._statistics)
         self._disposal = Disposal(completed, registry, self._statistics)
@@ -152,7 +150,7 @@ class CheckpointCoordinator:
     def handle(
         self, event: events.CheckpointEvent, now_ms: int
     ) -> list[commands.CheckpointCommand]:
-        """What is to be done about the event, in order."""
+        """What is to be done about the event, in order; a restart comes last."""
         self._out = []
         self._now_ms = now_ms
         if isinstance(event, CheckpointAcknowledged):
@@ -168,7 +166,9 @@ class CheckpointCoordinator:
         else:
             self._store_answered(event)
         self._advance()
-        return self._out
+        return sorted(
+            self._out, key=lambda c: isinstance(c, commands.FailJob | commands.FailExecution)
+        )
 
     def _advance(self) -> None:
         """Do what the event has made possible."""
