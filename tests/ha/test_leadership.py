@@ -184,6 +184,32 @@ def test_an_ended_job_can_be_resumed_from_what_it_retained(store: HaStore) -> No
     play(store, script)
 
 
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
+def test_an_ended_job_that_retained_nothing_is_not_begun_again_by_resuming(
+    store: HaStore, status: JobStatus
+) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.end(status, retained=[])
+        for _ in range(2):
+            with pytest.raises(ConfigError, match=f"ended \\({status.value}\\) and kept no"):
+                await drivers.start(resume=True)
+        assert (await drivers.start()).completed == ()
+
+    play(store, script)
+
+
+def test_a_job_whose_leader_died_before_its_first_checkpoint_begins_again(store: HaStore) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await first.close()
+        second = await drivers.start(resume=True)
+        assert (second.job, second.completed) == (first.job, ())
+
+    play(store, script)
+
+
 def test_there_has_to_be_something_to_resume(store: HaStore) -> None:
     async def script(drivers: Drivers) -> None:
         with pytest.raises(ConfigError, match="no earlier run of job 'orders'"):

@@ -84,6 +84,8 @@ async def lead(world: HaWorld, name: str, *, resume: bool, standby: bool = False
     epoch = await claim_epoch(world.store, token)
     last = await seal_below(world.store, epoch)
     if resume and last is not None:
+        if last.status.is_terminal and not last.completed:
+            raise _nothing_retained(name, last.status)
         record = replace(last, epoch=epoch, token=token, status=JobStatus.RUNNING)
     elif resume:
         # A leader of a higher epoch has sealed ours before it swept the records we looked for.
@@ -100,6 +102,16 @@ async def lead(world: HaWorld, name: str, *, resume: bool, standby: bool = False
     leadership = Leadership(world, name, record, previous=last)
     await leadership.begin()
     return leadership
+
+
+def _nothing_retained(name: str, status: JobStatus) -> ConfigError:
+    """To begin from the beginning would read everything again, and write it again."""
+    return ConfigError(
+        f"The earlier run of job '{name}' has ended ({status.value}) and kept no checkpoint to go "
+        "on with",
+        remedy="Start it without 'latest'. To go on after an end, keep checkpoints with "
+        "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION.",
+    )
 
 
 async def latest(store: HaStore) -> JobRecord | None:
