@@ -98,9 +98,7 @@ class Reports:
         checkpoint, request = pending.checkpoint, pending.request
         self._failures.succeeded(checkpoint)
         size_bytes = completed.state_size
-        final = self._statistics.completed(
-            checkpoint, completed.pointer, size_bytes, finished.metadata_size
-        )
+        final = self._statistics.completed(checkpoint, completed.pointer, finished.metadata_size)
         ended = CheckpointEnded(
             checkpoint,
             request.kind,

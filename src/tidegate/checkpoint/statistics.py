@@ -242,14 +242,13 @@ class StatisticsTracker:
         )
 
     def completed(
-        self, checkpoint: CheckpointId, pointer: str, state_size: int, metadata_size: int
+        self, checkpoint: CheckpointId, pointer: str, metadata_size: int
     ) -> CheckpointStatistics:
-        """A checkpoint is complete; its final figures."""
+        """A checkpoint is complete; its final figures. Its size is that of its subtasks' state."""
         progress = self._progress.pop(checkpoint)
         final = replace(
             _figures(progress),
             status=CheckpointStatus.COMPLETED,
-            state_size=state_size,
             checkpointed_size=progress.pending.written_bytes,
             metadata_size=metadata_size,
             pointer=pointer,
