@@ -19,14 +19,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tidegate.api.sink import Prepared
 from tidegate import (
     ColumnStateDescriptor,
+    Configuration,
     KeyedBatchFunction,
     KeyedProcessFunction,
     StreamExecutionEnvironment,
     Types,
     ValueStateDescriptor,
+    WatermarkStrategy,
 )
+from tidegate.connectors import NumberSequenceSource
 
 PEERS = Path(__file__).resolve().parent / "peers" / "common"
 MULT, MASK = 2654435761, 0xFFFFFFFF
@@ -116,7 +120,9 @@ def environment(args: argparse.Namespace, checkpoints: Path) -> StreamExecutionE
     env.set_parallelism(args.parallelism)
     if args.checkpoint_ms:
         env.enable_checkpointing(args.checkpoint_ms)
-        env.get_checkpoint_config().set_checkpoint_storage_dir(checkpoints.as_uri())
+        folder = Configuration().set_string("execution.checkpointing.dir", str(checkpoints))
+        folder.set_string("restart-strategy.type", "none")
+        env.configure(folder)
     return env
 
 
@@ -159,7 +165,12 @@ def batch_job(
         hashed = (numbers.astype(np.uint32) * np.uint32(MULT)) % np.uint32(keys)
         return pa.record_batch([pa.array(hashed.astype(np.int64)), batch.column(0)], KEYED)
 
-    env.from_sequence(0, records - 1).map_batches(keyed, KEYED).key_by("key").process_batches(
+    numbers = env.from_source(
+        NumberSequenceSource(0, records - 1, arrow=True),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    )
+    numbers.map_batches(keyed, KEYED).key_by("key").process_batches(
         RunningCountOfBatches(), COUNTED
     ).sink_to(sink)
 
@@ -237,12 +248,12 @@ class CountingWriter:
             if count > self._final.get(key, (0, 0))[0]:
                 self._final[key] = (count, total)
 
-    def prepare_commit(self, *, end_of_input: bool) -> Sequence[bytes]:
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         """Nothing to commit; counts the checkpoints."""
         self._snapshots += 1
-        return []
+        return Prepared()
 
-    def snapshot(self) -> Sequence[bytes]:
+    def snapshot(self, checkpoint) -> Sequence[bytes]:
         """No state: the job is not restored."""
         return []
 

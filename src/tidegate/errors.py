@@ -4,13 +4,13 @@ TidegateError                     carries what, where, remedy; pickles, since it
 ├─ UserError                      the caller can put it right; exit code 2, HTTP 400
 │  ├─ ConfigError                 an option, a path, an argument
 │  ├─ GraphError                  a program that cannot become a job
+│  ├─ BadRecord                   an input row that cannot be read, under the policy "fail"
 │  ├─ UnsupportedKey              a key without a hash that is stable across processes
 │  └─ RestoreRefused              a snapshot does not fit the program
 │     ├─ SerializerIncompatible   state whose type has changed too far
 │     ├─ OperatorMissing          state that no operator takes
 │     └─ MaxParallelismChanged    key groups cannot be mapped
 ├─ UserCodeFailed                 a user's function raised
-├─ BadRecord                      an input row that cannot be read, under the policy "fail"
 ├─ CheckpointAborted              a checkpoint was given up; carries Flink's reason
 ├─ JobFailed                      the job ended in FAILED; carries the failure that ended it
 ├─ JobCanceled                    the job was ended from outside
@@ -108,7 +108,7 @@ class UserCodeFailed(TidegateError):
         return f"{super().__str__()}\n{self.trace}" if self.trace else super().__str__()
 
 
-class BadRecord(TidegateError):
+class BadRecord(UserError):
     """An input row that cannot be read."""
 
 

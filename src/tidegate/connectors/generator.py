@@ -6,9 +6,6 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import pyarrow as pa
-
 from tidegate.connectors.rate import RowRate
 from tidegate.connectors.split_list import SplitListEnumerator
 from tidegate.errors import ConfigError
@@ -218,5 +215,10 @@ def check_rate(rate: float | None, where: str) -> None:
 
 
 def _column_of(numbers: range) -> ArrowBatch:
-    column = pa.array(np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64))
+    import numpy as np
+    import pyarrow as pa
+
+    made = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
+    # `pa.array` would import pandas, which takes longer than a small job.
+    column = pa.Array.from_buffers(pa.int64(), len(made), [None, pa.py_buffer(made)])
     return ArrowBatch(pa.RecordBatch.from_arrays([column], [COLUMN]))

@@ -125,9 +125,17 @@ class KeyedProcessOperator(ProcessOperator):
         # The loop sets the key's cell in place: the cheapest form, and this is the hottest loop.
         call, row, cell = self._call, self._row, self._cell
         keys, groups = keys_of(rows)
-        columns = zip(rows.values, keys, groups, stamps_of(rows), strict=False)
+        stamps = rows.timestamps_ms
         value: object = None
         try:
+            if stamps is None:
+                row.timestamp_ms = None
+                for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
+                    results = call(value, row)
+                    if results is not None:
+                        yield from results
+                return
+            columns = zip(rows.values, keys, groups, stamps, strict=True)
             for value, cell.key, cell.group, row.timestamp_ms in columns:
                 results = call(value, row)
                 if results is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import PeerLost
@@ -25,8 +26,8 @@ class Links:
     """The links of one slot to its peers.
 
     Of two slots the one with the lesser id dials, the other waits. lost: called with the peer and
-    the reason when a link that carried channels breaks. failed: called when a frame makes a
-    subtask's input or output fail.
+    the reason when a link breaks. failed: called with a subtask and what was raised when one of its
+    elements could not be read or sent.
     """
 
     def __init__(
@@ -35,32 +36,45 @@ class Links:
         network: Network,
         *,
         lost: Callable[[SlotId, PeerLost], None],
+        failed: Callable[[ExecutionId, Exception], None],
         timeout_s: float,
     ) -> None:
         self._slot = slot
         self._network = network
         self._lost = lost
+        self._failed = failed
         self._timeout_s = timeout_s
         self._wires: dict[SlotId, Wire] = {}
         self._waiting: dict[SlotId, asyncio.Future[None]] = {}
-        self._inputs: dict[ChannelKey, tuple[Gate, InputChannel]] = {}
-        self._outputs: dict[ChannelKey, tuple[ChannelOutput, Callable[[], None]]] = {}
+        self._dialling = asyncio.Lock()
+        self._closed = False
+        self._inputs: dict[ChannelKey, _Input] = {}
+        self._outputs: dict[ChannelKey, _Output] = {}
 
     # --- links ---
 
     def accept(self, wire: Wire) -> _PeerHandler:
         """A peer has dialled."""
-        return self._joined(SlotId(wire.peer), wire)
+        peer = SlotId(wire.peer)
+        handler = _PeerHandler(self, peer)
+        self._joined(peer, handler, wire)
+        return handler
 
     async def ensure(self, peers: Collection[SlotId], addresses: Mapping[SlotId, str]) -> None:
         """Have a link to each of these slots. Raises PeerLost within the deadline."""
-        for peer in sorted(set(peers) - {self._slot} - self._wires.keys()):
+        for peer in sorted(set(peers) - {self._slot}):
             if self._slot < peer:
-                handler = _PeerHandler(self, peer)
-                wire = await self._network.connect(addresses[peer], self._slot, handler)
-                self._wires[peer] = wire
+                await self._dial(peer, addresses[peer])
             else:
                 await self._dialled_by(peer)
+
+    async def _dial(self, peer: SlotId, address: str) -> None:
+        # Subtasks are deployed side by side; of those that need the same link one dials.
+        async with self._dialling:
+            if peer not in self._wires:
+                handler = _PeerHandler(self, peer)
+                wire = await self._network.connect(address, self._slot, handler)
+                self._joined(peer, handler, wire)
 
     async def _dialled_by(self, peer: SlotId) -> None:
         if peer in self._wires:
@@ -78,35 +92,46 @@ class Links:
                 remedy="Check that slots can reach each other on tidegate.net.port-range.",
             ) from error
 
-    def _joined(self, peer: SlotId, wire: Wire) -> _PeerHandler:
+    def _joined(self, peer: SlotId, handler: _PeerHandler, wire: Wire) -> None:
+        handler.wire = wire
+        if handler.closed or self._closed:
+            wire.close()
+            return
+        former = self._wires.get(peer)
         self._wires[peer] = wire
+        if former is not None:
+            former.close()  # it is broken, only this side has not heard of it yet
         waiting = self._waiting.pop(peer, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
-        return _PeerHandler(self, peer)
 
-    def closed(self, peer: SlotId, error: PeerLost | None) -> None:
+    def closed(self, peer: SlotId, wire: Wire | None, error: PeerLost | None) -> None:
         """A link is over."""
-        self._wires.pop(peer, None)
-        if error is not None:
-            self._lost(peer, error)
+        if wire is not None and self._wires.get(peer) is wire:
+            del self._wires[peer]
+            if error is not None:
+                self._lost(peer, error)
 
     def close(self) -> None:
-        """End all links."""
-        for wire in list(self._wires.values()):
+        """End all links, and those that are still being made."""
+        self._closed = True
+        wires, self._wires = self._wires, {}
+        for wire in wires.values():
             wire.close()
 
     # --- channels ---
 
     def add_input(self, execution: ExecutionId, gate: Gate, channel: InputChannel) -> None:
         """Elements of this channel come to this gate from now on."""
-        self._inputs[(channel.id, execution.attempt, execution.epoch)] = (gate, channel)
+        key = (channel.id, execution.attempt, execution.epoch)
+        self._inputs[key] = _Input(execution, gate, channel)
 
     def add_output(
         self, execution: ExecutionId, output: ChannelOutput, granted: Callable[[], None]
     ) -> None:
         """Credit for this channel goes to this output; ``granted`` is called after it."""
-        self._outputs[(output.id, execution.attempt, execution.epoch)] = (output, granted)
+        key = (output.id, execution.attempt, execution.epoch)
+        self._outputs[key] = _Output(execution, output, granted)
 
     def remove(self, execution: ExecutionId, channels: Collection[ChannelId]) -> None:
         """What still comes for these channels of this deployment is dropped."""
@@ -136,7 +161,7 @@ class Links:
         def send(element: Element) -> None:
             found = self._inputs.get(key)
             if found is not None:
-                found[0].put(found[1], element)
+                found.gate.put(found.channel, element)
 
         return send
 
@@ -166,14 +191,43 @@ class Links:
             self._grant(key, header.credit)
             return
         found = self._inputs.get(key)
-        if found is not None:
-            found[0].put(found[1], codec.decode(frame[HEADER_BYTES:]))
+        if found is None:
+            return
+        try:
+            element = codec.decode(frame[HEADER_BYTES:])
+        except Exception as error:
+            self._failed(found.execution, error)
+        else:
+            found.gate.put(found.channel, element)
 
     def _grant(self, key: ChannelKey, credit: int) -> None:
         found = self._outputs.get(key)
-        if found is not None:
-            found[0].granted(credit)
-            found[1]()
+        if found is None:
+            return
+        try:
+            found.output.granted(credit)
+        except Exception as error:
+            self._failed(found.execution, error)
+        else:
+            found.granted()
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """The reading end of a channel."""
+
+    execution: ExecutionId
+    gate: Gate
+    channel: InputChannel
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """The sending end of a channel."""
+
+    execution: ExecutionId
+    output: ChannelOutput
+    granted: Callable[[], None]
 
 
 class _PeerHandler:
@@ -182,9 +236,12 @@ class _PeerHandler:
     def __init__(self, links: Links, peer: SlotId) -> None:
         self._links = links
         self._peer = peer
+        self.wire: Wire | None = None
+        self.closed = False
 
     def on_frame(self, frame: memoryview) -> None:
         self._links.frame(frame)
 
     def on_closed(self, error: PeerLost | None) -> None:
-        self._links.closed(self._peer, error)
+        self.closed = True
+        self._links.closed(self._peer, self.wire, error)

@@ -12,7 +12,7 @@ from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.model.topology import Partitioner
 from tidegate.transport.credit import CreditedSender
-from tidegate.typeinfo.key_hash import KeyHasher
+from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -200,7 +200,7 @@ class _Custom:
         self._where = where
 
     def batch(self, batch: Batch, now_ms: int) -> None:
-        rows = batch if isinstance(batch, RowBatch) else RowBatch(batch.batch.to_pylist())
+        rows = batch if isinstance(batch, RowBatch) else _rows_of(batch)
         count = len(self._channels)
         targets = np.array([self._partition(self._key_of(v), count) for v in rows.values], np.int64)
         wrong = np.nonzero((targets < 0) | (targets >= count))[0]
@@ -211,6 +211,11 @@ class _Custom:
                 remedy="Return a number from 0 to num_partitions - 1.",
             )
         spread(rows, targets, self._channels, now_ms)
+
+
+def _rows_of(batch: ArrowBatch) -> RowBatch:
+    times = batch.timestamps_ms
+    return RowBatch(batch.batch.to_pylist(), None if times is None else times.tolist())
 
 
 class _Hash:
@@ -226,8 +231,11 @@ class _Hash:
         self._channels = channels
         self._key = key
         self._where = where
-        self._max_parallelism = max_parallelism
         self._hasher = KeyHasher(key.key_type, max_parallelism)
+        # A look-up costs a nanosecond a row, the division that it stands for several.
+        self._target_of_group = subtasks_of(
+            np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
+        )
 
     def batch(self, batch: Batch, now_ms: int) -> None:
         if isinstance(batch, ArrowBatch):
@@ -247,8 +255,7 @@ class _Hash:
         if count == 1:
             self._channels[0].rows(keyed, now_ms)
             return
-        targets = groups.astype(np.int64) * count // self._max_parallelism
-        spread(keyed, targets, self._channels, now_ms)
+        spread(keyed, self._target_of_group[groups], self._channels, now_ms)
 
     def _arrow(self, batch: ArrowBatch) -> None:
         column = self._key.column
@@ -270,9 +277,9 @@ class _Hash:
         if count == 1:
             self._channels[0].arrow(ArrowBatch(batch.batch, batch.timestamps_ms, column, groups))
             return
-        targets = groups.astype(np.int64) * count // self._max_parallelism
+        targets = self._target_of_group[groups]
         for index, channel in enumerate(self._channels):
-            rows = np.nonzero(targets == index)[0]
+            rows = np.flatnonzero(targets == index)
             if not len(rows):
                 continue
             times = batch.timestamps_ms

@@ -103,7 +103,13 @@ class Slot:
         self._world = world
         self._pid = pid
         self._host = host
-        self._links = Links(slot, world.network, lost=self._peer_lost, timeout_s=LINK_TIMEOUT_S)
+        self._links = Links(
+            slot,
+            world.network,
+            lost=self._peer_lost,
+            failed=self._fail,
+            timeout_s=LINK_TIMEOUT_S,
+        )
         self._driver: Wire | None = None
         self._accepted: Accepted | None = None
         self._storage: CheckpointStorage | None = None
@@ -113,6 +119,7 @@ class Slot:
         self._listed: set[ExecutionId] = set()
         self._encoding: deque[SubtaskSnapshot] = deque()
         self._snapshots: dict[ExecutionId, dict[CheckpointId, SubtaskSnapshot]] = {}
+        self._writing: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._ended: str | None = None
         self._error: TidegateError | None = None
@@ -130,6 +137,9 @@ class Slot:
             self._driver = await self._world.network.connect(driver, self.id, _DriverHandler(self))
             self._send(Offer(self.id, listener.address, self._pid, self._host, versions, request))
             await self._work()
+        except Exception as error:
+            self.end("the slot failed", as_ours(error, f"slot {self.id}"))
+            raise
         finally:
             await self._close()
             await listener.close()
@@ -156,8 +166,7 @@ class Slot:
             for task in tasks:
                 task.cancel()
         pending = [task for tasks in self._tasks.values() for task in tasks]
-        if pending:
-            await asyncio.gather(*pending, return_exceptions=True)
+        await asyncio.gather(*pending, *self._writing, return_exceptions=True)
         self._links.close()
         if self._driver is not None:
             self._send(SlotLeaving(self.id, self._error))
@@ -182,7 +191,7 @@ class Slot:
                 if self._ready or self._encoding:
                     await pause()
                 else:
-                    self._flush_all()
+                    self._each(Subtask.flush)
                     await self._rest()
         finally:
             if collecting:
@@ -201,12 +210,12 @@ class Slot:
             self._listed.discard(subtask.execution)
             if subtask.runnable:
                 self._turn(subtask)
-                if settings.buffer_timeout_ms >= 0:
-                    subtask.flush_older_than(flush_before)
                 if subtask.runnable:
                     self._list(subtask)
             if clock.precise_s() >= until:
-                return
+                break
+        if settings.buffer_timeout_ms >= 0:
+            self._each(lambda subtask: subtask.flush_older_than(flush_before))
 
     def _turn(self, subtask: Subtask) -> None:
         self._turn_began_ms = self._world.clock.monotonic_ms()
@@ -227,12 +236,10 @@ class Slot:
         if snapshot.encode(budget):
             self._encoding.popleft()
 
-    def _flush_all(self) -> None:
-        for execution, hosted in list(self._hosted.items()):
-            try:
-                hosted.subtask.flush()
-            except Exception as error:
-                self._fail(execution, error)
+    def _each(self, act: Callable[[Subtask], None]) -> None:
+        """Act on every subtask; what is raised is that subtask's failure."""
+        for execution in list(self._hosted):
+            self._with(execution, act)
 
     async def _rest(self) -> None:
         """Nothing to do: wait for the network, a timer or the pool."""
@@ -376,6 +383,8 @@ class Slot:
         if execution in self._hosted:
             self._end(execution, ExecutionState.CANCELED)
         else:
+            for task in self._tasks.get(execution, ()):
+                task.cancel()  # its deployment has not begun yet
             self._send(SubtaskChanged(execution, ExecutionState.CANCELED))
 
     def _end(
@@ -448,6 +457,12 @@ class Slot:
             await work
         except Exception as error:
             self._fail(execution, error)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not this task was cancelled but what it waited for; nobody else would notice.
+            self._fail(execution, UserCodeFailed("what the subtask waited for was cancelled"))
 
     def _waiter(
         self, execution: ExecutionId
@@ -471,45 +486,56 @@ class Slot:
         self._encoding.append(snapshot)
         self._wake.set()
         self._snapshots.setdefault(execution, {})[snapshot.checkpoint] = snapshot
-        self._task(execution, self._finish_snapshot(execution, snapshot))
+        self._task(execution, self._finish_snapshot(self._hosted[execution], snapshot))
 
     def _stop_snapshot(self, execution: ExecutionId, checkpoint: CheckpointId) -> None:
         snapshot = self._snapshots.get(execution, {}).pop(checkpoint, None)
         if snapshot is not None:
             snapshot.cancel()
 
-    async def _finish_snapshot(self, execution: ExecutionId, snapshot: SubtaskSnapshot) -> None:
-        """Upload a subtask's share and acknowledge it; decline where that fails."""
-        storage, hosted = self._storage, self._hosted.get(execution)
-        assert storage is not None and hosted is not None, "only a live subtask takes snapshots"
-        subtask, world = hosted.subtask, self._world
-        finished, after_finish = subtask.finished_on_restore, subtask.operators_finished
+    async def _finish_snapshot(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
+        """Have a subtask's share written and acknowledged."""
+        try:
+            await snapshot.ready()
+        except Exception as error:
+            self._decline(hosted, snapshot, error)
+            return
+        writing = asyncio.get_running_loop().create_task(self._write(hosted, snapshot))
+        self._writing.add(writing)
+        writing.add_done_callback(self._writing.discard)
+        await asyncio.shield(writing)
+
+    async def _write(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
+        """Write and acknowledge; goes on to its end even where the subtask is over."""
+        storage, world = self._storage, self._world
+        assert storage is not None, "a slot is accepted before it is given work"
+        execution = hosted.subtask.execution
         place = CheckpointPlace(storage, snapshot.barrier, execution, world.chance.bits64)
         try:
-            states = await snapshot.upload(place, world.run_blocking)
+            states = await snapshot.write(place, world.run_blocking)
         except Exception as error:
-            if execution in self._hosted and not snapshot.cancelled:
-                ours = as_ours(error, hosted.task_name)
-                self._send(
-                    CheckpointDeclined(
-                        execution, snapshot.checkpoint, "CHECKPOINT_ASYNC_EXCEPTION", str(ours)
-                    )
+            self._decline(hosted, snapshot, error)
+            return
+        self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
+        if states is not None:
+            self._send(
+                CheckpointAcknowledged(
+                    execution,
+                    snapshot.checkpoint,
+                    states or None,
+                    snapshot.figures(world.clock.precise_s(), place),
+                    finished_on_restore=hosted.subtask.finished_on_restore,
+                    finished_operators=snapshot.after_finish,
                 )
-            return
-        finally:
-            self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
-        if snapshot.cancelled:
-            return
-        self._send(
-            CheckpointAcknowledged(
-                execution,
-                snapshot.checkpoint,
-                states or None,
-                snapshot.figures(world.clock.precise_s(), place),
-                finished_on_restore=finished,
-                finished_operators=after_finish,
             )
-        )
+
+    def _decline(self, hosted: Hosted, snapshot: SubtaskSnapshot, error: Exception) -> None:
+        execution = hosted.subtask.execution
+        self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
+        if not snapshot.cancelled:
+            why = str(as_ours(error, hosted.task_name))
+            reason = "CHECKPOINT_ASYNC_EXCEPTION"
+            self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, why))
 
 
 def as_ours(error: Exception, where: str) -> TidegateError:

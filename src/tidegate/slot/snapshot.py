@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
@@ -49,6 +51,12 @@ class CheckpointPlace:
         )
         self._streams.append(stream)
         return stream
+
+    def discard(self) -> None:
+        """Delete what was written: nobody will hear of it. Blocking."""
+        files = [place for stream in self._streams for place in stream.checksums]
+        with contextlib.suppress(StorageFailed):  # left to the sweep of orphans
+            self._storage.delete_files(files)
 
     @property
     def bytes_written(self) -> int:
@@ -94,7 +102,8 @@ class SnapshotTimes:
 class SubtaskSnapshot:
     """One subtask's share of a checkpoint from its cut to its acknowledgement.
 
-    pieces: per operator, tail to head. durable: what operators wait for besides.
+    pieces: per operator, tail to head. durable: what operators wait for besides. after_finish:
+    whether the operators had finished when it was cut.
     """
 
     def __init__(
@@ -103,14 +112,18 @@ class SubtaskSnapshot:
         pieces: Sequence[tuple[OperatorId, PendingState]],
         durable: Sequence[Awaitable[None]],
         times: SnapshotTimes,
+        *,
+        after_finish: bool,
     ) -> None:
         self.barrier = barrier
+        self.after_finish = after_finish
         self.cancelled = False
         self._pieces = pieces
         self._durable = durable
         self._times = times
         self._encoding = 0
-        self.encoded = asyncio.Event()
+        self._encoded = asyncio.Event()
+        self._failure: Exception | None = None
 
     @property
     def checkpoint(self) -> CheckpointId:
@@ -118,46 +131,66 @@ class SubtaskSnapshot:
         return self.barrier.checkpoint
 
     def encode(self, budget_ms: float) -> bool:
-        """Encode for about that long; True once all operators are encoded."""
+        """Encode for about that long; True once there is nothing more to encode."""
         if self.cancelled:
             return True
-        while self._encoding < len(self._pieces):
-            if not self._pieces[self._encoding][1].encode(budget_ms):
-                return False
-            self._encoding += 1
-        self.encoded.set()
+        try:
+            while self._encoding < len(self._pieces):
+                if not self._pieces[self._encoding][1].encode(budget_ms):
+                    return False
+                self._encoding += 1
+        except Exception as error:
+            self._failure = error
+        self._encoded.set()
         return True
 
     def cancel(self) -> None:
-        """Give it up; what was written is left to whoever owns the checkpoint's folder."""
+        """Give it up; what was written goes once the writing has ended."""
         if not self.cancelled:
             self.cancelled = True
-            self.encoded.set()
+            self._encoded.set()
             for _, piece in self._pieces:
                 piece.cancel()
 
-    async def upload(
-        self,
-        place: CheckpointPlace,
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
-    ) -> Mapping[OperatorId, SubtaskState]:
-        """Wait for the encoding and for what operators make durable, then write the state.
+    async def ready(self) -> None:
+        """Wait for the encoding, and for what operators make durable.
 
-        Raises StorageFailed, or what an operator's awaitable raised.
+        Raises what the encoding of a value or an operator's awaitable raised.
         """
-        states: dict[OperatorId, SubtaskState] = {}
-        await self.encoded.wait()
+        await self._encoded.wait()
+        if self._failure is not None:
+            raise self._failure
         for durable in self._durable:
             await durable
 
+    async def write(
+        self,
+        place: CheckpointPlace,
+        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+    ) -> Mapping[OperatorId, SubtaskState] | None:
+        """Write the state; None where it was given up meanwhile, and then nothing is left of it.
+
+        Raises StorageFailed, and then leaves nothing either. Not to be cancelled: the pool's
+        thread would go on writing, and nobody would delete what it wrote.
+        """
+        states: dict[OperatorId, SubtaskState] = {}
+
         def write() -> None:
             for operator, piece in self._pieces:
-                if not self.cancelled:
-                    state = piece.upload(place.stream)
-                    if not state.is_empty:
-                        states[operator] = state
+                if self.cancelled:
+                    return
+                state = piece.upload(place.stream)
+                if not state.is_empty:
+                    states[operator] = state
 
-        await run_blocking(write)
+        try:
+            await run_blocking(write)
+        except Exception:
+            await run_blocking(place.discard)
+            raise
+        if self.cancelled:
+            await run_blocking(place.discard)
+            return None
         return states
 
     def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:

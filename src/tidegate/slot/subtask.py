@@ -27,6 +27,7 @@ from tidegate.checkpoint.barriers import (
     Unblock,
     make_barrier_handler,
 )
+from tidegate.checkpoint.failures import FailureReason
 from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -45,6 +46,7 @@ from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+    from tidegate.api.operator import Operator
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Element, Mark, OperatorEvent
@@ -57,10 +59,13 @@ if TYPE_CHECKING:
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
 
-PIECE_S = 0.001
-"""Work that a row function is given at once, seconds."""
+PIECE_S = 0.002
+"""Work that a row function is given at once, seconds; cutting a batch costs its rows again."""
 
 PIECE_ROWS_MIN = 16
+
+ROW_COST_GROWTH = 1.05
+"""By how much the cost of a row may seem to grow from one piece to the next."""
 
 
 @dataclass(slots=True)
@@ -123,8 +128,9 @@ class Subtask:
         self._ending: Iterator[None] | None = None
         self._final_from: CheckpointId | None = None
         self._completed: CheckpointId | None = restored
+        self._data_ended = False
         self._released = False
-        self._source_ready = True
+        self._source_ready = not gate.channels
         self._rows_piece = settings.slot.rows
         self._row_s = 0.0
         self._rows_in = 0
@@ -187,7 +193,7 @@ class Subtask:
 
     def wake(self) -> None:
         """An operator has asked for a turn."""
-        self._source_ready = True
+        self._source_ready = self._is_source
         self._woken = not self.operators_finished
         self._ports.ready()
 
@@ -220,9 +226,10 @@ class Subtask:
 
     def _poll_source(self) -> None:
         head = self._chain.head
+        self._source_ready = False  # before the poll: a wake-up within it counts
         polled = cast("SourceOperator", head.operator).poll(head.out)
-        if polled is Polled.NOTHING:
-            self._source_ready = False
+        if polled is Polled.MORE:
+            self._source_ready = True
         elif polled is Polled.END:
             self._end_data()
 
@@ -249,7 +256,9 @@ class Subtask:
         self._rows_in += rows
         if rows >= PIECE_ROWS_MIN:
             took = (self._clock.precise_s() - began) / rows
-            self._row_s = took if self._row_s == 0.0 else self._row_s * 0.75 + took * 0.25
+            # The least counts, and grows slowly: a turn in which the machine did other things
+            # would else cut the next batches to crumbs.
+            self._row_s = min(took, self._row_s * ROW_COST_GROWTH or took)
             most = self._settings.slot.rows
             wanted = int(PIECE_S / self._row_s) if self._row_s > 0 else most
             self._rows_piece = max(PIECE_ROWS_MIN, min(most, wanted))
@@ -283,9 +292,9 @@ class Subtask:
 
     def _end_data(self) -> None:
         """All input has come: end event time, finish the operators, say so downstream."""
-        if self.operators_finished and not self.finished_on_restore:
-            return
-        if self._is_source and not self.finished_on_restore:
+        if self._is_source:
+            # Event time ends, also for readers that have passed over an idle source so far.
+            self._chain.head.out.emit_watermark(WatermarkStatus(idle=False))
             self._chain.head.out.emit_watermark(Watermark(MAX_WATERMARK_MS))
         self._ending = iter(()) if self.finished_on_restore else self._chain.finish()
         self._go_on_ending()
@@ -296,7 +305,7 @@ class Subtask:
         for _ in ending:
             return
         self._ending = None
-        self.operators_finished = True
+        self.operators_finished = self._data_ended = True
         self._broadcast(EndOfData(drain=self._drained))
         self._end_if_released()
 
@@ -307,7 +316,7 @@ class Subtask:
 
     def _end_if_released(self) -> None:
         """End, once the operators are finished and what they made is in a completed checkpoint."""
-        if not self.operators_finished or self._released or self._ending is not None:
+        if not self._data_ended or self._released:
             return
         if self._awaits_final_checkpoint:
             final, completed = self._final_from, self._completed
@@ -316,6 +325,8 @@ class Subtask:
         if self._ports.busy():
             return
         self._released = True
+        while self._triggers:
+            self._decline_closing(self._triggers.popleft())
         self._broadcast(EndOfPartition())
         self._leave_if_sent()
 
@@ -352,28 +363,49 @@ class Subtask:
 
     def trigger(self, barrier: Barrier) -> None:
         """The driver asks for a checkpoint."""
+        if self._released:
+            self._decline_closing(barrier)
+            return
         self._triggers.append(barrier)
         self._ports.ready()
+
+    def _decline_closing(self, barrier: Barrier) -> None:
+        reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+        self._ports.decline(
+            CheckpointDeclined(self.execution, barrier.checkpoint, reason.name, reason.message)
+        )
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
         """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
         if latest_completed is not None:
             self.complete(latest_completed, None)
-        self._barrier_event(AbortedByDriver(checkpoint))
         self._ports.aborted(checkpoint)
-        for operator in reversed(self._chain.operators):
-            operator.operator.on_aborted(checkpoint)
+        if self._released or self.state is not ExecutionState.RUNNING:
+            return  # the channels are over: nobody waits for a barrier of this subtask
+        self._barrier_event(AbortedByDriver(checkpoint))
+        self._tell_operators(lambda operator: operator.on_aborted(checkpoint))
 
     def complete(self, checkpoint: CheckpointId, subsumed: CheckpointId | None) -> None:
         """A checkpoint is durable: tell the operators, tail to head; ids ascend."""
-        if self._completed is not None and checkpoint <= self._completed:
+        known = self._completed is not None and checkpoint <= self._completed
+        if known or self.state is not ExecutionState.RUNNING:
             return
         self._completed = checkpoint
-        for operator in reversed(self._chain.operators):
-            operator.operator.on_complete(checkpoint)
-            if subsumed is not None:
-                operator.operator.on_subsumed(subsumed)
+        self._tell_operators(lambda operator: operator.on_complete(checkpoint))
+        if subsumed is not None:
+            self._tell_operators(lambda operator: operator.on_subsumed(subsumed))
         self._end_if_released()
+
+    def _tell_operators(self, tell: Callable[[Operator], None]) -> None:
+        """Tail to head. One that raises does not keep the others from hearing; then it is raised."""
+        raised: Exception | None = None
+        for chained in reversed(self._chain.operators):
+            try:
+                tell(chained.operator)
+            except Exception as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
 
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
         """An event from an operator's coordinator."""
@@ -437,7 +469,9 @@ class Subtask:
         if self.operators_finished and self._final_from is None:
             self._final_from = barrier.checkpoint
         times = SnapshotTimes(began, self._clock.precise_s(), alignment_ms, max(0, age))
-        self._ports.snapshot(SubtaskSnapshot(barrier, pieces, durable, times))
+        self._ports.snapshot(
+            SubtaskSnapshot(barrier, pieces, durable, times, after_finish=self.operators_finished)
+        )
 
     def _broadcast(self, mark: Mark) -> None:
         for output in self._outputs:

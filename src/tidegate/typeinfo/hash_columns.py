@@ -61,7 +61,10 @@ def key_groups_of_codes(codes: Codes, max_parallelism: int) -> NDArray[np.int16]
     np.abs(signed, out=signed)
     # abs leaves the least number as it is; without its top bit it is the 0 that Flink makes of it.
     mixed &= 0x7FFFFFFF
-    mixed %= max_parallelism
+    if max_parallelism & (max_parallelism - 1) == 0:
+        mixed &= max_parallelism - 1
+    else:
+        mixed %= max_parallelism
     return mixed.astype(np.int16)
 
 
