@@ -151,7 +151,7 @@ def test_the_first_delay_is_drawn_between_pause_and_interval() -> None:
     assert drawn == {200, 300, 400, 500, 600, 700, 800, 900, 1_000}
 
 
-@pytest.mark.feature("F058")
+@pytest.mark.feature("F044", "F058")
 def test_the_cadence_does_not_drift_over_a_hundred_checkpoints() -> None:
     world = started(acknowledges=True)
     for _ in range(300):
