@@ -17,7 +17,7 @@ from tests.operators.world import SourceJob, World
 from tidegate.api.operator import SourceOperator
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.source import FileSource
-from tidegate.errors import BadRecord, ConfigError, FileMissing, FormatError
+from tidegate.errors import BadRecord, ConfigError, FileMissing
 from tidegate.model.duration import Duration
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
@@ -290,7 +290,7 @@ def test_csv_columns_are_found_by_name_not_by_place(world: World, tmp_path: Path
 def test_csv_with_other_columns_than_the_first_file_is_named(world: World, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("n,s\n1,a\n")
     (tmp_path / "b.csv").write_text("n,t\n2,b\n")
-    with pytest.raises(FormatError, match="other columns than the first one: s, t") as caught:
+    with pytest.raises(BadRecord, match="other columns than the first one: s, t") as caught:
         read_all(world, FileSource.csv(str(tmp_path)))
     assert caught.value.where.endswith("b.csv")
 
@@ -324,7 +324,7 @@ def test_a_path_that_is_not_there_is_refused_before_anything_starts(tmp_path: Pa
 
 def test_a_file_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"not at all" * 10)
-    with pytest.raises(FormatError, match="cannot be read as Parquet") as caught:
+    with pytest.raises(BadRecord, match="cannot be read as Parquet") as caught:
         FileSource.parquet(str(tmp_path)).check()
     assert caught.value.where == str(tmp_path / "a.parquet")
 

@@ -1,7 +1,7 @@
 """Sequences, generators and collections, killed and restored at any moment."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.operators.kills import run_with_kills
@@ -11,7 +11,7 @@ from tidegate.api.operator import Polled, SourceOperator
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
 from tidegate.connectors.rate import RowRate
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, UserCodeFailed
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
 
@@ -59,6 +59,16 @@ def test_a_generator_calls_its_function_with_each_number(world: World) -> None:
     job = SourceJob(world, lambda: SourceReaderOperator(source), 3, settings=SMALL)
     job.run_to_end()
     assert sorted(job.emitted) == [n * n for n in range(100)]
+
+
+def test_a_generator_function_that_raises_is_named_with_its_own_frames(world: World) -> None:
+    source = DataGeneratorSource(lambda n: 1 // (n - 5), count=10)
+    job = SourceJob(world, lambda: SourceReaderOperator(source, None, "numbers"), 1)
+    with pytest.raises(
+        UserCodeFailed, match="operator 'numbers' raised ZeroDivisionError"
+    ) as caught:
+        job.run_to_end()
+    assert "1 // (n - 5)" in caught.value.trace
 
 
 def test_an_endless_generator_deals_numbers_out_evenly(world: World) -> None:
@@ -117,6 +127,7 @@ def test_the_position_in_the_checkpoint_is_what_was_emitted_before_the_barrier(
     assert len(job.emitted) > 0
 
 
+@settings(max_examples=50)
 @given(data=st.data())
 def test_no_number_is_lost_or_doubled_whatever_is_killed(data: st.DataObject) -> None:
     total = data.draw(st.integers(0, 60), "total")

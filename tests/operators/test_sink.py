@@ -116,7 +116,7 @@ def test_a_commit_is_given_up_after_its_retries(world: World) -> None:
     step.rows("a")
     step.snapshot(1)
     with pytest.raises(
-        CommitFailed, match="1 committables of checkpoint 1 .* in 4 tries"
+        CommitFailed, match=r"1 committables of checkpoint 1 .* in 4 tries"
     ) as caught:
         step.complete(1)
     assert sink.failures == 1

@@ -27,7 +27,7 @@ def as_rows(batch: Batch) -> RowBatch:
     if isinstance(batch, RowBatch):
         return batch
     stamps, groups = batch.timestamps_ms, batch.key_groups
-    keys = None if batch.key_column is None else column_values(batch.batch.column(batch.key_column))
+    keys = None if batch.key_column is None else batch.batch.column(batch.key_column).to_pylist()
     return RowBatch(
         dict_rows(batch.batch),
         None if stamps is None else stamps.tolist(),
@@ -38,24 +38,7 @@ def as_rows(batch: Batch) -> RowBatch:
 
 def dict_rows(batch: pa.RecordBatch) -> list[object]:
     """A dict for each row."""
-    names = batch.schema.names
-    columns = [column_values(column) for column in batch.columns]
-    if not columns:
-        return [{} for _ in range(batch.num_rows)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-
-
-def column_values(column: pa.Array) -> list[object]:
-    """The values as Python objects; the same as ``to_pylist``, faster where NumPy can help."""
-    import pyarrow as pa
-
-    kind = column.type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    if plain and column.null_count == 0 and kind != pa.float16():
-        return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return cast("list[object]", column.to_numpy(zero_copy_only=False).tolist())
-    return cast("list[object]", column.to_pylist())
+    return cast("list[object]", batch.to_pylist())
 
 
 def as_arrow(rows: Sequence[object], schema: pa.Schema | None = None) -> pa.RecordBatch:
@@ -124,7 +107,7 @@ def _mapping(row: object, index: int) -> Mapping[str, Any]:
         return cast("Mapping[str, Any]", row)
     if hasattr(value, "_asdict"):
         return cast("Mapping[str, Any]", value._asdict())
-    if hasattr(value, "as_dict"):
+    if getattr(value, "names", None) is not None and hasattr(value, "as_dict"):
         return cast("Mapping[str, Any]", value.as_dict())
     if dataclasses.is_dataclass(row) and not isinstance(row, type):
         return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}

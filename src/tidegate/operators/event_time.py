@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tidegate.api.batches import as_rows
 from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy, WatermarkTracker
 from tidegate.model.elements import (
@@ -47,9 +45,8 @@ class EventTime:
         """The batch with its timestamps; noted for the watermark."""
         if self._assign is not None:
             batch = with_timestamps(batch, self._assign, self._context.name)
-        stamps = batch.timestamps_ms
-        if self._tracker is not None and stamps is not None and len(batch):
-            self._tracker.saw(int(np.max(stamps)) if isinstance(batch, ArrowBatch) else max(stamps))
+        if self._tracker is not None and (greatest := greatest_timestamp(batch)) is not None:
+            self._tracker.saw(greatest)
         if self._idle_ms is not None:
             self._last_batch_ms = self._context.monotonic_ms()
         return batch
@@ -75,6 +72,15 @@ class EventTime:
             out.emit_watermark(WatermarkStatus(idle))
 
 
+def greatest_timestamp(batch: Batch) -> int | None:
+    """The greatest event time in a batch; None where its rows have none."""
+    if batch.timestamps_ms is None or not len(batch):
+        return None
+    if isinstance(batch, ArrowBatch):
+        return int(batch.timestamps_ms.max())
+    return max(batch.timestamps_ms)
+
+
 def assigner(strategy: WatermarkStrategy) -> Callable[[Any, int], int] | None:
     """The function behind a strategy's assigner."""
     found = strategy.assigner
@@ -93,5 +99,7 @@ def with_timestamps(batch: Batch, assign: Callable[[Any, int], int], operator: s
         raise user_code_failed(error, operator=operator, row=row) from error
     if isinstance(batch, RowBatch):
         return RowBatch(batch.values, stamps, batch.keys, batch.key_groups)
+    import numpy as np
+
     found = np.asarray(stamps, np.int64)
     return ArrowBatch(batch.batch, found, batch.key_column, batch.key_groups)

@@ -10,6 +10,7 @@ from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent
 from tidegate.operators.event_time import EventTime
+from tidegate.operators.failures import user_code_failed
 from tidegate.operators.source_coordinator import SourceCoordinator
 from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext
     from tidegate.api.source import Source, SourceReader
+    from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
 
 STATE_NAME = "SourceReaderState"
@@ -65,7 +67,7 @@ class SourceReaderOperator(SourceOperator):
     def poll(self, out: Output) -> Polled:
         """Emit the reader's next batch."""
         reader = self._reader
-        batch = reader.poll()
+        batch = self._polled()
         if batch is not None:
             out.emit(self._time.stamped(batch))
             self._time.emit_due(out)
@@ -77,6 +79,13 @@ class SourceReaderOperator(SourceOperator):
             self._context.to_coordinator(OperatorEvent(SplitsWanted()))
         self._time.emit_due(out)
         return Polled.NOTHING
+
+    def _polled(self) -> Batch | None:
+        try:
+            return self._reader.poll()
+        except Exception as error:
+            place = "(none: in the source's reader)"
+            raise user_code_failed(error, operator=self._name, row=place) from error
 
     def on_event(self, event: OperatorEvent) -> None:
         """Splits have come, or word that none will."""

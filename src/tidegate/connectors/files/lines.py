@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 import pyarrow as pa
 
 from tidegate.connectors.files.splits import END
-from tidegate.errors import BadRecord, FormatError
+from tidegate.errors import BadRecord
 from tidegate.storage.store import open_stream
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
         try:
             yield cast("BinaryIO", pa.CompressedInputStream(stream, kind)) if kind else stream
         except (pa.ArrowException, OSError) as error:
-            raise FormatError(f"The file cannot be read: {error}", where=path) from error
+            raise BadRecord(f"The file cannot be read: {error}", where=path) from error
 
 
 class LineBlocks:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.connectors.files.splits import Block
-from tidegate.errors import ConfigError, FormatError
+from tidegate.errors import BadRecord, ConfigError
 from tidegate.storage.store import open_stream
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _opened(stores: Stores, path: str) -> Generator[pq.ParquetFile]:
             with pq.ParquetFile(stream) as file:
                 yield file
         except (pa.ArrowException, OSError) as error:
-            raise FormatError(
+            raise BadRecord(
                 f"The file cannot be read as Parquet: {error}",
                 where=path,
                 remedy="Write it anew, or take it out of the folder.",

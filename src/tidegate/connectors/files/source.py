@@ -130,7 +130,7 @@ class FileSource:
         return Types.STRING() if isinstance(self.file_format, TextFormat) else None
 
     def check(self) -> None:
-        """Raises ConfigError for a path that is not there, FormatError for an unreadable file."""
+        """Raises ConfigError for a path that is not there, BadRecord for an unreadable file."""
         stores = Stores()
         for location in self.locations:
             check_location(stores, location)

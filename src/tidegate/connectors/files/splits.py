@@ -59,7 +59,7 @@ class FileFormat(Protocol):
         ...
 
     def check(self, stores: Stores, path: str) -> None:
-        """Look at a file. Raises ConfigError or FormatError for what cannot be read."""
+        """Look at a file. Raises ConfigError or BadRecord for what cannot be read."""
         ...
 
     def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
@@ -73,6 +73,6 @@ class FileFormat(Protocol):
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
         """What is left of a part, from ``split.offset`` and ``split.rows`` on.
 
-        Raises FormatError for a file that is no such file, BadRecord for a row that cannot be read.
+        Raises BadRecord for a file that is no such file, and for a row that cannot be read.
         """
         ...

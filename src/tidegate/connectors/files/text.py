@@ -21,7 +21,7 @@ from tidegate.connectors.files.lines import (
     opened_text,
 )
 from tidegate.connectors.files.splits import END, Block
-from tidegate.errors import BadRecord, ConfigError, FormatError
+from tidegate.errors import BadRecord, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +181,7 @@ class CsvFormat:
         names = cast("list[str]", self._table(line + b"\n", path).schema.names)
         odd = sorted(set(names) ^ set(schema.names))
         if odd and self.schema is None:
-            raise FormatError(
+            raise BadRecord(
                 f"The file has other columns than the first one: {', '.join(odd)}",
                 where=path,
                 remedy="Give a schema with the columns to read.",
@@ -337,7 +337,7 @@ def _look(read: Callable[[], pa.Table], path: str) -> pa.Table:
     try:
         return read()
     except pa.ArrowException as error:
-        raise FormatError(
+        raise BadRecord(
             f"No columns can be found in the file: {error}",
             where=path,
             remedy="Give a schema, or mend the file.",
