@@ -1,1 +1,1 @@
-"""What the end-to-end tests of all runtimes share: programs, a watch on jobs, independent counts."""
+"""What the end-to-end tests of all runtimes share: programs, a watch, counts."""

@@ -1,19 +1,18 @@
 """The same counts over Arrow batches. Slots import this module by its name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tests.e2e.jobs import KEYS
-from tidegate import ColumnStateDescriptor, KeyedBatchFunction
+from tidegate import (
+    BatchContext,
+    ColumnStateDescriptor,
+    DataStream,
+    KeyedBatchFunction,
+    StreamExecutionEnvironment,
+)
 from tidegate.connectors import NumberSequenceSource
-
-if TYPE_CHECKING:
-    from tidegate import BatchContext, DataStream, StreamExecutionEnvironment
 
 KEYED_SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.int64())])
 COUNTED_SCHEMA = pa.schema([*KEYED_SCHEMA, ("count", pa.int64())])

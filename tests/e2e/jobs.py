@@ -1,20 +1,17 @@
 """Programs of the end-to-end tests. Slots import this module by its name, so it imports little."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from tidegate import (
+    DataStream,
     KeyedProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
     Types,
     ValueStateDescriptor,
 )
-
-if TYPE_CHECKING:
-    from tidegate import DataStream, RuntimeContext, StreamExecutionEnvironment
 
 KEYS = 17
 

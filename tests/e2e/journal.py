@@ -1,7 +1,5 @@
 """What functions in any process note down, in the order in which it happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,9 +1,5 @@
 """What must hold when slots are killed; asked of every runtime."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Journal
 from tests.e2e.ledger import LedgerSink, ledger_rows
@@ -20,16 +16,14 @@ from tests.e2e.watch import (
     wait_running,
 )
 from tidegate.checkpoint.statistics import CheckpointStatus
-
-if TYPE_CHECKING:
-    from tidegate.jobmaster.view import JobView
+from tidegate.jobmaster.view import JobView
 
 RECOVERY_S = 10.0
 """What a recovery may take here, where the machine is shared; benchmarks hold the real figure."""
 
 
 def check_two_kills(jobs: Jobs) -> None:
-    """Two slots are killed one after the other; the other slot stays, nothing is lost or doubled."""
+    """Two slots are killed in turn; each time the other stays, and nothing is lost or doubled."""
     total, out = 6_000, jobs.folder / "out"
     env = jobs.checkpointed(2, 200)
     running_counts(env, total, 1_500).sink_to(LedgerSink(out))

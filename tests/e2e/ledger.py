@@ -4,38 +4,19 @@ It is the independent witness beside ``FileSink``: files appear only by its comm
 that say who prepared them, and never twice.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from tidegate import Prepared
+from tidegate import Prepared, WriterContext
 from tidegate.api.batches import as_rows
 from tidegate.errors import StorageFailed
-
-if TYPE_CHECKING:
-    from tidegate import WriterContext
-    from tidegate.model.elements import Batch
-    from tidegate.model.ids import CheckpointId
+from tidegate.model.elements import Batch
+from tidegate.model.ids import CheckpointId
 
 Rows = list[dict[str, int]]
-
-
-class LedgerSink:
-    """Rows, dicts of numbers, as files in a folder; broken_while: commits fail while it exists."""
-
-    def __init__(self, folder: Path, broken_while: Path | None = None) -> None:
-        self._folder = folder
-        self._broken_while = broken_while
-
-    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> LedgerWriter:
-        return LedgerWriter(f"{context.job}-{context.attempt_name}")
-
-    def committer(self) -> LedgerCommitter:
-        return LedgerCommitter(self._folder, self._broken_while)
 
 
 class LedgerWriter:
@@ -89,6 +70,20 @@ class LedgerCommitter:
 
     def close(self) -> None:
         pass
+
+
+class LedgerSink:
+    """Rows, dicts of numbers, as files in a folder; broken_while: commits fail while it exists."""
+
+    def __init__(self, folder: Path, broken_while: Path | None = None) -> None:
+        self._folder = folder
+        self._broken_while = broken_while
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> LedgerWriter:
+        return LedgerWriter(f"{context.job}-{context.attempt_name}")
+
+    def committer(self) -> LedgerCommitter:
+        return LedgerCommitter(self._folder, self._broken_while)
 
 
 def ledger_files(folder: Path) -> list[Path]:

@@ -1,7 +1,5 @@
 """What may be left in a checkpoint folder: what retained checkpoints need, and who led the job."""
 
-from __future__ import annotations
-
 from dataclasses import fields, is_dataclass
 from itertools import count
 from pathlib import Path

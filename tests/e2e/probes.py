@@ -1,12 +1,10 @@
 """Functions that note down what the engine does with them. Slots import this module by its name."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from tests.e2e.jobs import Counted, RunningCount
 from tests.e2e.journal import Journal, Latch
@@ -19,9 +17,7 @@ from tidegate import (
     RuntimeContext,
     SnapshotContext,
 )
-
-if TYPE_CHECKING:
-    from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import CheckpointId
 
 T = TypeVar("T")
 

@@ -1,26 +1,23 @@
 """One job of many programs, and what each of them must give wherever and however it runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.e2e.arrow_jobs import column_counts
 from tests.e2e.jobs import KEYS, key_of, running_counts, same
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tidegate import (
+    DataStream,
     FlatMapFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
     RuntimeContext,
+    StreamExecutionEnvironment,
     Types,
 )
-
-if TYPE_CHECKING:
-    from tidegate import DataStream, StreamExecutionEnvironment
 
 Row = dict[str, Any]
 Program = Callable[["StreamExecutionEnvironment"], "DataStream[Row]"]

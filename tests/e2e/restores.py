@@ -1,20 +1,15 @@
 """What must hold when a job goes on from a checkpoint; asked of every runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import view, wait_completed
-
-if TYPE_CHECKING:
-    from tidegate import JobClient
-    from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate import JobClient
+from tidegate.checkpoint.statistics import CheckpointStatistics
 
 RESTORE_PATH = "execution.state-recovery.path"
 TOTAL = 40_000

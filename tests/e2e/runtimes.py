@@ -1,9 +1,6 @@
 """Where end-to-end jobs run: on this machine, or on Spark. The jobs are the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +72,7 @@ class Ended:
 
 def ended(client: JobClient, timeout_s: float = END_S) -> Ended:
     """Wait for the end of a job."""
-    result: Future[object] = client.get_job_execution_result()
-    return Ended(client, result.exception(timeout=timeout_s))
+    return Ended(client, client.get_job_execution_result().exception(timeout=timeout_s))
 
 
 def finished(client: JobClient, timeout_s: float = END_S) -> None:

@@ -1,7 +1,5 @@
 """What must have come out, computed without the engine."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 

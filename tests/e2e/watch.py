@@ -1,7 +1,5 @@
 """Looking at a job from outside while it runs, and killing its slots."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,10 +1,10 @@
 """Where the checkpoints of a job lie, what stands in their way, and who may use a folder."""
 
-from __future__ import annotations
-
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,16 +17,10 @@ from tidegate import (
     Types,
     ValueStateDescriptor,
 )
+from tidegate.api.client import CheckpointDone
 from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFailed
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tidegate.api.client import CheckpointDone
-
-    pass
-import threading
-import time
+pass
 
 END_S = 60.0
 MIB = 1024 * 1024

@@ -7,10 +7,10 @@ import pytest
 from tests.e2e import restores
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
-from tests.e2e.leftovers import check_left_over
 from tests.e2e.ledger import LedgerSink, ledger_rows
-from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
+from tests.e2e.leftovers import check_left_over
 from tests.e2e.probes import Breaking
+from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
 from tests.e2e.runtimes import RETAIN, Jobs, ended, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import completed, view, wait_completed
