@@ -56,8 +56,8 @@ class ChainOutput:
 
     @property
     def has_room(self) -> bool:
-        """Whether no channel waits for credit."""
-        return self._room.waiting == 0
+        """Whether no channel waits for credit, and no operator down the chain is at work."""
+        return self._room.waiting == 0 and all(operator.takes_more for operator in self._next)
 
     def emit(self, batch: Batch) -> None:
         """Pass a batch on to all consumers of the main output."""
@@ -104,57 +104,62 @@ class ChainedOperator:
     @property
     def idle(self) -> bool:
         """Whether nothing is left to do."""
-        return self._steps is None
+        return self._steps is None and not self._queue
+
+    @property
+    def takes_more(self) -> bool:
+        """Whether what it is given now is worked on at once, and its results too."""
+        return self._steps is None and not self._queue and self.out.has_room
 
     @property
     def can_go_on(self) -> bool:
         """Whether ``advance`` would do something."""
-        return self._steps is not None and self._awaited is None and self.out.has_room
+        return not self.idle and self._awaited is None and self.out.has_room
 
     def accept(self, batch: Batch, port: int = 0) -> None:
         """A batch for this operator."""
-        if self._steps is not None:
+        if self._steps is not None or self._queue:
             self._queue.append((batch, port))
             return
         self._begin(self.operator.process(batch, port, self.out))
 
     def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         """Event time has advanced, or stands still."""
-        if self._steps is not None:
+        if self._steps is not None or self._queue:
             self._queue.append((watermark, 0))
-        elif isinstance(watermark, Watermark):
-            self._begin(self.operator.on_watermark(watermark, self.out))
         else:
-            self.out.emit_watermark(watermark)
+            self._begin(self._taken(watermark, 0))
 
     def finish(self) -> None:
         """No more input comes to this operator."""
-        assert self._steps is None, "an operator is finished when it is idle"
+        assert self.idle, "an operator is finished when it is idle"
         self._begin(self.operator.finish(self.out))
 
     def advance(self) -> None:
         """Go on as long as there is room and nothing to wait for."""
-        while self._steps is not None and self._awaited is None and self.out.has_room:
+        while self.can_go_on:
+            if self._steps is None:
+                self._steps = self._taken(*self._queue.popleft())
+                continue
             try:
-                self._await(next(self._steps))
+                awaited = next(self._steps)
             except StopIteration:
                 self._steps = None
-                self._drain()
+            else:
+                self._await(awaited)
 
     def _begin(self, steps: Steps | None) -> None:
         if steps is not None:
             self._steps = steps
             self.advance()
 
-    def _drain(self) -> None:
-        while self._steps is None and self._queue:
-            element, port = self._queue.popleft()
-            if isinstance(element, RowBatch | ArrowBatch):
-                self._begin(self.operator.process(element, port, self.out))
-            elif isinstance(element, Watermark):
-                self._begin(self.operator.on_watermark(element, self.out))
-            else:
-                self.out.emit_watermark(element)
+    def _taken(self, element: Batch | Watermark | WatermarkStatus, port: int) -> Steps | None:
+        if isinstance(element, RowBatch | ArrowBatch):
+            return self.operator.process(element, port, self.out)
+        if isinstance(element, Watermark):
+            return self.operator.on_watermark(element, self.out)
+        self.out.emit_watermark(element)
+        return None
 
     def _await(self, awaited: Awaitable[object] | None) -> None:
         if awaited is not None:

@@ -133,21 +133,24 @@ class WatermarkValve:
 
     def watermark(self, channel: ChannelId, ms: int) -> Watermark | None:
         """A watermark has come; the new one over all channels, where that has advanced."""
-        if ms > self._watermarks[channel]:
-            self._watermarks[channel] = ms
+        if channel in self._idle or ms <= self._watermarks[channel]:
+            return None
+        self._watermarks[channel] = ms
         if channel in self._behind and ms >= self._current:
             self._behind.discard(channel)
         return self._advance()
 
     def status(self, channel: ChannelId, idle: bool) -> list[Watermark | WatermarkStatus]:
         """A channel has become idle or active; what is to be passed on, in order."""
+        if idle == (channel in self._idle):
+            return []
         if idle:
             self._idle.add(channel)
             self._behind.discard(channel)
             if len(self._idle) < len(self._watermarks):
                 advanced = self._advance()
                 return [advanced] if advanced else []
-            return self._all_idle()
+            return self._all_idle(self._watermarks[channel] == self._current)
         self._idle.discard(channel)
         if self._watermarks[channel] < self._current:
             self._behind.add(channel)
@@ -160,13 +163,12 @@ class WatermarkValve:
         """A channel is over; its last watermark was the end of event time, or it never had one."""
         self._behind.discard(channel)
 
-    def _all_idle(self) -> list[Watermark | WatermarkStatus]:
-        if self._said_idle:
-            return []
+    def _all_idle(self, led: bool) -> list[Watermark | WatermarkStatus]:
+        """led: the last channel to become idle was the one that held event time back."""
         self._said_idle = True
         highest = max(self._watermarks.values())
         out: list[Watermark | WatermarkStatus] = []
-        if highest > self._current:
+        if led and highest > self._current:
             self._current = highest
             out.append(Watermark(highest))
         out.append(WatermarkStatus(idle=True))

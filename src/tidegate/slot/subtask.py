@@ -397,7 +397,7 @@ class Subtask:
         self._end_if_released()
 
     def _tell_operators(self, tell: Callable[[Operator], None]) -> None:
-        """Tail to head. One that raises does not keep the others from hearing; then it is raised."""
+        """Tail to head. One that raises does not keep the others from hearing of it."""
         raised: Exception | None = None
         for chained in reversed(self._chain.operators):
             try:
