@@ -312,7 +312,87 @@ def test_csv_without_a_header_takes_its_names_from_the_schema(world: World, tmp_
     assert read_all(world, source) == [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}]
 
 
+def test_a_compressed_file_goes_on_where_it_was_after_a_restore(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 64)
+    with gzip.open(tmp_path / "a.json.gz", "wt") as file:
+        file.write("".join(json.dumps(row) + "\n" for row in rows(0, 50)))
+    job = SourceJob(world, operator(FileSource.json(str(tmp_path))), 1, settings=SMALL)
+    while len(job.emitted) < 20:
+        job.step(0)
+    job.checkpoint(1)
+    job = job.killed()
+    job.run_to_end()
+    assert job.emitted == rows(0, 50)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_file_of_many_blocks_is_read_whole(world: World, tmp_path: Path, kind: str) -> None:
+    write, source = WRITERS[kind]
+    write(tmp_path / f"a.{kind}", rows(0, 40_000))
+    job = SourceJob(world, operator(source(str(tmp_path))), 1)
+    job.run_to_end()
+    assert job.emitted == rows(0, 40_000)
+
+
+def test_a_schema_for_json_columns_leaves_out_what_it_does_not_name(
+    world: World, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "a.json", rows(0, 3))
+    source = FileSource.json_lines(str(tmp_path), schema=pa.schema([("n", pa.int8())])).arrow()
+    assert read_all(world, source) == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_field_that_the_first_file_does_not_have_is_bad_in_arrow_batches(
+    world: World, tmp_path: Path
+) -> None:
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    write_json(tmp_path / "b.json", [{"n": 2}, {"n": 3, "m": 4}])
+    with pytest.raises(BadRecord, match="unexpected field") as caught:
+        read_all(world, FileSource.json(str(tmp_path)).arrow())
+    assert "b.json, line 2" in caught.value.where
+
+
+def test_rows_skipped_from_arrow_batches_leave_the_others(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n" + "\n".join(map(str, range(20))) + "\n")
+    (tmp_path / "b.csv").write_text("n\n20\nx\n21\ny\n")
+    source = FileSource.csv(str(tmp_path)).on_malformed("skip").arrow()
+    assert [row["n"] for row in read_all(world, source)] == list(range(22))
+
+
 # --- bad input ---
+
+
+def test_a_line_without_an_end_is_given_up_in_time(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegate.connectors.files.lines.LINE_BYTES_MAX", 1_000)
+    monkeypatch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 100)
+    (tmp_path / "a.txt").write_bytes(b"x" * 5_000)
+    with pytest.raises(BadRecord, match="longer than 1000 bytes"):
+        read_all(world, FileSource.text(str(tmp_path)))
+
+
+def test_a_file_that_is_not_compressed_as_its_name_says_is_named(
+    world: World, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json.gz").write_bytes(b"plain")
+    with pytest.raises(BadRecord, match="cannot be read") as caught:
+        read_all(world, FileSource.json(str(tmp_path)))
+    assert caught.value.where == str(tmp_path / "a.json.gz")
+
+
+def test_csv_without_header_and_schema_has_no_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\n")
+    with pytest.raises(ConfigError, match="have no names"):
+        FileSource.csv(str(tmp_path), header=False).check()
+
+
+def test_an_empty_csv_file_has_no_columns_to_find(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n")
+    with pytest.raises(BadRecord, match="No columns can be found"):
+        FileSource.csv(str(tmp_path)).check()
 
 
 def test_a_path_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:

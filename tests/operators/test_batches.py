@@ -171,3 +171,27 @@ def test_a_batch_function_may_return_nothing(world: World) -> None:
     step = Hosted(FlatMapBatchesOperator(lambda batch: None), world)
     step.process(arrow({"n": [1]}))
     assert step.out.batches == []
+
+
+def test_a_generator_of_batches_that_raises_is_named(world: World) -> None:
+    def broken(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        yield batch
+        raise OSError("gone")
+
+    step = Hosted(FlatMapBatchesOperator(broken), world)
+    with pytest.raises(UserCodeFailed, match="raised OSError: gone"):
+        step.process(arrow({"n": [1]}))
+
+
+def test_empty_results_are_not_passed_on(world: World) -> None:
+    for results in (lambda b: b.slice(0, 0), lambda b: [b.slice(0, 0)]):
+        step = Hosted(FlatMapBatchesOperator(results), world)
+        step.process(arrow({"n": [1]}))
+        assert step.out.batches == []
+
+
+def test_a_field_that_is_nullable_or_not_is_brought_to_the_declared_form(world: World) -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    step = Hosted(MapBatchesOperator(doubled, schema), world)
+    step.process(arrow({"n": [1]}))
+    assert step.out.batches[0].batch.schema.equals(schema)

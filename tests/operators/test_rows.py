@@ -265,3 +265,57 @@ def test_a_reduce_that_raises_names_its_row(world: World) -> None:
     with pytest.raises(UserCodeFailed) as caught:
         step.process(keyed([1, "x"], ["a", "a"]))
     assert caught.value.where == "operator 'sum', at the row 'x'"
+
+
+class Failing(KeyedProcessFunction[int, int]):
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        yield 10 // value
+
+
+def test_a_keyed_function_that_raises_names_the_row_it_was_at(world: World) -> None:
+    step = Hosted(KeyedProcessOperator(Failing()), world, name="tenth")
+    with pytest.raises(UserCodeFailed) as caught:
+        step.process(keyed([5, 0, 1], ["a", "b", "c"]))
+    assert caught.value.where == "operator 'tenth', at the row 0"
+    assert "yield 10 // value" in caught.value.trace
+
+
+def test_a_process_function_that_raises_names_the_row_it_was_at(world: World) -> None:
+    step = Hosted(ProcessOperator(lambda value, ctx: [10 // value]), world)
+    with pytest.raises(UserCodeFailed) as caught:
+        step.rows(5, 0, 1)
+    assert caught.value.where == "operator 'step', at the row 0"
+
+
+def test_results_of_a_keyed_row_keep_its_timestamp(world: World) -> None:
+    step = Hosted(KeyedProcessOperator(Counting()), world)
+    step.process(keyed([1, 2], ["a", "b"], [10, 20]))
+    assert step.out.stamps == [10, 20]
+
+
+def test_many_results_with_timestamps_come_in_bounded_batches(world: World) -> None:
+    step = Hosted(FlatMapOperator(lambda v: range(v)), world, settings=SlotSettings(rows=4))
+    step.process(RowBatch([20, 3], [10, 20]))
+    assert [len(batch) for batch in step.out.batches] == [8, 8, 7]
+    assert step.out.stamps == [10] * 20 + [20] * 3
+
+
+def test_processing_time_is_the_slots(world: World) -> None:
+    step = Hosted(
+        ProcessOperator(lambda v, ctx: [ctx.timer_service().current_processing_time()]), world
+    )
+    step.rows(1)
+    assert step.out.values == [step.context.processing_time()]
+
+
+def test_a_function_that_cannot_be_opened_is_named(world: World) -> None:
+    class Broken(MapFunction[int, int]):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            raise OSError("no such device")
+
+        def map(self, value: int) -> int:
+            return value
+
+    with pytest.raises(UserCodeFailed, match="raised OSError: no such device") as caught:
+        Hosted(MapOperator(Broken()), world)
+    assert caught.value.where == "operator 'step', in its open"

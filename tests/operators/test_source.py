@@ -223,3 +223,14 @@ def test_a_timestamp_assigner_that_raises_is_named_with_its_row(world: World) ->
     with pytest.raises(UserCodeFailed) as caught:
         reader.poll()
     assert caught.value.where.endswith("at the row None")
+
+
+def test_arrow_rows_get_their_timestamps_as_dicts(world: World) -> None:
+    import numpy as np
+
+    from tests.operators.world import arrow
+    from tidegate.operators.event_time import greatest_timestamp, with_timestamps
+
+    stamped = with_timestamps(arrow({"t": [7, 3]}), lambda row, before: row["t"], "timed")
+    assert np.array_equal(stamped.timestamps_ms, [7, 3])
+    assert greatest_timestamp(stamped) == 7

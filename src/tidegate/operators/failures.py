@@ -15,17 +15,21 @@ if TYPE_CHECKING:
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
-def user_code_failed(error: Exception, *, operator: str, row: object) -> TidegateError:
+def user_code_failed(
+    error: Exception, *, operator: str, row: object = None, call: str = ""
+) -> TidegateError:
     """What to raise for an exception that left a user's function.
 
-    operator: its name. row: what the function was given, or the first row of it. An error of our
-    own, such as an unfit state, is what it says already and is given back as it is.
+    operator: its name. row: what the function was given, or the first row of it. call: the call
+    that failed, where it was given no row. An error of our own, such as an unfit state, is what it
+    says already and is given back as it is.
     """
     if isinstance(error, TidegateError):
         return error
+    place = f"in its {call}" if call else f"at the row {shown(row)}"
     return UserCodeFailed(
         f"the function of operator '{operator}' raised {type(error).__name__}: {error}",
-        where=f"operator '{operator}', at the row {shown(row)}",
+        where=f"operator '{operator}', {place}",
         remedy="The traceback below starts in your code.",
         trace=user_trace(error),
     )

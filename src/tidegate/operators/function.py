@@ -62,8 +62,7 @@ class FunctionOperator(Operator):
         try:
             call(*arguments)
         except Exception as error:
-            place = f"(none: in {getattr(call, '__name__', 'a call')})"
-            raise user_code_failed(error, operator=self._name, row=place) from error
+            raise user_code_failed(error, operator=self._name, call=call.__name__) from error
 
 
 def row_call(function: object, method: str) -> RowCall:

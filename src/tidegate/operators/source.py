@@ -84,8 +84,7 @@ class SourceReaderOperator(SourceOperator):
         try:
             return self._reader.poll()
         except Exception as error:
-            place = "(none: in the source's reader)"
-            raise user_code_failed(error, operator=self._name, row=place) from error
+            raise user_code_failed(error, operator=self._name, call="reader") from error
 
     def on_event(self, event: OperatorEvent) -> None:
         """Splits have come, or word that none will."""
