@@ -1,7 +1,6 @@
 """Where end-to-end jobs run: on this machine, or on Spark. The jobs are the same."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.watch import until
@@ -62,17 +61,9 @@ class Jobs:
             client.cancel().exception(timeout=END_S)  # one that has failed says so again
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a job ended. error: None where it has finished."""
-
-    client: JobClient
-    error: BaseException | None
-
-
-def ended(client: JobClient, timeout_s: float = END_S) -> Ended:
-    """Wait for the end of a job."""
-    return Ended(client, client.get_job_execution_result().exception(timeout=timeout_s))
+def failure_of(client: JobClient, timeout_s: float = END_S) -> BaseException | None:
+    """What a job ended with, once it has; None where it has finished."""
+    return client.get_job_execution_result().exception(timeout=timeout_s)
 
 
 def finished(client: JobClient, timeout_s: float = END_S) -> None:

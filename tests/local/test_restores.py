@@ -11,7 +11,7 @@ from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.leftovers import check_left_over
 from tests.e2e.probes import Breaking
 from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
-from tests.e2e.runtimes import RETAIN, Jobs, ended, finished
+from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import completed, view, wait_completed
 from tidegate import UserError
@@ -119,7 +119,7 @@ def test_the_retention_policy_decides_what_stays_at_the_end(
         client.cancel()
     elif end == "FAILED":
         broken.set()
-    error = ended(client).error
+    error = failure_of(client)
     assert (error is None) == (end == "FINISHED")
     assert view(client).status.value == end
     left = list((jobs.checkpoints / client.get_job_id()).glob("chk-*"))
