@@ -159,10 +159,6 @@ class WatermarkValve:
             return [WatermarkStatus(idle=False)]
         return []
 
-    def ended(self, channel: ChannelId) -> None:
-        """A channel is over; its last watermark was the end of event time, or it never had one."""
-        self._behind.discard(channel)
-
     def _all_idle(self, led: bool) -> list[Watermark | WatermarkStatus]:
         """led: the last channel to become idle was the one that held event time back."""
         self._said_idle = True

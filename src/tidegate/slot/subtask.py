@@ -119,7 +119,6 @@ class Subtask:
         self._valve = WatermarkValve(gate.channels)
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
         self._with_data = set(gate.channels)
-        self._open = set(gate.channels)
         self._drained = True
         self._triggers: deque[Barrier] = deque()
         self._commands: deque[BarrierCommand] = deque()
@@ -282,8 +281,6 @@ class Subtask:
                 if not self._with_data:
                     self._end_data()
             case EndOfPartition():
-                self._open.discard(channel.id)
-                self._valve.ended(channel.id)
                 self._barrier_event(ChannelEnded(channel.id))
             case _:
                 raise AssertionError(f"{type(element).__name__} does not travel in channels")
