@@ -138,6 +138,18 @@ def test_a_map_that_changes_right_after_the_barrier_is_saved_as_it_was() -> None
     }
 
 
+def test_a_map_of_numbers_that_changes_right_after_the_barrier_is_saved_as_it_was() -> None:
+    descriptor = MapStateDescriptor("m", Types.STRING(), Types.LONG())
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(descriptor)
+    state.put("x", 1)
+    pending = subtask.backend.snapshot(CheckpointId(1))
+    state.put("x", 2)
+    state.put("y", 3)
+    assert dict(state.items()) == {"x": 2, "y": 3}
+    assert merged(restored([stored(pending)]), descriptor) == {"a": {"x": 1}}
+
+
 @pytest.mark.feature("F105")
 def test_values_that_are_changed_in_place_after_the_barrier_are_saved_as_they_were() -> None:
     subtask = Subtask()
