@@ -1,0 +1,335 @@
+"""Gathering, credit and routes: where each row goes, and when."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.api.operator import KeyBy, OutputPlan
+from tidegate.errors import GraphError
+from tidegate.model.chance import SeededChance
+from tidegate.model.elements import ArrowBatch, Batch, Element, RowBatch, Watermark
+from tidegate.model.ids import ChannelId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import SlotSettings
+from tidegate.model.topology import Partitioner
+from tidegate.slot.output import ChannelOutput, Room, Route, copied, make_route
+
+MAX_PARALLELISM = 128
+
+
+class Sent:
+    """Some channels of one subtask, and what went over each."""
+
+    def __init__(self, channels: int, *, rows: int = 8, credit: int = 1_000) -> None:
+        self.room = Room()
+        self.elements: list[list[Element]] = [[] for _ in range(channels)]
+        settings = SlotSettings(rows=rows, credit=credit)
+        self.channels = [
+            ChannelOutput(ChannelId(0, 0, n), settings, elements.append, self.room)
+            for n, elements in enumerate(self.elements)
+        ]
+
+    def route(
+        self,
+        partitioner: Partitioner,
+        *,
+        key: KeyBy | None = None,
+        partition: Callable[[object, int], int] | None = None,
+        subtask: int = 0,
+        share: bool = False,
+    ) -> Route:
+        return make_route(
+            OutputPlan(0, key, partition),
+            partitioner,
+            self.channels,
+            max_parallelism=MAX_PARALLELISM,
+            subtask=subtask,
+            share=share,
+            chance=SeededChance(7),
+            where="the edge from 'a' to 'b'",
+        )
+
+    def flushed(self) -> list[list[object]]:
+        """All values a channel, after a flush."""
+        for channel in self.channels:
+            channel.flush()
+        return [
+            [value for element in elements for value in values_of(element)]
+            for elements in self.elements
+        ]
+
+    def batches(self, channel: int = 0) -> list[Element]:
+        return self.elements[channel]
+
+
+def values_of(element: Element) -> list[object]:
+    if isinstance(element, RowBatch):
+        return element.values
+    if isinstance(element, ArrowBatch):
+        return element.batch.column(0).to_pylist()
+    return []
+
+
+def rows(*values: object) -> RowBatch:
+    return RowBatch(list(values))
+
+
+# --- gathering ------------------------------------------------------------------------------------
+
+
+def test_few_rows_are_gathered_until_a_batch_is_full() -> None:
+    sent = Sent(1, rows=4)
+    channel = sent.channels[0]
+    channel.rows(rows(1), 100)
+    channel.rows(rows(2, 3), 200)
+    assert sent.batches() == [] and channel.gathering_since_ms == 100
+    channel.rows(rows(4), 300)
+    assert sent.batches() == [rows(1, 2, 3, 4)] and channel.gathering_since_ms is None
+
+
+def test_a_batch_of_half_the_size_or_more_goes_as_it_is() -> None:
+    sent = Sent(1, rows=4)
+    batch = rows(1, 2)
+    sent.channels[0].rows(batch, 0)
+    assert sent.batches()[0] is batch
+
+
+def test_gathering_leaves_the_batches_that_came_as_they_were() -> None:
+    sent = Sent(1, rows=100)
+    first = RowBatch([1], [10], ["k"], [5])
+    sent.channels[0].rows(first, 0)
+    sent.channels[0].rows(RowBatch([2], [20], ["l"], [6]), 0)
+    sent.channels[0].flush()
+    assert first == RowBatch([1], [10], ["k"], [5])
+    assert sent.batches() == [RowBatch([1, 2], [10, 20], ["k", "l"], [5, 6])]
+
+
+def test_a_mark_goes_behind_the_rows_gathered_before_it() -> None:
+    sent = Sent(1)
+    sent.channels[0].rows(rows(1), 0)
+    sent.channels[0].mark(Watermark(5))
+    sent.channels[0].rows(rows(2), 0)
+    sent.channels[0].arrow(ArrowBatch(pa.record_batch({"v": [3]})))
+    assert [values_of(e) for e in sent.batches()] == [[1], [], [2], [3]]
+
+
+def test_rows_with_and_without_times_do_not_share_a_batch() -> None:
+    sent = Sent(1)
+    sent.channels[0].rows(rows(1), 0)
+    sent.channels[0].rows(RowBatch([2], [20]), 0)
+    sent.channels[0].flush()
+    assert sent.batches() == [rows(1), RowBatch([2], [20])]
+
+
+# --- credit ---------------------------------------------------------------------------------------
+
+
+def test_without_credit_elements_wait_in_order_and_the_subtask_has_no_room() -> None:
+    sent = Sent(2, rows=1, credit=1)
+    first, second = sent.channels
+    first.rows(rows(1), 0)
+    first.rows(rows(2), 0)
+    first.mark(Watermark(1))
+    second.rows(rows(9), 0)
+    second.rows(rows(10), 0)
+    assert sent.room.waiting == 2
+    assert sent.batches(0) == [rows(1)] and sent.batches(1) == [rows(9)]
+    first.granted(1)
+    assert sent.room.waiting == 1
+    assert sent.batches(0) == [rows(1), rows(2), Watermark(1)]
+    second.granted(1)
+    assert sent.room.waiting == 0
+
+
+# --- routes ---------------------------------------------------------------------------------------
+
+IDENTITY = KeyBy(selector=lambda value: value)
+ROUTES = [
+    (Partitioner.HASH, IDENTITY, None),
+    (Partitioner.REBALANCE, None, None),
+    (Partitioner.RESCALE, None, None),
+    (Partitioner.SHUFFLE, None, None),
+    (Partitioner.GLOBAL, None, None),
+    (Partitioner.CUSTOM, IDENTITY, lambda key, count: key % count),
+]
+
+
+@pytest.mark.parametrize(("partitioner", "key", "partition"), ROUTES, ids=lambda value: str(value))
+@given(
+    channels=st.integers(1, 5),
+    batches=st.lists(st.lists(st.integers(-9, 9), max_size=12), max_size=6),
+)
+def test_each_row_goes_to_one_channel_in_order_and_with_its_time(
+    partitioner: Partitioner,
+    key: KeyBy | None,
+    partition: Callable[[object, int], int] | None,
+    channels: int,
+    batches: list[list[int]],
+) -> None:
+    sent = Sent(channels, rows=4)
+    route = sent.route(partitioner, key=key, partition=partition)
+    number = 0
+    for values in batches:
+        route.batch(RowBatch(list(values), list(range(number, number + len(values)))), 0)
+        number += len(values)
+    sent.flushed()
+    arrived: list[tuple[int, object]] = []
+    for elements in sent.elements:
+        times = [t for e in elements if isinstance(e, RowBatch) for t in e.timestamps_ms or []]
+        values = [v for e in elements for v in values_of(e)]
+        assert times == sorted(times)  # the order of what goes over one channel is kept
+        arrived += zip(times, values, strict=True)
+    assert sorted(arrived) == list(enumerate(v for values in batches for v in values))
+
+
+@given(keys=st.lists(st.one_of(st.integers(), st.text(max_size=4)), min_size=1, max_size=30))
+def test_a_keyed_row_goes_where_its_key_group_lives_and_brings_it_along(keys: list[object]) -> None:
+    keys = [key for key in keys if type(key) is type(keys[0])]
+    sent = Sent(3)
+    sent.route(Partitioner.HASH, key=IDENTITY).batch(RowBatch(list(keys)), 0)
+    sent.flushed()
+    for index, elements in enumerate(sent.elements):
+        for batch in elements:
+            assert isinstance(batch, RowBatch) and batch.keys == batch.values
+            held = KeyGroupRange.of(index, 3, MAX_PARALLELISM)
+            assert all(group in held for group in batch.key_groups or [])
+            assert len(batch.key_groups or []) == len(batch)
+
+
+def test_arrow_batches_are_split_by_key_as_their_rows_would_be() -> None:
+    keys = [f"k{n}" for n in range(50)]
+    by_column, by_row = Sent(3, rows=1), Sent(3, rows=1)
+    batch = ArrowBatch(pa.record_batch({"k": keys}), np.arange(50))
+    by_column.route(Partitioner.HASH, key=KeyBy(column="k")).batch(batch, 0)
+    by_row.route(Partitioner.HASH, key=KeyBy(column="k")).batch(
+        RowBatch([{"k": key} for key in keys]), 0
+    )
+    for there, here in zip(by_column.elements, by_row.elements, strict=True):
+        (got,) = there
+        assert isinstance(got, ArrowBatch) and got.key_column == "k"
+        assert got.timestamps_ms is not None and got.key_groups is not None
+        assert [f"k{n}" for n in got.timestamps_ms] == got.batch.column("k").to_pylist()
+        expected = [e for e in here if isinstance(e, RowBatch)]
+        assert got.batch.column("k").to_pylist() == [k for e in expected for k in e.keys or []]
+        assert got.key_groups.tolist() == [g for e in expected for g in e.key_groups or []]
+
+
+def test_rebalance_deals_out_one_by_one_across_batches_from_its_own_index() -> None:
+    sent = Sent(3)
+    route = sent.route(Partitioner.REBALANCE, subtask=1)
+    route.batch(rows(0, 1), 0)
+    route.batch(rows(2, 3, 4, 5), 0)
+    assert sent.flushed() == [[2, 5], [0, 3], [1, 4]]
+
+
+def test_rebalance_deals_out_arrow_batches_whole() -> None:
+    sent = Sent(2)
+    route = sent.route(Partitioner.REBALANCE)
+    for n in range(4):
+        route.batch(ArrowBatch(pa.record_batch({"v": [n, n]})), 0)
+    assert sent.flushed() == [[0, 0, 2, 2], [1, 1, 3, 3]]
+
+
+def test_shuffle_reaches_every_channel_and_not_always_in_the_same_turn() -> None:
+    sent = Sent(4, rows=1)
+    route = sent.route(Partitioner.SHUFFLE)
+    for n in range(200):
+        route.batch(rows(n), 0)
+    counts = [len(values) for values in sent.flushed()]
+    assert min(counts) > 20 and len(set(counts)) > 1
+
+
+def test_global_and_forward_use_the_first_channel() -> None:
+    sent = Sent(3)
+    sent.route(Partitioner.GLOBAL).batch(rows(1, 2), 0)
+    assert sent.flushed() == [[1, 2], [], []]
+    alone = Sent(1)
+    alone.route(Partitioner.FORWARD).batch(rows(1, 2), 0)
+    assert alone.flushed() == [[1, 2]]
+
+
+def test_broadcast_gives_every_channel_every_row() -> None:
+    sent = Sent(3)
+    sent.route(Partitioner.BROADCAST).batch(rows(1, 2), 0)
+    assert sent.flushed() == [[1, 2]] * 3
+
+
+@pytest.mark.parametrize("share", [False, True])
+def test_broadcast_copies_values_that_can_be_changed_unless_they_may_be_shared(
+    share: bool,
+) -> None:
+    sent = Sent(3, rows=1)
+    value = {"seen": [1]}
+    sent.route(Partitioner.BROADCAST, share=share).batch(rows(value, "fixed"), 0)
+    copies = [values[0] for values in sent.flushed()]
+    assert copies == [value] * 3
+    assert len({id(copy) for copy in copies}) == (1 if share else 3)
+    assert len({id(copy["seen"]) for copy in copies if isinstance(copy, dict)}) == (
+        1 if share else 3
+    )
+
+
+def test_what_cannot_be_changed_is_not_copied() -> None:
+    batch: Batch = rows(1, "a", None, 2.5, b"x", True)
+    assert copied(batch) is batch
+    arrow = ArrowBatch(pa.record_batch({"v": [1]}))
+    assert copied(arrow) is arrow
+
+
+def test_the_users_partitioner_is_asked_with_the_key_and_the_number_of_targets() -> None:
+    asked: list[tuple[object, int]] = []
+
+    def partition(key: object, count: int) -> int:
+        asked.append((key, count))
+        return len(asked) % count
+
+    sent = Sent(2)
+    key = KeyBy(selector=lambda value: value.upper())
+    sent.route(Partitioner.CUSTOM, key=key, partition=partition).batch(rows("a", "b"), 0)
+    assert asked == [("A", 2), ("B", 2)]
+    assert sent.flushed() == [["b"], ["a"]]
+
+
+def test_rows_of_an_arrow_batch_keep_their_times_through_a_users_partitioner() -> None:
+    sent = Sent(2)
+    route = sent.route(
+        Partitioner.CUSTOM,
+        key=KeyBy(selector=lambda row: row["v"]),
+        partition=lambda key, count: key % count,
+    )
+    route.batch(ArrowBatch(pa.record_batch({"v": [1, 2, 3]}), np.array([10, 20, 30])), 0)
+    sent.flushed()
+    assert sent.batches(1) == [RowBatch([{"v": 1}, {"v": 3}], [10, 30])]
+
+
+@pytest.mark.parametrize("chosen", [-1, 2])
+def test_a_partition_that_does_not_exist_is_refused_with_its_number(chosen: int) -> None:
+    sent = Sent(2)
+    route = sent.route(Partitioner.CUSTOM, key=IDENTITY, partition=lambda key, count: chosen)
+    with pytest.raises(GraphError, match=f"chose {chosen} of 2 partitions") as caught:
+        route.batch(rows("a"), 0)
+    assert "from 'a' to 'b'" in str(caught.value)
+
+
+def test_arrow_batches_before_a_key_function_are_refused_with_a_remedy() -> None:
+    route = Sent(2).route(Partitioner.HASH, key=IDENTITY)
+    with pytest.raises(GraphError, match="column's name"):
+        route.batch(ArrowBatch(pa.record_batch({"v": [1]})), 0)
+
+
+def test_a_missing_key_column_is_refused_with_the_columns_there_are() -> None:
+    route = Sent(2).route(Partitioner.HASH, key=KeyBy(column="carrier"))
+    with pytest.raises(GraphError, match="no column 'carrier'; there are v, w"):
+        route.batch(ArrowBatch(pa.record_batch({"v": [1], "w": [2]})), 0)
+
+
+def test_the_copies_are_one_fewer_than_the_consumers() -> None:
+    sent = Sent(2, rows=1)
+    value = [1]
+    sent.route(Partitioner.BROADCAST).batch(rows(value), 0)
+    assert Counter(copy is value for (copy,) in sent.flushed()) == {True: 1, False: 1}
