@@ -1,0 +1,270 @@
+"""Columnar keyed state: rows of keys, columns over them, snapshots by key group."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot, stored
+from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
+from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UnsupportedKey
+from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.typeinfo.key_hash import KeyHasher
+from tidegate.typeinfo.types import TypeInformation, Types
+
+COUNT = ColumnStateDescriptor("count", pa.int64())
+SCORE = ColumnStateDescriptor("score", pa.float64(), default=-1.0)
+
+
+class Columns:
+    """Columnar state of a subtask in a test: batches of keys in, values by key out."""
+
+    def __init__(self, subtask: Subtask, key_type: TypeInformation | None = None) -> None:
+        self.subtask = subtask
+        self.rows = subtask.backend.keyed_columns(key_type)
+        self.hasher = KeyHasher(key_type, MAX_PARALLELISM)
+
+    def index(self, keys: pa.Array) -> np.ndarray:
+        return self.rows.index(keys, self.hasher.key_groups_of_column(keys))
+
+    def owned(self, keys: pa.Array) -> pa.Array:
+        groups = self.hasher.key_groups_of_column(keys)
+        mine = self.subtask.key_groups
+        return keys.filter(pa.array((groups >= mine.first) & (groups <= mine.last)))
+
+    def values(self, keys: pa.Array, descriptor: ColumnStateDescriptor) -> dict[object, object]:
+        state = self.subtask.backend.column_state(descriptor)
+        return dict(zip(keys.to_pylist(), state.get(self.index(keys)).tolist(), strict=True))
+
+
+def test_each_key_has_one_row() -> None:
+    columns = Columns(Subtask())
+    first = columns.index(pa.array([5, 7, 5, 9]))
+    assert first[0] == first[2] and sorted(set(first.tolist())) == [0, 1, 2]
+    again = columns.index(pa.array([9, 8, 7]))
+    assert again[0] == first[3] and again[2] == first[1] and again[1] == 3
+    assert len(columns.rows) == 4
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pa.array([0, -1, 2**63 - 1, -(2**63)]),
+        pa.array([1, 2, 3], pa.int16()),
+        pa.array(["a", "", "ä", "b" * 100]),
+        pa.array(["a", "b"], pa.large_string()),
+        pa.array(["a", "b", "a"]).dictionary_encode(),
+        pa.array([b"", b"x"]),
+        pa.array([True, False]),
+        pa.array([1.5, float("inf"), 0.0]),
+        pa.array([datetime.date(1970, 1, 1), datetime.date(1969, 12, 31)]),
+        pa.array([datetime.time(1, 2, 3, 4)]),
+        pa.array([0, 1], pa.timestamp("us")),
+        pa.array([datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)]),
+    ],
+    ids=lambda keys: str(keys.type),
+)
+def test_keys_of_each_type_come_back(keys: pa.Array) -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(COUNT)
+    state.put(columns.index(keys), np.arange(len(keys)))
+    values = columns.values(keys, COUNT)
+    [again] = restored([snapshot(columns.subtask)])
+    assert Columns(again).values(keys, COUNT) == values
+    assert len(again.backend.keyed_columns(None)) == len(set(keys.to_pylist()))
+
+
+def test_two_nans_are_one_key_and_two_zeros_are_two_keys() -> None:
+    columns = Columns(Subtask())
+    other_nan = np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0]
+    rows = columns.index(pa.array(np.array([np.nan, other_nan, 0.0, -0.0])))
+    assert rows[0] == rows[1] and rows[2] != rows[3]
+
+
+def test_a_key_not_yet_written_has_the_default() -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(SCORE)
+    rows = columns.index(pa.array([1, 2]))
+    assert state.get(rows).tolist() == [-1.0, -1.0]
+    state.put(rows[:1], np.array([2.5]))
+    more = columns.index(pa.array(range(5000)))
+    assert state.get(rows).tolist() == [2.5, -1.0]
+    assert state.get(more[3:]).tolist() == [-1.0] * 4997
+
+
+def test_what_get_gives_is_the_callers_own() -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(COUNT)
+    rows = columns.index(pa.array([1]))
+    state.get(rows)[0] = 5
+    assert state.get(rows).tolist() == [0]
+
+
+@pytest.mark.parametrize("kind", ["numbers", "texts"])
+def test_columns_are_snapshotted_as_at_the_barrier_and_rescaled(kind: str) -> None:
+    keys = pa.array(range(500)) if kind == "numbers" else pa.array([f"k{i}" for i in range(500)])
+    parts = [Columns(Subtask(index, 2)) for index in range(2)]
+    pending = []
+    expected: dict[object, object] = {}
+    for part in parts:
+        mine = part.owned(keys)
+        rows = part.index(mine)
+        state = part.subtask.backend.column_state(COUNT)
+        score = part.subtask.backend.column_state(SCORE)
+        state.put(rows, np.arange(len(rows)))
+        score.put(rows[:10], np.arange(10.0))
+        expected |= part.values(mine, COUNT)
+        pending.append(part.subtask.backend.snapshot(CheckpointId(1)))
+        state.put(rows, np.full(len(rows), -7))
+        part.index(pa.concat_arrays([mine, part.owned(keys)]))
+        state.put(part.index(mine), np.full(len(rows), -8))
+    states = [stored(each) for each in pending]
+    for parallelism in (1, 2, 3):
+        found: dict[object, object] = {}
+        scores: dict[object, object] = {}
+        for subtask in restored(states, parallelism):
+            columns = Columns(subtask)
+            mine = columns.owned(keys)
+            assert len(columns.rows) == len(mine)
+            found |= columns.values(mine, COUNT)
+            scores |= columns.values(mine, SCORE)
+        assert found == expected
+        assert sum(value != -1.0 for value in scores.values()) == 20
+
+
+def test_new_keys_after_the_barrier_are_not_in_the_snapshot() -> None:
+    columns = Columns(Subtask())
+    columns.subtask.backend.column_state(COUNT)
+    columns.index(pa.array([1, 2]))
+    pending = columns.subtask.backend.snapshot(CheckpointId(1))
+    columns.index(pa.array(range(100)))
+    [again] = restored([stored(pending)])
+    assert len(again.backend.keyed_columns(None)) == 2
+
+
+def test_a_column_that_nobody_asks_for_goes_into_the_next_snapshot() -> None:
+    columns = Columns(Subtask())
+    columns.subtask.backend.column_state(SCORE).put(columns.index(pa.array([1])), np.array([2.0]))
+    [second] = restored([snapshot(columns.subtask)])
+    Columns(second).index(pa.array([1, 2]))
+    [third] = restored([snapshot(second, 2)])
+    assert Columns(third).values(pa.array([1, 2]), SCORE) == {1: 2.0, 2: -1.0}
+
+
+def test_a_new_default_holds_for_new_keys_only() -> None:
+    columns = Columns(Subtask())
+    columns.subtask.backend.column_state(SCORE)
+    columns.index(pa.array([1]))
+    [again] = restored([snapshot(columns.subtask)])
+    other = ColumnStateDescriptor("score", pa.float64(), default=5.0)
+    again.backend.column_state(other)
+    assert Columns(again).values(pa.array([1, 2]), other) == {1: -1.0, 2: 5.0}
+
+
+def test_a_wider_column_takes_the_old_values_and_another_type_is_refused() -> None:
+    columns = Columns(Subtask())
+    narrow = ColumnStateDescriptor("count", pa.int32())
+    columns.subtask.backend.column_state(narrow).put(columns.index(pa.array([1])), np.array([7]))
+    [again] = restored([snapshot(columns.subtask)])
+    with pytest.raises(SerializerIncompatible, match="was int32 and is now double") as raised:
+        again.backend.column_state(ColumnStateDescriptor("count", pa.float64()))
+    assert raised.value.where == "operator 'counts', column 'count'"
+    assert Columns(again).values(pa.array([1]), COUNT) == {1: 7}
+
+
+@pytest.mark.parametrize(
+    ("arrow", "value"),
+    [
+        (pa.bool_(), True),
+        (pa.uint8(), 200),
+        (pa.float32(), 0.5),
+        (pa.timestamp("us"), np.datetime64("2020-01-02T03:04:05.000006")),
+        (pa.timestamp("ms", "UTC"), np.datetime64("2020-01-02T03:04:05.006")),
+        (pa.date32(), np.datetime64("2020-01-02")),
+        (pa.duration("s"), np.timedelta64(5, "s")),
+    ],
+    ids=str,
+)
+def test_values_of_each_type_come_back(arrow: pa.DataType, value: object) -> None:
+    descriptor = ColumnStateDescriptor("v", arrow)
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(descriptor)
+    rows = columns.index(pa.array([1, 2]))
+    state.put(rows[1:], np.array([value]))
+    before = state.get(rows)
+    [again] = restored([snapshot(columns.subtask)])
+    after = again.backend.column_state(descriptor).get(Columns(again).index(pa.array([1, 2])))
+    assert after.dtype == before.dtype and after.tolist() == before.tolist()
+    assert after[1] == value
+
+
+@pytest.mark.parametrize("arrow", [pa.string(), pa.decimal128(10, 2), pa.list_(pa.int64())])
+def test_a_column_of_a_type_without_a_fixed_width_is_refused(arrow: pa.DataType) -> None:
+    with pytest.raises(ConfigError, match="can't be of type") as raised:
+        Subtask().backend.column_state(ColumnStateDescriptor("v", arrow))
+    assert raised.value.where == "operator 'counts', column 'v'"
+
+
+def test_a_default_that_is_no_value_of_the_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is no default"):
+        Subtask().backend.column_state(ColumnStateDescriptor("v", pa.int64(), default="many"))
+
+
+def test_one_name_means_one_descriptor() -> None:
+    backend = Subtask().backend
+    assert backend.column_state(COUNT) is backend.column_state(COUNT)
+    with pytest.raises(ConfigError, match="asked for as"):
+        backend.column_state(ColumnStateDescriptor("count", pa.int32()))
+
+
+def test_keys_of_another_type_are_refused() -> None:
+    columns = Columns(Subtask())
+    columns.index(pa.array([1]))
+    groups = np.zeros(1, np.int16)
+    with pytest.raises(UnsupportedKey, match="this batch has string"):
+        columns.rows.index(pa.array(["a"]), groups)
+    with pytest.raises(UnsupportedKey, match="null"):
+        columns.rows.index(pa.array([None], pa.int64()), groups)
+    with pytest.raises(UnsupportedKey, match="no type of key for columns"):
+        Subtask().backend.keyed_columns(Types.TUPLE([Types.LONG()]))
+
+
+def test_restored_keys_of_another_declared_type_are_refused() -> None:
+    columns = Columns(Subtask(), Types.INT())
+    columns.index(pa.array([1]))
+    [again] = restored([snapshot(columns.subtask)])
+    again.backend.keyed_columns(Types.INT())
+    with pytest.raises(SerializerIncompatible, match="were Integer and are now Long"):
+        again.backend.keyed_columns(Types.LONG())
+
+
+def test_rows_and_columns_of_one_operator_share_a_snapshot() -> None:
+    subtask = Subtask().on(3)
+    count = ValueStateDescriptor("rows", Types.LONG())
+    subtask.backend.keyed_state(count).update(1)
+    columns = Columns(subtask)
+    subtask.backend.column_state(COUNT).put(columns.index(pa.array([3, 4])), np.array([5, 6]))
+    [again] = restored([snapshot(subtask)])
+    assert again.on(3).backend.keyed_state(count).value() == 1
+    assert Columns(again).values(pa.array([3, 4]), COUNT) == {3: 5, 4: 6}
+
+
+def test_damaged_columns_are_an_error_of_ours() -> None:
+    columns = Columns(Subtask())
+    columns.subtask.backend.column_state(COUNT).put(columns.index(pa.array([3])), np.array([5]))
+    handle = snapshot(columns.subtask).managed_keyed
+    assert isinstance(handle, KeyGroupsStateHandle)
+    assert isinstance(handle.delegate, ByteStreamStateHandle)
+    offset = max(handle.offsets)
+    data = bytearray(handle.delegate.data)
+    data[offset + 40 : offset + 60] = bytes(range(20))
+    torn = KeyGroupsStateHandle(
+        handle.key_groups, handle.offsets, ByteStreamStateHandle("torn", bytes(data)), "id"
+    )
+    with pytest.raises(FormatError, match="can't be read"):
+        Subtask().backend.restore(
+            RestoredOperatorState(managed_keyed=(torn,)), lambda each: each.data
+        )
