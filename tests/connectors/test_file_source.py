@@ -12,8 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.operators.kills import run_with_kills
-from tests.operators.world import SourceJob, World
+from tests.operators.kills import check_under_kills
+from tests.operators.source_job import SourceJob
+from tests.operators.world import World
 from tidegate.api.operator import SourceOperator
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.source import FileSource
@@ -143,7 +144,7 @@ def test_no_row_is_lost_or_doubled_whatever_is_killed(
     with pytest.MonkeyPatch.context() as patch, World() as world:
         patch.setattr(enumeration, "PART_BYTES_MIN", data.draw(st.integers(40, 400), "part"))
         patch.setattr("tidegate.connectors.files.lines.BLOCK_BYTES", 64)
-        run_with_kills(world, lambda: NumbersOf(read), data, expected)
+        check_under_kills(world, lambda: NumbersOf(read), data, expected)
 
 
 class NumbersOf(SourceReaderOperator):

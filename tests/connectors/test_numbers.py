@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.operators.kills import run_with_kills
-from tests.operators.world import Hosted, SourceJob, World
+from tests.operators.kills import check_under_kills
+from tests.operators.source_job import SourceJob
+from tests.operators.world import Hosted, World
 from tidegate.api import ship
 from tidegate.api.operator import Polled, SourceOperator
 from tidegate.connectors.collection import CollectionSource
@@ -137,7 +138,7 @@ def test_no_number_is_lost_or_doubled_whatever_is_killed(data: st.DataObject) ->
     }
     source = kinds[data.draw(st.sampled_from(sorted(kinds)), "source")]
     with World() as world:
-        run_with_kills(world, lambda: SourceReaderOperator(source), data, list(range(total)))
+        check_under_kills(world, lambda: SourceReaderOperator(source), data, list(range(total)))
 
 
 def test_an_open_source_says_when_it_has_nothing_yet(world: World) -> None:

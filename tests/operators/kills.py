@@ -4,14 +4,15 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from tests.operators.world import SourceJob, World
+from tests.operators.source_job import SourceJob
+from tests.operators.world import World
 from tidegate.api.operator import SourceOperator
 from tidegate.model.settings import SlotSettings
 
 EVENTS = ["step", "step", "step", "checkpoint", "complete", "kill"]
 
 
-def run_with_kills(
+def check_under_kills(
     world: World, make: Callable[[], SourceOperator], data: st.DataObject, expected: list[object]
 ) -> None:
     """Assert that what is emitted up to the end is each of the expected values once."""

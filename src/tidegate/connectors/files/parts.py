@@ -2,7 +2,8 @@
 
 While it is written, and until its checkpoint is complete, a part is the hidden file
 ``.<name>.inprogress`` beside its final place. A commit renames it. Names hold job, sink, epoch,
-attempt and subtask, so no two attempts ever write the same file, and a zombie's can't count.
+attempt and subtask, so no two attempts ever write the same file, and a zombie's can't count. Names
+and committables are described in docs/formats/file-sink.md.
 """
 
 from __future__ import annotations
