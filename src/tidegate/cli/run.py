@@ -40,7 +40,11 @@ if TYPE_CHECKING:
     help="Start from this checkpoint or savepoint; 'latest' takes the job's newest checkpoint.",
 )
 @click.option(
-    "-n", "--allow-non-restored", is_flag=True, help="Allow state there that no operator takes."
+    "-n",
+    "--allow-non-restored",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Allow state there that no operator takes.",
 )
 @click.option("-D", "dynamic", metavar="KEY=VALUE", multiple=True, help="Set an option.")
 @click.option(

@@ -1,0 +1,54 @@
+"""The demonstration on Spark: workers and drivers are killed, and nothing is lost or doubled."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+FLIGHTS = 40_000
+LIMIT_S = 280
+
+
+def demo(*options: str) -> tuple[dict, str]:
+    """The JSON object of the last line, and all that was printed."""
+    small = ["--flights", str(FLIGHTS), "--rate", "5000", "--json"]
+    run = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli.main", "demo", *small, *options],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return json.loads(run.stdout.splitlines()[-1]), run.stdout
+
+
+def assert_exactly_once(result: dict, killed: int) -> None:
+    figures = {name: result[name] for name in ("read", "counted", "lost", "doubled", "killed")}
+    assert figures == {
+        "read": FLIGHTS,
+        "counted": FLIGHTS,
+        "lost": 0,
+        "doubled": 0,
+        "killed": killed,
+    }
+    assert result["matches"] is True
+    assert result["checkpoints"] >= 3
+
+
+@pytest.mark.feature("F189")
+def test_killed_workers_lose_and_double_nothing_on_spark() -> None:
+    result, output = demo("--kills", "2")
+    assert_exactly_once(result, killed=2)
+    assert output.count("restored from checkpoint") == 2
+
+
+@pytest.mark.feature("F188")
+def test_a_killed_driver_is_followed_by_another_on_spark() -> None:
+    result, output = demo("--kill-at", "3.5", "--kill-driver")
+    assert_exactly_once(result, killed=1)
+    assert "restored from checkpoint" in output
