@@ -4,7 +4,7 @@ import asyncio
 import copy
 import selectors
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ from tidegate.api.state import (
     ColumnStateDescriptor,
     OperatorStateDescriptor,
     RedistributionMode,
+    ReducingStateDescriptor,
     StateDescriptor,
 )
 from tidegate.errors import TidegateError
@@ -211,6 +212,34 @@ class ValueStateOfDict:
         self._values.pop((type(self._cell.key), self._cell.key), None)
 
 
+class ReducingStateOfDict(ValueStateOfDict):
+    """Reduces into a dict; rows of a batch one by one."""
+
+    def __init__(
+        self, values: dict[object, object], cell: KeyCell, descriptor: ReducingStateDescriptor
+    ) -> None:
+        super().__init__(values, cell)
+        self._reduce = descriptor.reduce_function.reduce
+
+    def get(self) -> object:
+        return self.value()
+
+    def add(self, value: object) -> None:
+        old = self.value()
+        self.update(value if old is None else self._reduce(old, value))
+
+    def add_rows(
+        self,
+        keys: Sequence[object],
+        key_groups: Sequence[int],
+        values: Iterable[object],
+        results: list[object],
+    ) -> None:
+        for self._cell.key, self._cell.group, value in zip(keys, key_groups, values, strict=True):
+            self.add(value)
+            results.append(self.get())
+
+
 class ColumnsOfDict:
     """Keyed columns over a dict of key to row."""
 
@@ -307,6 +336,8 @@ class FakeContext:
 
     def keyed_state(self, descriptor: StateDescriptor) -> ValueStateOfDict:
         values = self.keyed.setdefault(descriptor.name, {})
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return ReducingStateOfDict(values, self.current_key, descriptor)
         return ValueStateOfDict(values, self.current_key)
 
     def keyed_columns(self, key_type: object) -> ColumnsOfDict:
