@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
     """Named as those of the peers' scripts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runtime", choices=["spark", "local"], default="local")
-    parser.add_argument("--api", choices=["records", "batches"], default="records")
+    parser.add_argument("--api", choices=["records", "reduce", "batches"], default="records")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=10_000)
     parser.add_argument("--parallelism", type=int, default=2)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     stats.mkdir()
     env = environment(args, folder / "checkpoints")
     sink = CountingSink(str(stats), warm, args.verify)
-    build = {"records": record_job, "batches": batch_job}[args.api]
+    build = {"records": record_job, "reduce": reduce_job, "batches": batch_job}[args.api]
     build(env, records, args.keys, sink)
     began = time.monotonic()
     env.execute(f"w1 {args.api}")
@@ -153,6 +153,17 @@ class RunningCount(KeyedProcessFunction):
             count, total = acc[0] + 1, acc[1] + value[1]
         self.acc.update((count, total))
         yield value[0], count, total
+
+
+def reduce_job(
+    env: StreamExecutionEnvironment, records: int, keys: int, sink: "CountingSink"
+) -> None:
+    """The same with the state in the engine's hands."""
+    env.from_sequence(0, records - 1).map(
+        lambda i: ((i * MULT & MASK) % keys, 1, i), output_type=TRIPLE
+    ).key_by(lambda row: row[0], key_type=Types.LONG()).reduce(
+        lambda old, new: (old[0], old[1] + new[1], old[2] + new[2])
+    ).sink_to(sink)
 
 
 def batch_job(

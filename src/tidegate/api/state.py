@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -115,6 +115,20 @@ class ReducingState(State, Protocol[T]):
 
     def add(self, value: T) -> None:
         """Add one."""
+        ...
+
+    def add_rows(
+        self,
+        keys: Sequence[object],
+        key_groups: Sequence[int],
+        values: Iterable[T],
+        results: list[T],
+    ) -> None:
+        """Add one value to each of these keys, in order, and append what each has become.
+
+        For operators that work on whole batches. What the function raises passes through; the
+        length of ``results`` then tells which row it was.
+        """
         ...
 
 

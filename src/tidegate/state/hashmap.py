@@ -13,15 +13,18 @@ Measured against copying whole dicts, merging pre-images, a thread, and fork: do
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import KeyCell
+    from tidegate.api.state import ValueState
     from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.state.table import KeyedTable
 
 Entries = dict[object, object]
 
@@ -100,11 +103,44 @@ class HashMapTable:
         self._saved: list[Entries | None] = [None] * (max_parallelism + 1)
         self._frozen: list[int] = []
         self._immutable = copy is None
+        self._copy = copy
+        self._cell = cell
         self.peek = _peek(cell, self._maps)
         self.read = self.peek if copy is None else _read(cell, self._maps, self._saved, copy)
         self.is_shared = _is_shared(cell, self._saved)
         self.edit = self.peek if copy is None else _edit(cell, self._maps, self._saved, copy)
         self.write = _write(cell, self._maps, self._saved)
+
+    def fold(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        merge: Callable[[object, object], object],
+        results: list[object],
+    ) -> None:
+        """Merge each value into its key's entry, and append each new entry to ``results``."""
+        maps, saved = self._maps, self._saved
+        append = results.append
+        for value, key, group in zip(values, keys, groups, strict=True):
+            entries, preimages = maps[group], saved[group]
+            old = entries.get(key)
+            if preimages is not None and key not in preimages:
+                preimages[key] = _ABSENT if old is None else old
+                if old is not None and self._copy is not None:
+                    old = self._copy(old)
+            new = value if old is None else merge(old, value)
+            if new is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = new
+            append(new)
+
+    def value_state(self) -> ValueState[object]:
+        """The entries as value state."""
+        if self._copy is not None:
+            return TableValueState(self)
+        return _value_state(self._cell, self._maps, self._saved)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is."""
@@ -175,6 +211,49 @@ def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Mi
         end = start + rows()
         yield Missing(missing[start:end])
         start = end
+
+
+class TableValueState:
+    """One value a key, over the functions of a table."""
+
+    __slots__ = ("clear", "update", "value")
+
+    def __init__(self, table: KeyedTable) -> None:
+        write = table.write
+        self.value = table.read
+        self.update = write
+        self.clear = partial(write, None)
+
+
+def _value_state(
+    cell: KeyCell, maps: list[Entries], saved: list[Entries | None]
+) -> ValueState[object]:
+    """Value state of values that can't be changed: the hottest calls that there are.
+
+    A class of its own for each state, since a method is called quicker than a function that is an
+    attribute; measured by benchmarks/state_bench.py.
+    """
+
+    class HashMapValueState:
+        __slots__ = ()
+
+        def value(self) -> object:
+            return maps[cell.group].get(cell.key)
+
+        def update(self, value: object) -> None:
+            group = cell.group
+            preimages = saved[group]
+            if preimages is not None and cell.key not in preimages:
+                preimages[cell.key] = maps[group].get(cell.key, _ABSENT)
+            if value is None:
+                maps[group].pop(cell.key, None)
+            else:
+                maps[group][cell.key] = value
+
+        def clear(self) -> None:
+            self.update(None)
+
+    return HashMapValueState()
 
 
 # The functions of a table: closures, for one call a record and no look-up of attributes but the

@@ -7,7 +7,6 @@ value or the accumulator. An empty list or map is no entry at all.
 from __future__ import annotations
 
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import (
@@ -22,7 +21,7 @@ from tidegate.state.copies import copier_of
 from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInformation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.functions import AggregateFunction, ReduceFunction
     from tidegate.api.state import State, StateDescriptor
@@ -119,19 +118,7 @@ def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
             function = cast("AggregateFunction[Any, Any, Any]", descriptor.aggregate_function)
             return TableAggregatingState(table, function)
         case _:
-            return TableValueState(table)
-
-
-class TableValueState:
-    """One value a key: the table's own functions, so that each costs one call."""
-
-    __slots__ = ("clear", "update", "value")
-
-    def __init__(self, table: KeyedTable) -> None:
-        write = table.write
-        self.value = table.read
-        self.update = write
-        self.clear = partial(write, None)
+            return table.value_state()
 
 
 class TableListState:
@@ -264,12 +251,23 @@ class TableReducingState:
     def __init__(self, table: KeyedTable, function: ReduceFunction[Any]) -> None:
         self.get = table.read
         self._write = table.write
+        self._fold = table.fold
         self._reduce = function.reduce
 
     def add(self, value: object) -> None:
         """Reduce one into it."""
         reduced = self.get()
         self._write(value if reduced is None else self._reduce(reduced, value))
+
+    def add_rows(
+        self,
+        keys: Sequence[object],
+        key_groups: Sequence[int],
+        values: Iterable[object],
+        results: list[object],
+    ) -> None:
+        """Add one value to each of these keys, in order."""
+        self._fold(keys, key_groups, values, self._reduce, results)
 
     def clear(self) -> None:
         """Forget it."""

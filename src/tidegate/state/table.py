@@ -13,7 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tidegate.api.state import ValueState
 
 
 class KeyedTable(Protocol):
@@ -45,6 +47,25 @@ class KeyedTable(Protocol):
     @property
     def write(self) -> Callable[[object], None]:
         """Set the current key's entry; None removes it."""
+        ...
+
+    def fold(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        merge: Callable[[object, object], object],
+        results: list[object],
+    ) -> None:
+        """Merge each value into its key's entry, in order, and append each new entry to results.
+
+        The first value of a key is its entry. What ``merge`` raises passes through; ``results``
+        then tells how far it came.
+        """
+        ...
+
+    def value_state(self) -> ValueState[object]:
+        """The entries as value state, in the quickest form there is."""
         ...
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
