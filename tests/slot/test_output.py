@@ -187,7 +187,11 @@ def test_each_row_goes_to_one_channel_in_order_and_with_its_time(
     assert sorted(arrived) == list(enumerate(v for values in batches for v in values))
 
 
-@given(keys=st.lists(st.one_of(st.integers(), st.text(max_size=4)), min_size=1, max_size=30))
+@given(
+    keys=st.lists(
+        st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(max_size=4)), min_size=1, max_size=30
+    )
+)
 def test_a_keyed_row_goes_where_its_key_group_lives_and_brings_it_along(keys: list[object]) -> None:
     keys = [key for key in keys if type(key) is type(keys[0])]
     sent = Sent(3)
