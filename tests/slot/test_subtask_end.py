@@ -1,0 +1,313 @@
+"""A subtask: the end of data, restored as finished, and who asks for turns."""
+
+from tests.slot.world import (
+    PERIODIC,
+    WITHOUT_CHECKPOINTS,
+    Recorder,
+    ScriptedSource,
+    World,
+    barrier,
+    rows,
+)
+from tidegate.api.operator import Output, Polled, Steps
+from tidegate.model.control import ExecutionState
+from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
+    Barrier,
+    Batch,
+    EndOfData,
+    EndOfPartition,
+    OperatorEvent,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from tidegate.model.ids import CheckpointId
+
+
+def two_recorders() -> tuple[list[str], Recorder, Recorder]:
+    log: list[str] = []
+    return log, Recorder("head", log), Recorder("tail", log)
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_a_source_that_is_exhausted_ends_event_time_finishes_and_says_so() -> None:
+    log: list[str] = []
+    source = ScriptedSource("source", log, ["a"])
+    world = World(source, Recorder("tail", log), inputs=0, settings=WITHOUT_CHECKPOINTS).start()
+    assert world.sent[0] == [
+        rows("a"),
+        WatermarkStatus(idle=False),
+        Watermark(MAX_WATERMARK_MS),
+        EndOfData(),
+        EndOfPartition(),
+    ]
+    assert log[-3:] == [f"tail: time {MAX_WATERMARK_MS}", "source: finish", "tail: finish"]
+    assert world.states == [ExecutionState.RUNNING, ExecutionState.FINISHED]
+
+
+def test_event_time_ends_for_readers_of_a_source_that_was_idle() -> None:
+    log: list[str] = []
+    reader = World(Recorder("a", log), inputs=2).start()
+    reader.put(0, WatermarkStatus(idle=True)).put(1, Watermark(10)).run()
+    source = World(ScriptedSource("s", [], []), inputs=0, settings=WITHOUT_CHECKPOINTS).start()
+    ends = [e for e in source.sent[0] if isinstance(e, Watermark | WatermarkStatus)]
+    reader.put(0, *ends).put(1, Watermark(MAX_WATERMARK_MS)).run()
+    assert log == ["a: time 10", f"a: time {MAX_WATERMARK_MS}"]
+
+
+def test_the_operators_finish_when_the_data_of_all_channels_has_ended() -> None:
+    log: list[str] = []
+    world = World(Recorder("a", log), inputs=2, settings=WITHOUT_CHECKPOINTS).start()
+    world.put(0, EndOfData(), EndOfPartition()).run()
+    assert log == [] and world.states[-1] is ExecutionState.RUNNING
+    world.put(1, rows(1), EndOfData()).run()
+    assert log == ["a: rows [1]", "a: finish"]
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
+def test_a_finished_subtask_waits_for_a_checkpoint_taken_after_its_end() -> None:
+    log: list[str] = []
+    world = World(Recorder("a", log), settings=PERIODIC).start()
+    world.put(0, barrier(1), EndOfData()).run()
+    assert world.subtask.operators_finished
+    world.subtask.complete(CheckpointId(1), None)  # taken before the end: it does not count
+    assert world.states[-1] is ExecutionState.RUNNING
+    world.put(0, barrier(2)).run()
+    assert [snapshot.after_finish for snapshot in world.snapshots] == [False, True]
+    world.subtask.complete(CheckpointId(2), None)
+    assert log[-1] == "a: complete 2"
+    assert world.states[-1] is ExecutionState.FINISHED
+    assert world.sent[0][-1] == EndOfPartition()
+
+
+def test_a_later_checkpoint_than_the_first_after_the_end_will_do() -> None:
+    world = World(Recorder("a", [])).start()
+    world.put(0, EndOfData(), barrier(3)).run()
+    world.subtask.abort(CheckpointId(3), None)
+    world.put(0, barrier(4)).run()
+    world.subtask.complete(CheckpointId(4), None)
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
+def test_a_subtask_does_not_end_before_its_snapshots_and_coroutines_have() -> None:
+    world = World(Recorder("a", []), settings=WITHOUT_CHECKPOINTS).start()
+    world.busy = 1
+    world.put(0, EndOfData()).run()
+    assert world.states[-1] is ExecutionState.RUNNING
+    world.busy = 0
+    world.subtask.idle_again()
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
+def test_a_subtask_does_not_end_while_elements_wait_for_credit() -> None:
+    world = World(Recorder("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
+    world.put(0, RowBatch([1, 2, 3, 4])).run()
+    world.put(0, RowBatch([5, 6, 7, 8]), EndOfData()).run()
+    assert world.sent[0] == [RowBatch([1, 2, 3, 4])]
+    world.grant()
+    world.run()
+    assert world.sent[0][1:] == [RowBatch([5, 6, 7, 8]), EndOfData(), EndOfPartition()]
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
+def test_the_end_itself_may_have_to_wait_for_credit() -> None:
+    class LastWords(Recorder):
+        def finish(self, out: Output) -> Steps | None:
+            out.emit(RowBatch([1, 2, 3, 4]))
+            out.emit(RowBatch([5, 6, 7, 8]))
+            return None
+
+    world = World(LastWords("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
+    world.put(0, EndOfData()).run()
+    assert world.states[-1] is ExecutionState.RUNNING and not world.subtask.runnable
+    world.grant()
+    assert world.subtask.runnable
+    world.run()
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
+def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
+    class LastWords(Recorder):
+        def finish(self, out: Output) -> Steps | None:
+            out.emit(RowBatch([1, 2, 3, 4]))
+            out.emit(RowBatch([5, 6, 7, 8]))
+            return None
+
+    world = World(LastWords("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
+    world.put(0, EndOfData()).run()
+    world.subtask.trigger(barrier(9))
+    world.run()
+    assert [(d.checkpoint, d.reason) for d in world.declined] == [
+        (9, "CHECKPOINT_DECLINED_TASK_CLOSING")
+    ]
+    world.grant()
+    world.run()
+    assert not any(isinstance(element, Barrier) for element in world.sent[0])
+
+
+def test_a_finished_source_still_takes_checkpoints() -> None:
+    log: list[str] = []
+    world = World(ScriptedSource("s", log, []), inputs=0).start()
+    assert world.subtask.operators_finished
+    world.subtask.trigger(barrier(1))
+    world.run()
+    assert world.checkpoints_cut == [1] and world.snapshots[0].after_finish
+    assert world.sent[0][-1] == barrier(1)
+
+
+# --- restored as finished -------------------------------------------------------------------------
+
+
+def test_a_source_that_had_finished_passes_on_only_the_end_and_barriers() -> None:
+    source = ScriptedSource("s", [], ["never again"])
+    world = World(source, inputs=0, finished_on_restore=True, restored=CheckpointId(3)).start()
+    assert world.sent[0] == [
+        WatermarkStatus(idle=False),
+        Watermark(MAX_WATERMARK_MS),
+        EndOfData(),
+    ]
+    world.subtask.trigger(barrier(4))
+    world.run()
+    assert world.snapshots[0]._pieces == []
+    world.subtask.complete(CheckpointId(4), None)
+    assert world.states[-1] is ExecutionState.FINISHED and source.script == ["never again"]
+
+
+def test_a_subtask_that_had_finished_waits_for_the_end_of_its_inputs() -> None:
+    world = World(
+        Recorder("a", []),
+        finished_on_restore=True,
+        restored=CheckpointId(3),
+        settings=WITHOUT_CHECKPOINTS,
+    ).start()
+    world.subtask.idle_again()
+    world.subtask.complete(CheckpointId(4), None)
+    assert world.sent[0] == [] and world.states[-1] is ExecutionState.RUNNING
+    world.put(0, EndOfData()).run()
+    assert world.sent[0] == [EndOfData(), EndOfPartition()]
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+def test_a_source_with_nothing_to_give_is_polled_again_when_woken() -> None:
+    log: list[str] = []
+    source = ScriptedSource("s", log, ["a", Polled.NOTHING, "b", Polled.NOTHING])
+    world = World(source, inputs=0).start()
+    assert log == ["s: polled a"] and not world.subtask.runnable
+    world.subtask.wake()
+    world.run()
+    assert "s: polled b" in log and not world.subtask.runnable
+
+
+def test_a_wake_up_within_the_poll_counts() -> None:
+    class Impatient(ScriptedSource):
+        def poll(self, out: Output) -> Polled:
+            world.subtask.wake()
+            return super().poll(out)
+
+    log: list[str] = []
+    world = World(Impatient("s", log, [Polled.NOTHING, "a", Polled.NOTHING, "b"]), inputs=0)
+    world.start()
+    assert [line for line in log if "polled" in line] == ["s: polled a", "s: polled b"]
+
+
+def test_without_room_nothing_is_read_and_credit_makes_it_go_on() -> None:
+    world = World(Recorder("a", []), credit=1).start()
+    full = RowBatch([1, 2, 3, 4])
+    for _ in range(4):
+        world.put(0, full)
+    world.run()
+    assert len(world.granted) == 2 and not world.subtask.runnable  # one left, one waits
+    world.grant()
+    assert world.subtask.runnable
+    world.run()
+    assert len(world.granted) == 3
+
+
+def test_a_barrier_passes_a_source_that_has_no_room() -> None:
+    full = RowBatch([1, 2, 3, 4])
+
+    class Flood(ScriptedSource):
+        def poll(self, out: Output) -> Polled:
+            out.emit(full)
+            return Polled.MORE
+
+    world = World(Flood("s", [], []), inputs=0, credit=1)
+    world.subtask.start()
+    world.run()
+    world.subtask.trigger(barrier(1))
+    assert world.subtask.runnable
+    world.run()
+    assert world.checkpoints_cut == [1]
+
+
+def test_what_was_gathered_leaves_when_the_input_runs_dry() -> None:
+    world = World(Recorder("a", [])).start()
+    world.put(0, rows(1)).run()
+    assert world.sent[0] == [rows(1)] and not world.subtask.gathers
+
+
+def test_what_was_gathered_longer_ago_leaves() -> None:
+    world = World(Recorder("a", [])).start()
+    world.outputs[0].rows(rows(1), world.clock.now_ms)
+    world.subtask.flush_older_than(world.clock.now_ms - 1)
+    assert world.sent[0] == []
+    world.subtask.flush_older_than(world.clock.now_ms)
+    assert world.sent[0] == [rows(1)]
+
+
+def test_elements_that_came_before_the_start_are_read_after_it() -> None:
+    log: list[str] = []
+    world = World(Recorder("a", log))
+    world.put(0, rows(1))
+    assert not world.subtask.runnable
+    world.start()
+    assert log == ["a: rows [1]"]
+
+
+def test_a_failed_subtask_does_nothing_more() -> None:
+    world = World(Recorder("a", [])).start()
+    world.put(0, rows(1))
+    world.subtask.end(ExecutionState.FAILED)
+    world.subtask.end(ExecutionState.CANCELED)
+    assert not world.subtask.runnable
+    assert world.states == [ExecutionState.RUNNING, ExecutionState.FAILED]
+
+
+def test_operators_close_tail_to_head_and_all_of_them() -> None:
+    class Stuck(Recorder):
+        def close(self) -> None:
+            super().close()
+            raise OSError("cannot close")
+
+    log: list[str] = []
+    world = World(Stuck("head", log), Recorder("mid", log), Stuck("tail", log)).start()
+    raised = world.subtask.close()
+    assert log == ["tail: close", "mid: close", "head: close"]
+    assert [str(error) for error in raised] == ["cannot close", "cannot close"]
+
+
+def test_an_event_reaches_the_operator_it_is_for() -> None:
+    log, head, tail = two_recorders()
+    world = World(head, tail).start()
+    world.subtask.event(world.operator_ids[1], OperatorEvent("x"))
+    world.run()
+    assert "tail: event x" in log and "head: event x" not in log
+
+
+def test_the_figures_count_rows_in_and_out() -> None:
+    class Doubling(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            out.emit(batch)
+            out.emit(batch)
+            return None
+
+    world = World(Doubling("a", [])).start()
+    world.put(0, rows(1, 2), rows(3), Watermark(9)).run()
+    figures = world.subtask.figures
+    assert (figures.rows_in, figures.rows_out, figures.batches_in) == (3, 6, 2)
+    assert figures.watermark_ms == 9
