@@ -52,7 +52,7 @@ class Wishes:
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
-    default=15_000.0,
+    default=20_000.0,
     show_default=True,
     help="Flights a second.",
 )

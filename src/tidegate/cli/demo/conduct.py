@@ -129,7 +129,8 @@ class Conductor:
         first = self.drivers == 0
         replay = replace(self.settings.replay, driver=self.drivers)
         settings = msgspec.structs.replace(self.settings, replay=replay, resume=not first)
-        self.display.stage("starting the driver" if first else "starting another driver")
+        inside = ", and Spark in it" if self.settings.runtime == "spark" else ""
+        self.display.stage(f"starting {'the' if first else 'another'} driver{inside}")
         self.drivers += 1
         with self._driver_process(settings) as (process, news):
             return self._follow(process, news)

@@ -165,7 +165,7 @@ class LiveDisplay:
         self._live.stop()
 
     def _print(self, moment: str, text: str, style: str) -> None:
-        self._console.print(Text(f"{moment:>8}  ", style="dim") + Text(text, style=style))
+        self._console.print(Text.assemble((f"{moment:>8}  ", "dim"), (text, style)))
 
     def _picture(self, timeline: Timeline) -> RenderableType:
         if timeline.first_running_ms is None:
