@@ -120,6 +120,17 @@ def until_line(process: subprocess.Popen[str], part: str) -> None:
     raise AssertionError(f"the program ended without a line with {part!r}")
 
 
+def test_without_java_spark_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with demo("--runtime", "spark") as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 2
+    assert "Spark does not start" in output
+    assert "Java 17 or newer" in output
+    assert "Traceback" not in output
+
+
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
     with demo("--keep", str(tmp_path)) as process:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def session_for(spark: object | None, slots: int) -> SparkSession:
     """The session handed in, else a new local one with room for so many slots.
 
-    Raises ConfigError for a session that jobs cannot run in.
+    Raises ConfigError for a session that jobs cannot run in, and where Spark does not start.
     """
     from pyspark.sql import SparkSession
 
@@ -35,19 +35,28 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
 
 
 def _build(slots: int) -> SparkSession:
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
-    return (
+    configured = (
         builder.master(f"local[{threads}]")
         .appName("tidegate")
         .config("spark.ui.enabled", "false")
         .config("spark.python.worker.faulthandler.enabled", "true")
         .config("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
-        .getOrCreate()
     )
+    try:
+        return configured.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise ConfigError(
+            f"Spark does not start: {error}",
+            where="StreamExecutionEnvironment.on_spark",
+            remedy="Spark needs Java 17 or newer: install a runtime or set JAVA_HOME. "
+            "StreamExecutionEnvironment.local() runs the same job without Spark and Java.",
+        ) from error
 
 
 def _refuse_unfit(spark: SparkSession) -> None:
