@@ -25,7 +25,7 @@ from tidegate import (
 )
 from tidegate.connectors import FileSource
 
-SOON_S = 20.0
+SOON_S = 30.0
 """What "within seconds" is here, where eight people share two cores."""
 
 

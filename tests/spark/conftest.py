@@ -1,0 +1,97 @@
+"""Jobs on real Spark: one session in this process, its workers processes of their own."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e.runtimes import Jobs
+from tests.e2e.watch import until
+from tidegate import StreamExecutionEnvironment
+
+CORES = 4
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .appName("tidegate tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
+    """Makes environments on the session; after the test nothing of its jobs is left in it."""
+    threads = set(threading.enumerate())
+    jobs = Jobs(
+        lambda parallelism, settings: StreamExecutionEnvironment.on_spark(
+            spark, parallelism, configuration=settings
+        ),
+        tmp_path,
+    )
+    yield jobs
+    jobs.end_all()
+    check_session_is_idle(spark)
+    left = [thread.name for thread in set(threading.enumerate()) - threads]
+    assert not [name for name in left if name.startswith("tidegate")], left
+
+
+def check_session_is_idle(spark: SparkSession) -> None:
+    """No Spark job of ours runs any more, and the workers that Spark keeps have nothing of ours."""
+    tracker = spark.sparkContext.statusTracker()
+    until(lambda: not tracker.getActiveJobsIds(), "Spark has no job of ours any more", 10)
+    until(lambda: not busy_workers(), "no worker listens or has threads any more", 10)
+
+
+def busy_workers() -> list[int]:
+    """Spark's Python workers that hold a listening socket, or Python threads beside their own."""
+    found: list[int] = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            parent = process.parent()
+            if parent is None or not is_worker(process) or not is_worker(parent):
+                continue  # the daemon that forks workers listens for as long as the session lives
+            sockets = process.net_connections()
+            listens = any(socket.status == psutil.CONN_LISTEN for socket in sockets)
+            if listens or python_threads(process.pid) > 1:
+                found.append(process.pid)
+        except (psutil.NoSuchProcess, FileNotFoundError):
+            continue
+    return found
+
+
+def python_threads(pid: int) -> int:
+    """Threads that Python made; pools of native libraries, which live on, name their own."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum((task / "comm").read_text().startswith("python") for task in tasks)
+
+
+def is_worker(process: psutil.Process) -> bool:
+    return "pyspark.daemon" in process.cmdline()
+
+
+@pytest.fixture
+def local_jobs(tmp_path: Path) -> Iterator[Jobs]:
+    """Makes environments on this machine, over the same folder as ``jobs``."""
+    jobs = Jobs(
+        lambda parallelism, settings: StreamExecutionEnvironment.local(
+            parallelism, configuration=settings
+        ),
+        tmp_path,
+    )
+    yield jobs
+    jobs.end_all()

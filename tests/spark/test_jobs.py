@@ -1,0 +1,70 @@
+"""Jobs on Spark give what plain Python gives, and survive what befalls them."""
+
+import os
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.e2e import kills, restores
+from tests.e2e.jobs import running_counts
+from tests.e2e.ledger import LedgerSink
+from tests.e2e.programs import all_expected, all_found, build_all
+from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.watch import pids, view, wait_completed, wait_running
+from tidegate import JobCanceled
+
+
+def test_programs_give_what_plain_python_gives(jobs: Jobs) -> None:
+    env = jobs.checkpointed(2, 100)
+    build_all(env, jobs.folder / "out")
+    finished(jobs.start(env, "programs"))
+    assert all_found(jobs.folder / "out") == all_expected()
+
+
+def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs) -> None:
+    stream = running_counts(jobs.checkpointed(2, 100), 2_000, 2_000)
+    with stream.execute_and_collect("collected") as rows:
+        collected = sorted(row["number"] for row in rows)
+    assert collected == list(range(2_000))
+
+
+@pytest.mark.feature("F069")
+def test_a_checkpoint_is_triggered_across_processes(jobs: Jobs) -> None:
+    env = jobs.env(2)
+    running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    assert os.getpid() not in pids(wait_running(client)) and len(pids(view(client))) == 2
+    done = client.trigger_checkpoint().result(timeout=30)
+    found = view(client).checkpoints.find(done.checkpoint)
+    assert found is not None and found.acknowledged == found.subtasks == 4
+
+
+@pytest.mark.feature("F128", "F189")
+def test_two_killed_workers_lose_and_double_nothing(jobs: Jobs) -> None:
+    kills.check_two_kills(jobs)
+
+
+def test_a_worker_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> None:
+    kills.check_kill_during_checkpoint(jobs)
+
+
+@pytest.mark.feature("F205")
+def test_a_failover_before_the_first_checkpoint_starts_empty(jobs: Jobs) -> None:
+    kills.check_kill_before_first_checkpoint(jobs)
+
+
+@pytest.mark.feature("F030", "F196", "F198")
+def test_a_job_goes_on_at_another_parallelism_and_on_another_runtime(
+    jobs: Jobs, local_jobs: Jobs
+) -> None:
+    restores.check_rescaled([(jobs, 2), (local_jobs, 1), (jobs, 3)])
+
+
+def test_a_job_whose_spark_jobs_are_cancelled_is_cancelled(jobs: Jobs, spark: SparkSession) -> None:
+    env = jobs.checkpointed(2, 100)
+    running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    wait_completed(client, 1)
+    spark.sparkContext.cancelAllJobs()
+    error = failure_of(client)
+    assert isinstance(error, JobCanceled) and "from outside" in error.what
