@@ -233,11 +233,11 @@ class ReducingStateOfDict(ValueStateOfDict):
         keys: Sequence[object],
         key_groups: Sequence[int],
         values: Iterable[object],
-        results: list[object],
+        emit: Callable[[object], None],
     ) -> None:
         for self._cell.key, self._cell.group, value in zip(keys, key_groups, values, strict=True):
             self.add(value)
-            results.append(self.get())
+            emit(self.get())
 
 
 class ColumnsOfDict:

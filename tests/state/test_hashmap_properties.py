@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.api.operator import KeyCell
 from tidegate.model.key_groups import KeyGroupRange
-from tidegate.state.copies import private_copy
+from tidegate.typeinfo.copies import private_copy
 from tidegate.state.hashmap import HashMapTable
 
 GROUPS = KeyGroupRange(0, 1)

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy as np
     import pyarrow as pa
@@ -122,12 +122,12 @@ class ReducingState(State, Protocol[T]):
         keys: Sequence[object],
         key_groups: Sequence[int],
         values: Iterable[T],
-        results: list[T],
+        emit: Callable[[T], None],
     ) -> None:
-        """Add one value to each of these keys, in order, and append what each has become.
+        """Add one value to each of these keys, in order, and emit what each has become.
 
-        For operators that work on whole batches. What the function raises passes through; the
-        length of ``results`` then tells which row it was.
+        For operators that work on whole batches. What the function raises passes through; rows
+        before it have been emitted.
         """
         ...
 

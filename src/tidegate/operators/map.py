@@ -13,7 +13,7 @@ from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tidegate.api.operator import Output, Steps
     from tidegate.model.elements import Batch
@@ -29,7 +29,8 @@ class MapOperator(FunctionOperator):
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Map a batch."""
         rows = as_rows(batch)
-        out.emit(RowBatch(each(self._call, rows.values, self._name), rows.timestamps_ms))
+        mapped = each(self._call, rows.values, self._name, own=self._own)
+        out.emit(RowBatch(mapped, rows.timestamps_ms))
 
 
 class FilterOperator(FunctionOperator):
@@ -62,14 +63,14 @@ class FlatMapOperator(FunctionOperator):
         return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
-        call = self._call
+        call, own = self._call, self._own
         stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
         value: object = None
         try:
             for value, self._stamp in zip(rows.values, stamps, strict=False):
                 results = call(value)
                 if results is not None:
-                    yield from results
+                    yield from results if own is None else map(own, results)
         except Exception as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
 
@@ -78,11 +79,21 @@ class FlatMapOperator(FunctionOperator):
         return self._stamp
 
 
-def each(call: RowCall, values: list[object], operator: str) -> list[object]:
-    """What a user's function gives for each value. Raises UserCodeFailed with the row."""
+def each(
+    call: RowCall,
+    values: list[object],
+    operator: str,
+    *,
+    own: Callable[[object], object] | None = None,
+) -> list[object]:
+    """What a user's function gives for each value. Raises UserCodeFailed with the row.
+
+    own: copies each result before the next call, which may change it.
+    """
     rest = iter(values)
+    results: list[object]
     try:
-        results = list(map(call, rest))
+        results = list(map(call, rest) if own is None else map(own, map(call, rest)))
     except Exception as error:
         row = values[-1 - length_hint(rest)]
         raise user_code_failed(error, operator=operator, row=row) from error

@@ -96,13 +96,13 @@ class ProcessOperator(FunctionOperator):
         return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
-        call, row = self._call, self._row
+        call, row, own = self._call, self._row, self._own
         value: object = None
         try:
             for value, row.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
                 results = call(value, row)
                 if results is not None:
-                    yield from results
+                    yield from results if own is None else map(own, results)
         except Exception as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
 
@@ -123,7 +123,7 @@ class KeyedProcessOperator(ProcessOperator):
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
         # The loop sets the key's cell in place: the cheapest form, and this is the hottest loop.
-        call, row, cell = self._call, self._row, self._cell
+        call, row, cell, own = self._call, self._row, self._cell, self._own
         keys, groups = keys_of(rows)
         stamps = rows.timestamps_ms
         value: object = None
@@ -133,13 +133,13 @@ class KeyedProcessOperator(ProcessOperator):
                 for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
                     results = call(value, row)
                     if results is not None:
-                        yield from results
+                        yield from results if own is None else map(own, results)
                 return
             columns = zip(rows.values, keys, groups, stamps, strict=True)
             for value, cell.key, cell.group, row.timestamp_ms in columns:
                 results = call(value, row)
                 if results is not None:
-                    yield from results
+                    yield from results if own is None else map(own, results)
         except Exception as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
 

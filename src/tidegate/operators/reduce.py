@@ -40,15 +40,21 @@ class ReduceOperator(FunctionOperator):
         keys, groups = keys_of(rows)
         results: list[object] = []
         try:
-            self._state.add_rows(keys, groups, rows.values, results)
+            self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except Exception as error:
             row = rows.values[len(results)]
             raise user_code_failed(error, operator=self._name, row=row) from error
         out.emit(RowBatch(results, rows.timestamps_ms))
+
+    def _emitter(self, results: list[object]) -> Callable[[object], None]:
+        """What takes a result before the next row, which may change it."""
+        own, append = self._own, results.append
+        return append if own is None else lambda result: append(own(result))
 
 
 class _Reduce(ReduceFunction[object]):
     """The user's function, whatever its form."""
 
     def __init__(self, call: Callable[[object, object], object]) -> None:
-        self.reduce = call  # pyright: ignore[reportIncompatibleMethodOverride]  # one call less
+        # A method that calls would be one more call a row.
+        self.reduce = call  # pyright: ignore[reportAttributeAccessIssue]  # parameter names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -12,6 +11,7 @@ from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.model.topology import Partitioner
 from tidegate.transport.credit import CreditedSender
+from tidegate.typeinfo.copies import IMMUTABLE, private_copy
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:
@@ -349,14 +349,9 @@ def _take(rows: RowBatch, chosen: list[int]) -> RowBatch:
     )
 
 
-_IMMUTABLE = frozenset({int, str, float, bool, bytes, type(None), complex, range})
-
-
 def copied(batch: Batch) -> Batch:
     """The batch for a further consumer: mutable values are copied, Arrow batches are shared."""
-    if isinstance(batch, ArrowBatch) or _IMMUTABLE.issuperset(map(type, batch.values)):
+    if isinstance(batch, ArrowBatch) or IMMUTABLE.issuperset(map(type, batch.values)):
         return batch
-    values = [
-        value if type(value) in _IMMUTABLE else copy.deepcopy(value) for value in batch.values
-    ]
+    values = list(map(private_copy, batch.values))
     return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)

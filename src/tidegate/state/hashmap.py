@@ -7,13 +7,12 @@ they are now (some older, some newer than the barrier) and then the pre-images, 
 over them: together they are the group at the barrier. A group thaws when its last entry is out of
 reach of writes. While nothing is frozen, a write pays for one look into a list.
 
-Measured against copying whole dicts, merging pre-images, a thread, and fork: docs/design/state.md.
+Measured against copying whole dicts, merging pre-images, a thread, and fork: docs/design/entry-copy-on-write.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import UserError
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
     from tidegate.model.key_groups import KeyGroupRange
-    from tidegate.state.table import KeyedTable
 
 Entries = dict[object, object]
 
@@ -102,9 +100,8 @@ class HashMapTable:
             self._maps[group] = {}
         self._saved: list[Entries | None] = [None] * (max_parallelism + 1)
         self._frozen: list[int] = []
-        self._immutable = copy is None
         self._copy = copy
-        self._cell = cell
+        self.cell = cell
         self.peek = _peek(cell, self._maps)
         self.read = self.peek if copy is None else _read(cell, self._maps, self._saved, copy)
         self.is_shared = _is_shared(cell, self._saved)
@@ -117,11 +114,10 @@ class HashMapTable:
         groups: Sequence[int],
         values: Iterable[object],
         merge: Callable[[object, object], object],
-        results: list[object],
+        emit: Callable[[object], None],
     ) -> None:
-        """Merge each value into its key's entry, and append each new entry to ``results``."""
+        """Merge each value into its key's entry, and emit each new entry."""
         maps, saved = self._maps, self._saved
-        append = results.append
         for value, key, group in zip(values, keys, groups, strict=True):
             entries, preimages = maps[group], saved[group]
             old = entries.get(key)
@@ -134,13 +130,11 @@ class HashMapTable:
                 entries.pop(key, None)
             else:
                 entries[key] = new
-            append(new)
+            emit(new)
 
     def value_state(self) -> ValueState[object]:
         """The entries as value state."""
-        if self._copy is not None:
-            return TableValueState(self)
-        return _value_state(self._cell, self._maps, self._saved)
+        return _value_state(self, self._maps, self._saved, immutable=self._copy is None)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is."""
@@ -174,7 +168,7 @@ class HashMapTable:
         entries = self._maps[group]
         keys, values = list(entries), list(entries.values())
         # Values that can't be changed are safe in the list, so writes need save nothing more.
-        saved = self._thaw(group) if self._immutable else None
+        saved = self._thaw(group) if self._copy is None else None
         yield from _present(keys, values, rows)
         saved = self._thaw(group) if saved is None else saved
         yield from _preimages(saved, rows)
@@ -194,10 +188,13 @@ class HashMapTable:
 def _present(
     keys: list[object], values: list[object], rows: Callable[[], int]
 ) -> Iterator[Present]:
-    start = 0
-    while start < len(keys):
+    start, count = 0, len(keys)
+    while start < count:
         end = start + rows()
-        yield Present(keys[start:end], values[start:end])
+        if start == 0 and end >= count:
+            yield Present(keys, values)  # a slice would touch each object once more
+        else:
+            yield Present(keys[start:end], values[start:end])
         start = end
 
 
@@ -213,51 +210,64 @@ def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Mi
         start = end
 
 
-class TableValueState:
-    """One value a key, over the functions of a table."""
-
-    __slots__ = ("clear", "update", "value")
-
-    def __init__(self, table: KeyedTable) -> None:
-        write = table.write
-        self.value = table.read
-        self.update = write
-        self.clear = partial(write, None)
-
-
 def _value_state(
-    cell: KeyCell, maps: list[Entries], saved: list[Entries | None]
+    table: HashMapTable, maps: list[Entries], saved: list[Entries | None], *, immutable: bool
 ) -> ValueState[object]:
-    """Value state of values that can't be changed: the hottest calls that there are.
+    """Value state in a class of its own for each table: the hottest calls that there are.
 
-    A class of its own for each state, since a method is called quicker than a function that is an
-    attribute; measured by benchmarks/state_bench.py.
+    A method is called quicker than a function that is an attribute, and an argument with a default
+    is read quicker than a free variable; nobody passes these. 15 and 25 ns of some 130 a call under
+    load (benchmarks/state_bench.py).
     """
+    cell, read, write = table.cell, table.read, table.write
 
-    class HashMapValueState:
+    class Values:
         __slots__ = ()
 
-        def value(self) -> object:
-            return maps[cell.group].get(cell.key)
-
-        def update(self, value: object) -> None:
+        def value(
+            self,
+            cell: KeyCell = cell,
+            maps: list[Entries] = maps,
+            saved: list[Entries | None] = saved,
+            read: Callable[[], object] = read,
+        ) -> object:
             group = cell.group
-            preimages = saved[group]
-            if preimages is not None and cell.key not in preimages:
-                preimages[cell.key] = maps[group].get(cell.key, _ABSENT)
-            if value is None:
-                maps[group].pop(cell.key, None)
-            else:
+            return maps[group].get(cell.key) if saved[group] is None else read()
+
+        def update(
+            self,
+            value: object,
+            cell: KeyCell = cell,
+            maps: list[Entries] = maps,
+            saved: list[Entries | None] = saved,
+            write: Callable[[object], None] = write,
+        ) -> None:
+            group = cell.group
+            if saved[group] is None and value is not None:
                 maps[group][cell.key] = value
+            else:
+                write(value)
 
         def clear(self) -> None:
-            self.update(None)
+            write(None)
 
-    return HashMapValueState()
+    class ImmutableValues(Values):
+        __slots__ = ()
+
+        def value(
+            self,
+            cell: KeyCell = cell,
+            maps: list[Entries] = maps,
+            saved: object = None,
+            read: object = None,
+        ) -> object:
+            return maps[cell.group].get(cell.key)
+
+    return ImmutableValues() if immutable else Values()
 
 
 # The functions of a table: closures, for one call a record and no look-up of attributes but the
-# cell's. Shown by benchmarks/state_bench.py.
+# cell's.
 
 
 def _peek(cell: KeyCell, maps: list[Entries]) -> Callable[[], object]:
@@ -320,13 +330,12 @@ def _write(
     cell: KeyCell, maps: list[Entries], saved: list[Entries | None]
 ) -> Callable[[object], None]:
     def write(value: object) -> None:
-        group = cell.group
-        preimages = saved[group]
-        if preimages is not None and cell.key not in preimages:
-            preimages[cell.key] = maps[group].get(cell.key, _ABSENT)
+        key, entries, preimages = cell.key, maps[cell.group], saved[cell.group]
+        if preimages is not None and key not in preimages:
+            preimages[key] = entries.get(key, _ABSENT)
         if value is None:
-            maps[group].pop(cell.key, None)
+            entries.pop(key, None)
         else:
-            maps[group][cell.key] = value
+            entries[key] = value
 
     return write

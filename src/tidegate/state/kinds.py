@@ -17,7 +17,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError
-from tidegate.state.copies import copier_of
+from tidegate.typeinfo.copies import copier_of
 from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInformation
 
 if TYPE_CHECKING:
@@ -264,10 +264,10 @@ class TableReducingState:
         keys: Sequence[object],
         key_groups: Sequence[int],
         values: Iterable[object],
-        results: list[object],
+        emit: Callable[[object], None],
     ) -> None:
         """Add one value to each of these keys, in order."""
-        self._fold(keys, key_groups, values, self._reduce, results)
+        self._fold(keys, key_groups, values, self._reduce, emit)
 
     def clear(self) -> None:
         """Forget it."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
 from tidegate.model.handles import StateDistribution
-from tidegate.state.copies import private_copy
 from tidegate.state.format import StateHeader, element, reading
+from tidegate.typeinfo.copies import private_copy
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo

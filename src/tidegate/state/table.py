@@ -55,12 +55,11 @@ class KeyedTable(Protocol):
         groups: Sequence[int],
         values: Iterable[object],
         merge: Callable[[object, object], object],
-        results: list[object],
+        emit: Callable[[object], None],
     ) -> None:
-        """Merge each value into its key's entry, in order, and append each new entry to results.
+        """Merge each value into its key's entry, in order, and emit each new entry.
 
-        The first value of a key is its entry. What ``merge`` raises passes through; ``results``
-        then tells how far it came.
+        The first value of a key is its entry. What ``merge`` raises passes through.
         """
         ...
 

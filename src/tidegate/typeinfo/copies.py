@@ -1,4 +1,4 @@
-"""Copies of values that a snapshot still needs, for users who may change what they are given."""
+"""Copies of values that somebody still needs while a user may change what he holds of them."""
 
 from __future__ import annotations
 
