@@ -45,6 +45,7 @@ def _build(slots: int) -> SparkSession:
         builder.master(f"local[{threads}]")
         .appName("tidegate")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")  # a slot is a stage without progress
         .config("spark.python.worker.faulthandler.enabled", "true")
         .config("spark.pyspark.python", os.environ["PYSPARK_PYTHON"])
     )
