@@ -180,7 +180,7 @@ def _conductor(wishes: Wishes, folder: Path, dataset: Dataset, screen: Display) 
             rows=len(dataset.flights),
         ),
         # A checkpoint may be over in a few milliseconds; whoever wants to hit it looks closely.
-        watch_ms=2 if wishes.kill_during_checkpoint else 50,
+        watch_ms=10 if wishes.kill_during_checkpoint else 50,
     )
     kills = KillPlan(moments_s, wishes.kill_driver, wishes.kill_during_checkpoint)
     return Conductor(settings, kills, chance, screen, folder / "driver.log")
