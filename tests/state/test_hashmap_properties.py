@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from tidegate.api.operator import KeyCell
 from tidegate.model.key_groups import KeyGroupRange
-from tidegate.typeinfo.copies import private_copy
 from tidegate.state.hashmap import HashMapTable
+from tidegate.typeinfo.copies import private_copy
 
 GROUPS = KeyGroupRange(0, 1)
 STEP = "step"
-OPERATIONS = ("write", "remove", "read_and_write", "edit")
+OPERATIONS = ("write", "remove", "read_and_write", "edit", "fold")
 KEYS = st.integers(0, 9)
 VALUES = st.integers(1, 9)
 WRITE = st.tuples(st.sampled_from(OPERATIONS), KEYS, VALUES)
@@ -35,6 +35,7 @@ class Driven:
         self.mutable = copier is not None
         self.cell = KeyCell()
         self.table = HashMapTable(self.cell, GROUPS, 2, copy=copier)
+        self.values: Any = self.table.value_state()
         self.model: dict[int, Any] = {}
 
     def do(self, operation: str, key: int, value: int) -> None:
@@ -43,23 +44,38 @@ class Driven:
         assert self.table.peek() == self.model.get(key)
 
     def write(self, key: int, value: int) -> None:
-        self.table.write([value] if self.mutable else value)
+        self.values.update([value] if self.mutable else value)
         self.model[key] = [value] if self.mutable else value
 
     def remove(self, key: int, value: int) -> None:
-        self.table.write(None)
+        self.values.clear() if value % 2 else self.values.update(None)
         self.model.pop(key, None)
 
     def read_and_write(self, key: int, value: int) -> None:
-        held: Any = self.table.read()
+        held: Any = self.values.value()
         if held is None:
             return
         if self.mutable:
             held.append(value)
         else:
             held += value
-        self.table.write(held)
+        self.values.update(held)
         self.model[key] = copy.copy(held)
+
+    def fold(self, key: int, value: int) -> None:
+        group = group_of(key)
+        emitted: list[object] = []
+        added: Any = [value] if self.mutable else value
+        self.table.fold([key], [group], [added], self.merge, emitted.append)
+        held = self.model.get(key)
+        self.model[key] = copy.copy(added) if held is None else held + added
+        assert emitted == [self.model[key]]
+
+    def merge(self, old: Any, new: Any) -> object:
+        if self.mutable:
+            old.extend(new)
+            return old
+        return old + new
 
     def edit(self, key: int, value: int) -> None:
         held: Any = self.table.edit()
