@@ -41,6 +41,7 @@ from tidegate.checkpoint.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
+from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -285,7 +286,10 @@ class Performer:
                 written_bytes=ended.written_bytes,
             )
         else:
-            self._log.warning(
+            # What does not count is part of a job's life: a restart, an end, a busy moment.
+            counts = FailureReason[ended.reason].counts
+            tell = self._log.warning if counts else self._log.info
+            tell(
                 "checkpoint failed",
                 checkpoint=ended.checkpoint,
                 reason=ended.reason,
