@@ -12,7 +12,7 @@ from tidegate import (
     KeyedBatchFunction,
     StreamExecutionEnvironment,
 )
-from tidegate.connectors import NumberSequenceSource
+from tidegate.connectors import FileSource, NumberSequenceSource
 
 KEYED_SCHEMA = pa.schema([("number", pa.int64()), ("key", pa.int64())])
 COUNTED_SCHEMA = pa.schema([*KEYED_SCHEMA, ("count", pa.int64())])
@@ -48,10 +48,12 @@ class RunningColumnCount(KeyedBatchFunction):
 
 
 def column_counts(
-    env: StreamExecutionEnvironment, total: int, *, even: bool = False
+    env: StreamExecutionEnvironment,
+    source: NumberSequenceSource | FileSource,
+    *,
+    even: bool = False,
 ) -> DataStream[dict[str, int]]:
     """Numbers in Arrow batches, counted by key in a column; even: only those."""
-    source = NumberSequenceSource(0, total - 1, arrow=True)
     keyed = env.from_source(source, source_name="columns").uid("columns").map_batches(with_key)
     if even:
         keyed = keyed.filter_batches(is_even)

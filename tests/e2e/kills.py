@@ -1,6 +1,8 @@
 """What must hold when slots are killed; asked of every runtime."""
 
-from tests.e2e.jobs import running_counts
+from tests.e2e.arrow_jobs import COUNTED_SCHEMA, column_counts
+from tests.e2e.files import committed_rows, hidden_files, write_numbers
+from tests.e2e.jobs import COUNT_SCHEMA, running_counts
 from tests.e2e.journal import Journal
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.probes import Probe, SlowSnapshotCount
@@ -16,6 +18,7 @@ from tests.e2e.watch import (
     wait_running,
 )
 from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.connectors import FileSink, FileSource
 from tidegate.jobmaster.view import JobView
 
 RECOVERY_S = 10.0
@@ -26,7 +29,7 @@ def check_two_kills(jobs: Jobs) -> None:
     """Two slots are killed in turn; each time the other stays, and nothing is lost or doubled."""
     total, out = 6_000, jobs.folder / "out"
     env = jobs.checkpointed(2, 200)
-    running_counts(env, total, 1_500).sink_to(LedgerSink(out))
+    running_counts(env, total, 1_500).sink_to(FileSink.parquet(str(out), COUNT_SCHEMA))
     client = jobs.start(env, "counts")
     before = pids(wait_completed(client, 2))
     killed = [kill_slot(client, 0)]
@@ -40,9 +43,10 @@ def check_two_kills(jobs: Jobs) -> None:
     finished(client)
     counts = view(client).checkpoints.counts
     assert counts.restored == view(client).restarts == 2
-    rows = ledger_rows(out)
+    rows = committed_rows(out)
     check_each_counted_once(rows, total)
     check_recovered_soon(view(client), rows)
+    assert not hidden_files(out)
 
 
 def check_recovered_soon(seen: JobView, rows: list[dict[str, int]]) -> None:
@@ -72,6 +76,23 @@ def check_kill_during_checkpoint(jobs: Jobs) -> None:
             assert given_up.pointer is None
     finished(client)
     check_each_counted_once(ledger_rows(out), total)
+
+
+def check_kill_over_columns(jobs: Jobs) -> None:
+    """Arrow batches from files, state in columns: a reader is killed with parts in its hands."""
+    folder, out = jobs.folder / "in", jobs.folder / "out"
+    write_numbers(folder, files=24, rows_each=200)
+    source = FileSource.parquet(str(folder)).arrow().rate(1_200)
+    env = jobs.checkpointed(2, 200)
+    column_counts(env, source).sink_to(FileSink.parquet(str(out), COUNTED_SCHEMA))
+    client = jobs.start(env, "columns")
+    wait_completed(client, 2)
+    kill_slot(client, 0)
+    wait_recovered(client, 1)
+    wait_completed(client, view(client).checkpoints.counts.completed + 1)
+    kill_slot(client, 1)
+    finished(client)
+    check_each_counted_once(committed_rows(out), 24 * 200)
 
 
 def check_kill_before_first_checkpoint(jobs: Jobs) -> None:

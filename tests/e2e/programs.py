@@ -18,6 +18,7 @@ from tidegate import (
     StreamExecutionEnvironment,
     Types,
 )
+from tidegate.connectors import NumberSequenceSource
 
 Row = dict[str, Any]
 Program = Callable[["StreamExecutionEnvironment"], "DataStream[Row]"]
@@ -94,7 +95,7 @@ def counts(env: StreamExecutionEnvironment) -> DataStream[Row]:
 
 def columns(env: StreamExecutionEnvironment) -> DataStream[Row]:
     """Running counts of the even numbers over Arrow batches; rows again at the end."""
-    rows = column_counts(env, TOTAL, even=True)
+    rows = column_counts(env, NumberSequenceSource(0, TOTAL - 1, arrow=True), even=True)
     return rows.map(lambda row: {"key": row["key"], "count": row["count"]})
 
 

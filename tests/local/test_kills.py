@@ -1,12 +1,14 @@
 """Slots killed with SIGKILL: nothing is lost, nothing doubled, the others stay."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.e2e import kills
+from tests.e2e import drivers, kills
 from tests.e2e.runtimes import Jobs
 
 
-@pytest.mark.feature("F128", "F189", "F209")
+@pytest.mark.feature("F128", "F189", "F209", "F287")
 def test_two_killed_slots_lose_and_double_nothing(jobs: Jobs) -> None:
     kills.check_two_kills(jobs)
 
@@ -18,3 +20,13 @@ def test_a_slot_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> Non
 @pytest.mark.feature("F205")
 def test_a_failover_before_the_first_checkpoint_starts_empty(jobs: Jobs) -> None:
     kills.check_kill_before_first_checkpoint(jobs)
+
+
+@pytest.mark.feature("F282")
+def test_a_killed_reader_of_columns_loses_and_doubles_nothing(jobs: Jobs) -> None:
+    kills.check_kill_over_columns(jobs)
+
+
+@pytest.mark.feature("F188")
+def test_a_killed_driver_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    drivers.check_killed_driver(tmp_path, spark=False)

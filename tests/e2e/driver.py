@@ -1,0 +1,71 @@
+"""A driver in a process of its own, so that it can be killed: ``python -m tests.e2e.driver JSON``.
+
+It counts numbers into Parquet files, resumes where that was asked for, and ends with the job.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.e2e.jobs import COUNT_SCHEMA, running_counts
+from tests.e2e.runtimes import RESTART_AT_ONCE
+from tidegate import Configuration, StreamExecutionEnvironment
+from tidegate.connectors import FileSink
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "counts of a driver"
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What a driver is to do. spark: on a session of its own, else on this machine."""
+
+    folder: str
+    rows: int
+    rate: float
+    spark: bool = False
+    resume: bool = False
+
+
+def started(orders: Orders, log: Path) -> subprocess.Popen[bytes]:
+    """A driver with these orders, in a process group of its own."""
+    paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.driver", json.dumps(asdict(orders))],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            start_new_session=True,
+        )
+
+
+def main() -> None:
+    """Obey."""
+    orders = Orders(**json.loads(sys.argv[1]))
+    folder = Path(orders.folder)
+    settings = {
+        "parallelism.default": 2,
+        "execution.checkpointing.interval": 200,
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+        **RESTART_AT_ONCE,
+        **({"execution.state-recovery.path": "latest"} if orders.resume else {}),
+    }
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set(key, value)
+    if orders.spark:
+        env = StreamExecutionEnvironment.on_spark(configuration=configuration)
+    else:
+        env = StreamExecutionEnvironment.local(configuration=configuration)
+    counts = running_counts(env, orders.rows, orders.rate)
+    counts.sink_to(FileSink.parquet(str(folder / "out"), COUNT_SCHEMA)).uid("files")
+    env.execute(NAME)
+
+
+if __name__ == "__main__":
+    main()
