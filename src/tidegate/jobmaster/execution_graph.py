@@ -68,8 +68,8 @@ class ExecutionGraph:
         return iter(self._executions.values())
 
     def on_slot(self, slot: SlotId) -> list[Execution]:
-        """The executions on a slot that have not ended."""
-        return [e for e in self if e.slot == slot and not e.state.is_terminal]
+        """The executions on a slot, ended ones included."""
+        return [execution for execution in self if execution.slot == slot]
 
     @property
     def all_ended(self) -> bool:

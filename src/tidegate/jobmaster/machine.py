@@ -131,8 +131,10 @@ class JobMaster:
         self._error: TidegateError | None = None
         self._deploying = False
         self._restart_ms: int | None = None
+        self._waited = False
         self._cancel_by_ms: int | None = None
         self._slots_since_ms: int | None = None
+        self._slot_error: TidegateError | None = None
         self._report_ms = 0
         self._restarts = 0
         self._restored: CheckpointId | None = None
@@ -154,8 +156,10 @@ class JobMaster:
         """When to send `Woke`; None for never."""
         times = [self._checkpoints.wake_at_ms]
         if self._aim is not Aim.OVER and self._status is not JobStatus.INITIALIZING:
-            times += [self._restart_ms, self._cancel_by_ms, self._slots.next_expiry_ms]
-            if self._slots_since_ms is not None:
+            times += [self._cancel_by_ms, self._slots.next_expiry_ms]
+            if not self._waited:
+                times.append(self._restart_ms)
+            if self._slots_since_ms is not None and self._aim is Aim.RUN:
                 times += [self._report_ms, self._slots_since_ms + self._settings.slots_timeout_ms]
         return min((time for time in times if time is not None), default=None)
 
@@ -220,6 +224,8 @@ class JobMaster:
         self._deploying = True
 
     def _offered(self, offer: Offer, now_ms: int) -> None:
+        if offer.slot in self._slots:
+            return
         if self._aim is not Aim.RUN or not self._slots.offered(offer, now_ms):
             self._commands.append(SendToSlot(offer.slot, Refused("the job has slots enough")))
             self._commands.append(DropSlot(offer.slot, "not needed"))
@@ -238,22 +244,26 @@ class JobMaster:
         if not self._slots.left(slot):
             return
         lost = error or SlotLost(f"slot {slot} has left")
-        for execution in self._graph.on_slot(slot):
-            self._enter(execution, ExecutionState.FAILED, now_ms)
+        hosted = self._graph.on_slot(slot)
+        for execution in hosted:
+            if not execution.state.is_terminal:
+                self._enter(execution, ExecutionState.FAILED, now_ms)
         if self._deploying:
+            self._slot_error = lost
             self._failures.concurrent(lost)
-        elif self._aim is Aim.RUN and not self._graph.all_finished:
+        elif any(execution.state is not ExecutionState.FINISHED for execution in hosted):
             self._failed(lost, "", slot, now_ms)
 
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed()
+        self._slot_error = error
         if final and self._aim is Aim.RUN and not self._slots.enough:
             self._fail_for_good(error, now_ms)
 
     def _woke(self, now_ms: int) -> None:
         planned = self.wake_at_ms
         if planned is not None and now_ms - planned > LATE_WAKE_MS:
-            self._slots.stood_still(now_ms - planned)
+            self._slots.stood_still(now_ms - planned, now_ms)
         self._checkpoint(Woke(), now_ms)
         for slot in self._slots.expired(now_ms):
             self._give_up(slot, f"no sign of life for {self._settings.slot.lease_ms} ms", now_ms)
@@ -272,9 +282,11 @@ class JobMaster:
             return
         have, want = len(self._slots), self._slots.wanted
         if now_ms - since >= self._settings.slots_timeout_ms:
+            last = f"; the last that did not: {self._slot_error}" if self._slot_error else ""
             self._fail_for_good(
                 SlotsMissing(
-                    f"{have} of {want} slots came within {self._settings.slots_timeout_ms} ms",
+                    f"{have} of {want} slots came within "
+                    f"{self._settings.slots_timeout_ms} ms{last}",
                     remedy="Give Spark more cores, lower the job's parallelism, or wait longer "
                     "with tidegate.slots.start-timeout.",
                 ),
@@ -301,10 +313,17 @@ class JobMaster:
                 error = change.error or SlotLost("a subtask failed without saying why")
                 task = self._task(execution.id.subtask.vertex)
                 self._failed(error, task, execution.slot, now_ms)
-            case _:
-                self._enter(execution, change.state, now_ms)
-                if change.state is ExecutionState.RUNNING:
+            case ExecutionState.RUNNING:
+                if execution.state is ExecutionState.INITIALIZING:
+                    self._enter(execution, ExecutionState.RUNNING, now_ms)
                     self._subtask_runs(execution)
+            case _:
+                asked = execution.state is ExecutionState.CANCELING
+                self._enter(execution, change.state, now_ms)
+                if change.state is ExecutionState.CANCELED and not asked:
+                    lost = SlotLost("a slot ended a subtask unasked")
+                    task = self._task(execution.id.subtask.vertex)
+                    self._failed(lost, task, execution.slot, now_ms)
 
     def _enter(self, execution: Execution, state: ExecutionState, now_ms: int) -> None:
         execution.enter(state, now_ms)
@@ -340,6 +359,7 @@ class JobMaster:
             return
         self._restarts += 1
         self._restart_ms = now_ms + delay
+        self._waited = False
         self._deploying = True
         self._become(JobStatus.RESTARTING, now_ms, error)
         self._commands.append(Restarting(self._restarts, delay, error))
@@ -404,14 +424,15 @@ class JobMaster:
 
     def _deploy_if_possible(self, now_ms: int) -> None:
         self._ask_for_slots(now_ms)
-        waiting = self._restart_ms is not None and now_ms < self._restart_ms
-        if waiting or not self._slots.enough or not self._graph.all_ended:
+        self._waited = self._restart_ms is None or now_ms >= self._restart_ms
+        if not (self._waited and self._slots.enough and self._graph.all_ended):
             return
         if not self._checkpoints.settled:
             return
         self._restart_ms = None
         self._deploying = False
         self._slots_since_ms = None
+        self._slot_error = None
         self._become(JobStatus.RUNNING, now_ms)
         self._deploy(now_ms)
 

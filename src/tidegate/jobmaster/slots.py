@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 LATE_WAKE_MS: Final = 500
 """A wake-up that comes later than this says that this process stood still, not the slots."""
 
+GRACE_MS: Final = 1_000
+"""What is left of every lease after such a wake-up."""
+
 
 @dataclass(slots=True)
 class KnownSlot:
@@ -63,7 +66,7 @@ class SlotPool:
     def offered(self, offer: Offer, now_ms: int) -> bool:
         """A slot has come; False where it is one too many."""
         self._coming = max(0, self._coming - 1)
-        if self.enough or offer.slot in self._slots:
+        if self.enough:
             return False
         self._slots[offer.slot] = KnownSlot(offer, now_ms)
         self._order[self._order.index(None)] = offer.slot
@@ -83,10 +86,14 @@ class SlotPool:
             known.seen_ms = now_ms
             known.batch_age_ms = batch_age_ms
 
-    def stood_still(self, for_ms: int) -> None:
-        """This process did not run for so long: no slot is to suffer for it."""
+    def stood_still(self, for_ms: int, now_ms: int) -> None:
+        """This process did not run for so long: no slot is to suffer for it.
+
+        Each lease is extended by that, and by enough for the pulses that wait to be read.
+        """
+        least = now_ms - self._lease_ms + GRACE_MS
         for known in self._slots.values():
-            known.seen_ms += for_ms
+            known.seen_ms = min(now_ms, max(least, known.seen_ms + for_ms))
 
     def expired(self, now_ms: int) -> list[SlotId]:
         """Slots that have been silent for longer than the lease."""
