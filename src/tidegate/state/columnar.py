@@ -204,7 +204,7 @@ class KeyedColumnStates:
             return
         groups = np.repeat([group for group, _ in sections], [len(batch) for batch in batches])
         table = pa.Table.from_batches(batches, schema)
-        rows = self._rows.index(table.column(0).combine_chunks(), groups)
+        rows = self._rows.load(table.column(0).combine_chunks(), groups)
         for field, values in zip(list(schema)[1:], table.columns[1:], strict=True):
             column = self._columns.get(field.name) or self._restored(field, header)
             column.put(rows, values.to_numpy())

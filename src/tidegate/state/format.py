@@ -1,9 +1,9 @@
-"""The bytes of keyed and operator state; offsets and fields in docs/formats/keyed-state.md and
-operator-state.md.
+"""The bytes of keyed and operator state.
 
-Both streams open with a header that says whose state it is and how it was encoded; what follows is
-reached by the offsets in the state handle alone. Nothing is trusted: a length that points beyond
-the end is a FormatError.
+Offsets and fields: docs/formats/keyed-state.md and docs/formats/operator-state.md. Both streams
+open with a header that says whose state it is and how it was encoded; what follows is reached by
+the offsets in the state handle alone. Nothing is trusted: a length that points beyond the end is a
+FormatError.
 """
 
 from __future__ import annotations

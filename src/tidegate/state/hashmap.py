@@ -7,7 +7,8 @@ they are now (some older, some newer than the barrier) and then the pre-images, 
 over them: together they are the group at the barrier. A group thaws when its last entry is out of
 reach of writes. While nothing is frozen, a write pays for one look into a list.
 
-Measured against copying whole dicts, merging pre-images, a thread, and fork: docs/design/entry-copy-on-write.md.
+Measured against copying whole dicts, merging pre-images, a thread, and fork:
+docs/design/entry-copy-on-write.md.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import UserError
+from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -134,7 +136,7 @@ class HashMapTable:
 
     def value_state(self) -> ValueState[object]:
         """The entries as value state."""
-        return _value_state(self, self._maps, self._saved, immutable=self._copy is None)
+        return _value_state(self, self._maps, self._saved, self._copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is."""
@@ -211,7 +213,10 @@ def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Mi
 
 
 def _value_state(
-    table: HashMapTable, maps: list[Entries], saved: list[Entries | None], *, immutable: bool
+    table: HashMapTable,
+    maps: list[Entries],
+    saved: list[Entries | None],
+    copy: Callable[[object], object] | None,
 ) -> ValueState[object]:
     """Value state in a class of its own for each table: the hottest calls that there are.
 
@@ -219,7 +224,7 @@ def _value_state(
     is read quicker than a free variable; nobody passes these. 15 and 25 ns of some 130 a call under
     load (benchmarks/state_bench.py).
     """
-    cell, read, write = table.cell, table.read, table.write
+    cell, write = table.cell, table.write
 
     class Values:
         __slots__ = ()
@@ -229,10 +234,14 @@ def _value_state(
             cell: KeyCell = cell,
             maps: list[Entries] = maps,
             saved: list[Entries | None] = saved,
-            read: Callable[[], object] = read,
+            copy: Callable[[object], object] = private_copy if copy is None else copy,
         ) -> object:
             group = cell.group
-            return maps[group].get(cell.key) if saved[group] is None else read()
+            preimages = saved[group]
+            if preimages is None:
+                return maps[group].get(cell.key)
+            value = maps[group].get(cell.key)
+            return value if cell.key in preimages else copy(value)
 
         def update(
             self,
@@ -240,13 +249,16 @@ def _value_state(
             cell: KeyCell = cell,
             maps: list[Entries] = maps,
             saved: list[Entries | None] = saved,
-            write: Callable[[object], None] = write,
+            absent: object = _ABSENT,
         ) -> None:
             group = cell.group
-            if saved[group] is None and value is not None:
-                maps[group][cell.key] = value
+            preimages = saved[group]
+            if preimages is not None and cell.key not in preimages:
+                preimages[cell.key] = maps[group].get(cell.key, absent)
+            if value is None:
+                maps[group].pop(cell.key, None)
             else:
-                write(value)
+                maps[group][cell.key] = value
 
         def clear(self) -> None:
             write(None)
@@ -259,11 +271,11 @@ def _value_state(
             cell: KeyCell = cell,
             maps: list[Entries] = maps,
             saved: object = None,
-            read: object = None,
+            copy: object = None,
         ) -> object:
             return maps[cell.group].get(cell.key)
 
-    return ImmutableValues() if immutable else Values()
+    return ImmutableValues() if copy is None else Values()
 
 
 # The functions of a table: closures, for one call a record and no look-up of attributes but the

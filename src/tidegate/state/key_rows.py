@@ -67,6 +67,10 @@ class _Index(Protocol):
         """Row of each key, and for each new key, by row from `first` on, a position in `keys`."""
         ...
 
+    def add(self, keys: pa.Array, first: int) -> None:
+        """Make rows from `first` on for keys that are all new and all different."""
+        ...
+
     def stored(self, count: int) -> pa.Array:
         """The keys of the first rows, in order."""
         ...
@@ -113,15 +117,27 @@ class KeyRows:
             )
         rows, positions = index.rows(keys, self._count)
         if len(positions):
-            self._groups = with_room(self._groups, self._count + len(positions))
-            self._groups[self._count : self._count + len(positions)] = key_groups[positions]
-            self._count += len(positions)
+            self._append(key_groups[positions])
         return rows
+
+    def load(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The rows of restored keys, which are all new and all different."""
+        assert self._index is not None, "what is restored says what its keys are"
+        first = self._count
+        self._index.add(keys, first)
+        self._append(key_groups)
+        return np.arange(first, self._count)
 
     def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
         """Keys and key groups of all rows; a later `index` leaves them as they are."""
         assert self._index is not None, "there are rows only after the first batch"
         return self._index.stored(self._count), self._groups[: self._count]
+
+    def _append(self, key_groups: NDArray[Any]) -> None:
+        end = self._count + len(key_groups)
+        self._groups = with_room(self._groups, end)
+        self._groups[self._count : end] = key_groups
+        self._count = end
 
     def _open(self, key_type: TypeInformation) -> _Index:
         arrow = arrow_key_type(key_type)
@@ -157,12 +173,18 @@ class _Numbers:
         if not len(missing):
             return rows, missing
         new, at, inverse = np.unique(numbers[missing], return_index=True, return_inverse=True)
-        new_rows = np.arange(first, first + len(new))
-        self._index.add(new, new_rows)
-        self._stored = with_room(self._stored, first + len(new))
-        self._stored[first : first + len(new)] = new
-        rows[missing] = new_rows[inverse]
+        rows[missing] = first + inverse
+        self._add(new, first)
         return rows, missing[at]
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        self._add(self._numbers(keys), first)
+
+    def _add(self, numbers: Longs, first: int) -> None:
+        end = first + len(numbers)
+        self._index.add(numbers, np.arange(first, end))
+        self._stored = with_room(self._stored, end)
+        self._stored[first:end] = numbers
 
     def stored(self, count: int) -> pa.Array:
         numbers = self._stored[:count]
@@ -200,11 +222,15 @@ class _Texts:
         if not len(missing):
             return known.take(codes), missing
         known[missing] = np.arange(first, first + len(missing))
-        self._rows.update(zip(texts[missing], known[missing].tolist(), strict=True))
-        self._stored.append(dictionary.take(pa.array(missing)))
+        self.add(dictionary.take(pa.array(missing)), first)
         seen_at = np.empty(len(texts), np.int64)
         seen_at[codes] = np.arange(len(codes))
         return known.take(codes), seen_at[missing]
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        texts = keys.to_numpy(zero_copy_only=False)
+        self._rows.update(zip(texts, range(first, first + len(texts)), strict=True))
+        self._stored.append(keys)
 
     def stored(self, count: int) -> pa.Array:
         del count  # keys are added by whole batches only
