@@ -1,11 +1,12 @@
 """Jobs on Spark give what plain Python gives, and survive what befalls them."""
 
 import os
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.e2e import kills, restores
+from tests.e2e import drivers, kills, restores
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.programs import all_expected, all_found, build_all
@@ -39,13 +40,24 @@ def test_a_checkpoint_is_triggered_across_processes(jobs: Jobs) -> None:
     assert found is not None and found.acknowledged == found.subtasks == 4
 
 
-@pytest.mark.feature("F128", "F189")
+@pytest.mark.feature("F128", "F189", "F287")
 def test_two_killed_workers_lose_and_double_nothing(jobs: Jobs) -> None:
     kills.check_two_kills(jobs)
 
 
 def test_a_worker_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> None:
     kills.check_kill_during_checkpoint(jobs)
+
+
+@pytest.mark.feature("F282")
+def test_a_killed_reader_of_columns_loses_and_doubles_nothing(jobs: Jobs) -> None:
+    kills.check_kill_over_columns(jobs)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F188")
+def test_a_killed_driver_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
+    drivers.check_killed_driver(tmp_path, spark=True)
 
 
 @pytest.mark.feature("F205")
