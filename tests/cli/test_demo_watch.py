@@ -158,6 +158,14 @@ def test_all_run_when_the_last_subtask_does() -> None:
     assert news_of(whole, whole) == []
 
 
+def test_subtasks_that_had_finished_before_a_restore_do_not_keep_the_job_from_running() -> None:
+    running, finished = ExecutionState.RUNNING, ExecutionState.FINISHED
+    whole = with_vertices(flights=[subtask(0, finished)], counts=[subtask(0, running, 7_009)])
+    over = with_vertices(flights=[subtask(0, finished)], counts=[subtask(0, finished, 7_009)])
+    assert news_of(EMPTY, whole) == [AllRunning(7_009)]
+    assert news_of(EMPTY, over) == []
+
+
 def test_progress_is_what_the_sources_have_emitted() -> None:
     deploying = ExecutionState.DEPLOYING
     view = with_vertices(

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tidegate.cli.demo.driver import DriverSettings
     from tidegate.cli.demo.news import AnyNews, News
 
-SILENCE_S: Final = 120.0
+SILENCE_S: Final = 180.0
 """How long a driver may tell nothing before it is given up; starting Spark takes the longest."""
 
-LATE_S: Final = 180.0
-"""How much longer than its replay a demonstration may take."""
+LATE_S: Final = 300.0
+"""How much longer than the whole replay a driver may run."""
 
 GOODBYE_S: Final = 30.0
 """How long a driver may take to end after Ctrl-C."""
@@ -108,7 +108,6 @@ class Conductor:
     timeline: Timeline = field(init=False)
     drivers: int = 0
     _back_at_s: float = 0.0
-    _begun_s: float = 0.0
     _ended_s: float = 0.0
 
     def __post_init__(self) -> None:
@@ -119,10 +118,10 @@ class Conductor:
 
         Raises JobFailed, ConfigError or JobCanceled where the job did not finish.
         """
-        self._begun_s = time.monotonic()
+        begun_s = time.monotonic()
         while not self._one_driver():
             self.timeline.driver_lost()
-        return self._ended_s - self._begun_s
+        return self._ended_s - begun_s
 
     def _one_driver(self) -> bool:
         """Whether the job has finished; else its driver was killed, and the next one goes on."""
@@ -138,9 +137,9 @@ class Conductor:
     def _follow(
         self, process: subprocess.Popen[bytes], incoming: queue.Queue[AnyNews | None]
     ) -> bool:
-        heard_s = time.monotonic()
+        begun_s = heard_s = time.monotonic()
         while True:
-            self._check_patience(heard_s)
+            self._check_patience(begun_s, heard_s)
             try:
                 news = incoming.get(timeout=self._patience_s())
             except queue.Empty:
@@ -152,16 +151,14 @@ class Conductor:
                 self._take(news)
                 if isinstance(news, Ended):
                     return self._finished(news)
-            if self._is_time(news):
-                self._kill(process)
-                if self.kills.driver:
-                    return False
+            if self._is_time(news) and self._kill(process) and self.kills.driver:
+                return False
 
-    def _check_patience(self, heard_s: float) -> None:
+    def _check_patience(self, begun_s: float, heard_s: float) -> None:
         now_s = time.monotonic()
         if now_s - heard_s > SILENCE_S:
             raise self._no_end(f"The driver has told nothing for {SILENCE_S:.0f} s")
-        if now_s - self._begun_s > self.settings.replay.span_s + LATE_S:
+        if now_s - begun_s > self.settings.replay.span_s + LATE_S:
             raise self._no_end(f"The job is {LATE_S:.0f} s late")
 
     def _take(self, news: AnyNews) -> None:
@@ -204,15 +201,20 @@ class Conductor:
             return False
         return not self.kills.during_checkpoint or isinstance(news, CheckpointBegun)
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+    def _kill(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether there was something to kill."""
         if self.kills.driver:
             victim, pid = "driver", process.pid
         else:
             victim, pid = self.chance.choice(sorted(self.timeline.slots.items()))
         kill = Kill(time.time_ns() // 1_000_000, victim, pid, self.timeline.under_way)
-        os.kill(pid, signal.SIGKILL)
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False  # it has ended by itself; the news of it are under way
         self.timeline.killed(kill)
         self.display.killed(kill, self.timeline)
+        return True
 
     # The driver's process
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.cli.demo.news import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import CheckpointId, SlotId
+
+_RUNNING_OR_DONE: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
 
 
 class JobWatch:
@@ -109,11 +111,12 @@ class JobWatch:
 
 
 def _running_since_ms(view: JobView) -> int | None:
-    """When the last subtask began to run; None while some do not, and once any has finished."""
+    """When the last subtask began to run; None while some do not yet, and once all have ended."""
     subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
-    if not subtasks or any(each.state is not ExecutionState.RUNNING for each in subtasks):
+    states = {subtask.state for subtask in subtasks}
+    if ExecutionState.RUNNING not in states or states - _RUNNING_OR_DONE:
         return None
-    return max(subtask.timestamps_ms[ExecutionState.RUNNING] for subtask in subtasks)
+    return max(subtask.timestamps_ms.get(ExecutionState.RUNNING, 0) for subtask in subtasks)
 
 
 def _end_of(checkpoint: CheckpointStatistics, now_ms: int) -> News:
