@@ -52,7 +52,6 @@ def test_a_broadcast_map_is_written_and_read() -> None:
     assert dict(state.items()) == {}
 
 
-@pytest.mark.feature("F104")
 def test_each_kind_of_operator_state_comes_back_as_at_the_barrier() -> None:
     subtask = Subtask()
     splits = subtask.backend.operator_state(SPLITS)

@@ -41,7 +41,6 @@ def counts(subtask: Subtask, keys: Iterable[int], value: int = 1) -> None:
         state.update(value + key)
 
 
-@pytest.mark.feature("F108")
 def test_what_was_written_before_the_barrier_is_restored() -> None:
     subtask = Subtask()
     counts(subtask, range(100))
@@ -51,7 +50,7 @@ def test_what_was_written_before_the_barrier_is_restored() -> None:
     assert again.dump("count") == before == {key: key + 1 for key in range(100)}
 
 
-@pytest.mark.feature("F107", "F108")
+@pytest.mark.feature("F107")
 def test_what_is_written_after_the_barrier_is_not_in_the_snapshot() -> None:
     subtask = Subtask()
     counts(subtask, range(50))

@@ -1,0 +1,92 @@
+"""A process with state in a test: takes a snapshot and works on until it is killed, or restores.
+
+python -m tests.state.worker take FOLDER · restore FOLDER
+"""
+
+import itertools
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.state.world import Subtask
+from tidegate.api.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OperatorStateDescriptor,
+    RedistributionMode,
+    ValueStateDescriptor,
+)
+from tidegate.model.ids import CheckpointId, JobId
+from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
+from tidegate.typeinfo.types import Types
+
+KEYED = (
+    ValueStateDescriptor("count", Types.LONG()),
+    ListStateDescriptor("seen"),
+    MapStateDescriptor("by name", Types.STRING(), Types.LONG()),
+)
+LISTS = (
+    OperatorStateDescriptor("split"),
+    OperatorStateDescriptor("union", Types.LONG(), RedistributionMode.UNION),
+)
+RULES = MapStateDescriptor("rules")
+
+
+def main(command: str, folder: Path) -> None:
+    subtask = Subtask()
+    stores = Stores(MemoryFiles())
+    storage = CheckpointStorage(
+        JobId("0" * 32), stores, directory=str(folder), in_memory=False, inline_threshold_bytes=0
+    )
+    if command == "restore":
+        state: RestoredOperatorState = pickle.loads((folder / "handles").read_bytes())
+        subtask.backend.restore(state, storage.read_handle)
+        print(json.dumps(dump(subtask)), flush=True)
+        return
+    work(subtask, range(1000))
+    pending = subtask.backend.snapshot(CheckpointId(1))
+    at_barrier = dump(subtask)
+    work(subtask, range(500, 1500))
+    pending.finish()
+    names = itertools.count()
+    written = pending.upload(
+        lambda: storage.create_stream(
+            CheckpointId(1), CheckpointScope.EXCLUSIVE, f"state-{next(names)}"
+        )
+    )
+    restored = RestoredOperatorState(
+        managed_keyed=(written.managed_keyed,), managed_operator=(written.managed_operator,)
+    )
+    (folder / "handles").write_bytes(pickle.dumps(restored))
+    print(json.dumps(at_barrier), flush=True)
+    for first in itertools.count():
+        work(subtask, range(first % 1000, first % 1000 + 100))
+
+
+def work(subtask: Subtask, keys: range) -> None:
+    count, seen, by_name = map(subtask.backend.keyed_state, KEYED)
+    for key in keys:
+        subtask.on(key)
+        count.update((count.value() or 0) + 1)
+        seen.add([key])
+        by_name.put(str(key % 7), key)
+    for each in map(subtask.backend.operator_state, LISTS):
+        each.add(keys[0])
+    subtask.backend.broadcast_state(RULES).put(keys[0], [keys[-1]])
+
+
+def dump(subtask: Subtask) -> dict[str, Any]:
+    for each in KEYED:
+        subtask.backend.keyed_state(each)
+    keyed = {each.name: sorted(subtask.dump(each.name).items()) for each in KEYED}
+    lists = {each.name: subtask.backend.operator_state(each).get() for each in LISTS}
+    return keyed | lists | {"rules": list(subtask.backend.broadcast_state(RULES).items())}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
