@@ -1,8 +1,9 @@
 """Snapshots of keyed state: what was there at the barrier, whatever is written meanwhile."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
+    StateDescriptor,
     ValueStateDescriptor,
 )
 from tidegate.errors import RestoreRefused, SerializerIncompatible, StorageFailed, UserError
@@ -343,16 +345,57 @@ def test_state_under_another_declared_type_of_key_is_refused() -> None:
     assert raised.value.where == "operator 'counts', keys"
 
 
-def test_a_stream_of_other_keys_is_refused_when_it_says_what_they_are() -> None:
+@pytest.mark.parametrize("use", ["update", "add", "put", "reduce"])
+@pytest.mark.parametrize("other", [("b", 2, 3), ("b", "2"), "b"])
+def test_the_first_write_under_another_type_of_key_is_refused(other: object, use: str) -> None:
     subtask = Subtask().on(("a", 1))
     subtask.backend.keyed_state(COUNT).update(1)
     [again] = restored([snapshot(subtask)])
-    assert again.backend.key_type == Types.TUPLE([Types.STRING(), Types.LONG()])
-    again.backend.check_key(("b", 2))
-    again.backend.check_key((None, 2))
-    for other in (("b", 2, 3), ("b", "2"), "b"):
-        with pytest.raises(SerializerIncompatible, match="The keys of the state are"):
-            again.backend.check_key(other)
+    descriptor, write = writes()[use]
+    state = again.backend.keyed_state(descriptor)
+    again.on(other)
+    for _ in range(2):
+        with pytest.raises(SerializerIncompatible, match="The keys of the state are") as raised:
+            write(state)
+        assert raised.value.where == "operator 'counts'"
+    assert again.dump(descriptor.name) == ({("a", 1): 1} if use == "update" else {})
+
+
+@pytest.mark.parametrize("use", ["update", "add", "put", "reduce"])
+@pytest.mark.parametrize("same", [("b", 2), (None, 2)])
+def test_the_first_write_under_the_same_type_of_key_is_as_any_other(same: object, use: str) -> None:
+    subtask = Subtask().on(("a", 1))
+    subtask.backend.keyed_state(COUNT).update(1)
+    [again] = restored([snapshot(subtask)])
+    descriptor, write = writes()[use]
+    state = again.backend.keyed_state(descriptor)
+    again.on(same)
+    write(state)
+    before = again.dump(descriptor.name)
+    pending = again.backend.snapshot(CheckpointId(2))
+    write(state)
+    assert merged(restored([stored(pending)]), descriptor) == before != {}
+
+
+def writes() -> dict[str, tuple[StateDescriptor, Callable[[Any], None]]]:
+    return {
+        "update": (COUNT, lambda state: state.update(2)),
+        "add": (ListStateDescriptor("l"), lambda state: state.add(2)),
+        "put": (MapStateDescriptor("m"), lambda state: state.put(2, 2)),
+        "reduce": (ReducingStateDescriptor("r", Sum(), Types.LONG()), lambda state: state.add(2)),
+    }
+
+
+def test_a_snapshot_before_the_first_write_leaves_its_check_in_place() -> None:
+    subtask = Subtask().on("a")
+    subtask.backend.keyed_state(COUNT).update(1)
+    [again] = restored([snapshot(subtask)])
+    state = again.backend.keyed_state(COUNT)
+    pending = again.backend.snapshot(CheckpointId(2))
+    again.on(next(key for key in range(100) if again.on(key).cell.group not in (0, 1)))
+    with pytest.raises(SerializerIncompatible):
+        state.update(1)
+    assert merged(restored([stored(pending)]), COUNT) == {"a": 1}
 
 
 @dataclass

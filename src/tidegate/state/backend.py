@@ -89,15 +89,6 @@ class OperatorBackend:
         """The operator's map of that name; made or restored. Raises RestoreRefused."""
         return self._operator_states.broadcast_state(descriptor)
 
-    @property
-    def key_type(self) -> TypeInformation | None:
-        """The type of the row state's keys, as declared, restored or seen; else None."""
-        return self._keyed.key_type
-
-    def check_key(self, key: object) -> None:
-        """Raises SerializerIncompatible where a key is of another type than the state's keys."""
-        self._keyed.check_key(key)
-
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
         """Key group, key and stored entry of all that a keyed state holds; no write meanwhile."""
         return self._keyed.scan(state)

@@ -65,6 +65,23 @@ def _foreign_key() -> Exception:
     return AssertionError("the current key belongs to another subtask's key groups")
 
 
+class _FirstWrite(dict[object, object]):
+    """Stands in the place of pre-images until the first write, whose key it checks.
+
+    To a write it looks as if the old value were kept already, so nobody else has to know of it.
+    """
+
+    def __init__(self, check: Callable[[object], None], saved: list[Entries | None]) -> None:
+        super().__init__()
+        self._check = check
+        self._saved = saved
+
+    def __contains__(self, key: object) -> bool:
+        self._check(key)
+        self._saved[:] = [None if each is self else each for each in self._saved]
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Present:
     """Entries: these keys have these values."""
@@ -153,9 +170,13 @@ class HashMapTable:
         for key in loaded.keys:
             entries.pop(key, None)
 
+    def check_first_key(self, check: Callable[[object], None]) -> None:
+        """Have the key of the first write checked; before anything is frozen."""
+        self._saved[:] = [_FirstWrite(check, self._saved)] * len(self._saved)
+
     def freeze(self) -> list[int]:
         """Mark every key group that holds anything, and name them; from now on writes save."""
-        assert not any(self._saved[group] is not None for group in self._frozen), "frozen before"
+        assert all(self._saved[group] is None for group in self._frozen), "frozen before"
         self._frozen = [group for group in self._key_groups if self._maps[group]]
         for group in self._frozen:
             self._saved[group] = {}

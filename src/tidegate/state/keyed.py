@@ -69,11 +69,6 @@ class KeyedStates:
         self._states: dict[str, _Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
 
-    @property
-    def key_type(self) -> TypeInformation | None:
-        """The type of the keys; None as long as it is neither declared, restored nor seen."""
-        return None if self._keys is None else self._keys.type_info
-
     def state(self, descriptor: StateDescriptor) -> State:
         """The state of that name, with what was restored of it.
 
@@ -95,6 +90,8 @@ class KeyedStates:
         for restored in self._restored.get(name, ()):
             self._load(state, restored)
         self._restored.pop(name, None)
+        if self._keys is not None and not self._declared:
+            table.check_first_key(self._check_key)
         self._states[name] = state
         return state.view
 
@@ -108,16 +105,6 @@ class KeyedStates:
     def restore(self, restored: Restored) -> None:
         """Keep a state of a handle until it is asked for; after its handle's `restore_keys`."""
         self._restored.setdefault(restored.header.name, []).append(restored)
-
-    def check_key(self, key: object) -> None:
-        """Raises SerializerIncompatible where the stream's keys are not those of its state."""
-        held, found = self.key_type, key_type_of(key, where=self._where)
-        if held is not None and not self._declared and not _may_be(held, found):
-            raise SerializerIncompatible(
-                f"The keys of the state are {held} and those of the stream are {found}",
-                where=self._where,
-                remedy="Go back to the old key; where a key lies depends on its type.",
-            )
 
     def snapshot(self) -> KeyedSnapshot | None:
         """The quick part of a snapshot: in proportion to the key groups. None without state."""
@@ -140,6 +127,17 @@ class KeyedStates:
         _, key, _ = next(table.scan())
         self._keys = serializer_of(key_type_of(key, where=self._where))
         return self._keys
+
+    def _check_key(self, key: object) -> None:
+        """Undeclared keys show only now whether they are those of the restored state."""
+        assert self._keys is not None, "what was restored has told the type of its keys"
+        held, found = self._keys.type_info, key_type_of(key, where=self._where)
+        if not _may_be(held, found):
+            raise SerializerIncompatible(
+                f"The keys of the state are {held} and those of the stream are {found}",
+                where=self._where,
+                remedy="Go back to the old key; where a key lies depends on its type.",
+            )
 
     def _load(self, state: _Registered, restored: Restored) -> None:
         where = f"{self._where}, state '{state.header.name}'"
