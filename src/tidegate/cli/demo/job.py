@@ -27,6 +27,9 @@ WIND_BAD: Final = 25.0
 """Weather is bad below this visibility (miles), from this rain (inches an hour), or from this wind
 (miles an hour)."""
 
+WEATHER: Final = ("origin", "time_hour", "visib", "precip", "wind_speed")
+"""Columns of the weather that decide whether it is bad."""
+
 STATISTICS_SCHEMA: Final = pa.schema(
     [
         ("id", pa.int64()),
@@ -128,10 +131,12 @@ class DelayStatistics(KeyedProcessFunction[dict[str, object], dict[str, object]]
 
 def bad_hours(weather: str) -> frozenset[tuple[str, str]]:
     """Airports and hours in which the weather was bad."""
+    with pq.ParquetFile(weather) as file:
+        table = file.read()
+    # Lists, since PyArrow's own comparisons load pandas, which takes longer than all this.
+    rows = zip(*(table[name].to_pylist() for name in WEATHER), strict=True)
     return frozenset(
-        (row["origin"], row["time_hour"])
-        for row in pq.read_table(weather).to_pylist()
-        if row["visib"] < VISIBILITY_BAD
-        or row["precip"] >= RAIN_BAD
-        or (row["wind_speed"] or 0.0) >= WIND_BAD
+        (origin, time_hour)
+        for origin, time_hour, visibility, rain, wind in rows
+        if visibility < VISIBILITY_BAD or rain >= RAIN_BAD or (wind or 0.0) >= WIND_BAD
     )
