@@ -147,7 +147,7 @@ class Conductor:
             else:
                 heard_s = time.monotonic()
                 if news is None:
-                    raise self._no_end(f"The driver has ended with code {process.wait()}")
+                    raise self._no_end(_how_it_ended(process))
                 self._take(news)
                 if isinstance(news, Ended):
                     return self._finished(news)
@@ -265,6 +265,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"The driver has ended with code {process.wait(GOODBYE_S)}"
+    except subprocess.TimeoutExpired:
+        return "The driver has stopped telling anything, and does not end"
 
 
 def _text(settings: DriverSettings) -> str:
