@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.events import CheckpointRequested
-from tidegate.errors import JobFailed, StorageFailed, TidegateError
+from tidegate.errors import JobFailed, StorageFailed, TidegateError, UserCodeFailed
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.model.elements import SnapshotKind
 
@@ -35,10 +36,27 @@ class DriverClient:
         self._driver = driver
         self._loop = loop
         self._thread: threading.Thread | None = None
+        self._result: Future[JobExecutionResult] = Future()
 
     def belongs_to(self, thread: threading.Thread) -> None:
-        """The thread that runs the driver; a result is given out only once it has ended."""
+        """The thread that runs the driver."""
         self._thread = thread
+
+    def conclude(self, failure: BaseException | None) -> None:
+        """The driver's loop has ended and nothing of it is left: give the result out.
+
+        failure: what ended the loop, where that was not the job's end.
+        """
+        if failure is not None or not self._driver.result.done():
+            lost = UserCodeFailed(f"the driver's loop ended: {failure!r}")
+            lost.__cause__ = failure
+            self._result.set_exception(lost)
+            return
+        error = self._driver.result.exception()
+        if error is not None:
+            self._result.set_exception(error)
+        else:
+            self._result.set_result(self._driver.result.result())
 
     def wait_accepted(self, timeout_s: float) -> None:
         """Wait until the job is led. Raises what stands in its way, in the caller's thread."""
@@ -76,28 +94,34 @@ class DriverClient:
             else:
                 done.set_result(None)
 
-        self._driver.result.add_done_callback(ended)
-        if not self._driver.result.done():
+        self._result.add_done_callback(ended)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and the job with it
             self._loop.call_soon_threadsafe(self._driver.post, CancelRequested())
         return done
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """Done when the job has finished; fails with JobFailed or JobCanceled."""
-        return self._driver.result
+        """Done when the job has ended and cleaned up; fails with JobFailed or JobCanceled."""
+        return self._result
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
         """Take a checkpoint now. full: reference nothing of older ones."""
         kind = SnapshotKind.FULL_CHECKPOINT if full else SnapshotKind.CHECKPOINT
         done: Future[CheckpointDone] = Future()
-        if self._driver.result.done():
-            done.set_exception(JobFailed("the job has ended: no checkpoint can be taken"))
-            return done
 
         def ask() -> None:
+            if self._driver.result.done():
+                refuse()
+                return
             request = self._driver.expect_checkpoint(done)
             self._driver.post(CheckpointRequested(request, kind))
 
-        self._loop.call_soon_threadsafe(ask)
+        def refuse() -> None:
+            done.set_exception(JobFailed("the job has ended: no checkpoint can be taken"))
+
+        try:
+            self._loop.call_soon_threadsafe(ask)
+        except RuntimeError:
+            refuse()
         return done
 
     def view(self) -> JobView:

@@ -8,6 +8,7 @@ that the machine begins with all it has to know.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from tidegate.model.versions import versions
 from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
     import structlog
 
@@ -123,8 +124,9 @@ class Driver:
 
     async def _run(self) -> None:
         leadership = self._leadership = await self._lead()
-        listener = None
-        try:
+        async with contextlib.AsyncExitStack() as leaving:
+            leaving.push_async_callback(leadership.close)
+            leaving.push_async_callback(self._end_tasks)
             storage = self._world.storage(self._graph, leadership.job)
             if self._graph.settings.checkpoints.periodic:
                 await self._blocking(storage.initialize_base_locations)
@@ -140,6 +142,9 @@ class Driver:
                 self, self._world, self._provider, storage, leadership, self._hosts, links
             )
             listener = await self._world.network.listen(links.accept)
+            leaving.push_async_callback(self._provider.close)
+            leaving.callback(links.close)
+            leaving.push_async_callback(listener.close)
             self._provider.start(
                 self._invitation(listener.address),
                 lambda request, error, final: _from_thread(
@@ -148,25 +153,21 @@ class Driver:
                 lambda who: _from_thread(loop, lambda: self.post(CancelRequested(who))),
             )
             self.accepted.set_result(leadership.job)
-            lost = loop.create_task(self._watch_leadership(leadership))
-            self._tasks.add(lost)
+            self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self.post(JobStarted(self._world.clock.wall_ms()))
             await self._over.wait()
             if self._crash is None:
                 await self._settle()
-            links.close()
-            await self._provider.close()
             if self._crash is not None:
                 raise self._crash
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            if listener is not None:
-                await listener.close()
-            await leadership.close()
+
+    async def _end_tasks(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _settle(self) -> None:
         """Wait until what was asked for at the end is done, within a limit."""
@@ -288,9 +289,6 @@ class Driver:
         )
 
     async def _watch_leadership(self, leadership: Leadership) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "runs as a task"
-        task.set_name(_WATCH)
         await leadership.lost()
         self.post(CancelRequested("another driver leads this job now"))
 
@@ -314,8 +312,9 @@ class Driver:
     def _crashed(self, error: Exception) -> None:
         """A fault of our own: the job ends at once, for nothing can be trusted any more."""
         self._inbox.clear()
-        self._crash = error
+        self._crash = self._crash or error
         self._over.set()
+        self._settled.set()
 
     def _handle(self, event: JobEvent) -> None:
         machine, performer = self._machine, self._performer
@@ -360,11 +359,17 @@ class Driver:
         """Where savepoints go by default."""
         return self._graph.settings.checkpoints.savepoint_directory
 
-    def spawn(self, work: Awaitable[None]) -> None:
-        """Run something beside the inbox."""
-        task = asyncio.ensure_future(work)
+    def spawn(self, work: Coroutine[object, object, None], *, name: str | None = None) -> None:
+        """Run something beside the inbox; what it raises is a fault of our own."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._spawned_ended)
+
+    def _spawned_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, Exception):
+            self._crashed(error)
 
     def over(self, status: JobStatus, error: TidegateError | None) -> None:
         """The job has ended."""

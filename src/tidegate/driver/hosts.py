@@ -10,12 +10,12 @@ from tidegate.checkpoint.events import (
     CoordinatorSnapshotTaken,
     OperatorEventSent,
 )
-from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.errors import CheckpointAborted, TidegateError, UserCodeFailed
 from tidegate.jobmaster.events import CoordinatorFailed
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from tidegate.api.coordinator import OperatorCoordinator
     from tidegate.graph.job_graph import JobGraph
@@ -33,7 +33,7 @@ class CoordinatorHosts:
         graph: JobGraph,
         post: Callable[[JobEvent], None],
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
-        spawn: Callable[[Awaitable[None]], None],
+        spawn: Callable[[Coroutine[object, object, None]], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._graph = graph
@@ -75,7 +75,9 @@ class CoordinatorHosts:
         """Ask a coordinator for its state; the answer goes to the inbox."""
         host = self._hosts.get(operator)
         try:
-            data = b"" if host is None else host.coordinator.snapshot(checkpoint)
+            if host is None:
+                raise CheckpointAborted("JOB_FAILOVER_REGION", "its coordinator is closed")
+            data = host.coordinator.snapshot(checkpoint)
         except Exception as error:
             failure = self.as_ours(error, operator)
             self._post(CoordinatorSnapshotFailed(checkpoint, operator, failure))

@@ -34,11 +34,17 @@ class SlotLinks:
         self._post = post
         self._to_coordinator = to_coordinator
         self._log = log
+        self._open: set[Wire] = set()
         self._wires: dict[SlotId, Wire] = {}
         self._offered: set[str] = set()
+        self._closed = False
 
     def accept(self, wire: Wire) -> _SlotHandler:
         """A slot, or its pulse, has dialled."""
+        if self._closed:
+            wire.close()
+        else:
+            self._open.add(wire)
         return _SlotHandler(self, wire)
 
     def has_offered(self, request: str) -> bool:
@@ -63,9 +69,11 @@ class SlotLinks:
             wire.close()
 
     def close(self) -> None:
-        """End all links."""
-        for slot in list(self._wires):
-            self.drop(slot)
+        """End all links, those of slots that have not offered themselves and pulses included."""
+        self._closed = True
+        self._wires.clear()
+        for wire in list(self._open):
+            wire.close()
 
     # --- for the handlers ---
 
@@ -76,7 +84,7 @@ class SlotLinks:
         self._wires[offer.slot] = wire
         if mismatch is not None:
             self.send(offer.slot, Refused(mismatch.what))
-            self._wires.pop(offer.slot, None)
+            self.drop(offer.slot)
             self._post(SlotRequestFailed(mismatch, final=True))
             return
         self._log.info("slot offered itself", slot=offer.slot, host=offer.host, pid=offer.pid)
@@ -90,6 +98,10 @@ class SlotLinks:
             self._to_coordinator(message)
         else:
             self._post(cast("JobEvent", message))
+
+    def ended(self, wire: Wire) -> None:
+        """A link is over."""
+        self._open.discard(wire)
 
     def left(self, slot: SlotId, error: TidegateError | None) -> None:
         """A slot is gone."""
@@ -114,6 +126,7 @@ class _SlotHandler:
             self._links.said(message)
 
     def on_closed(self, error: PeerLost | None) -> None:
+        self._links.ended(self._wire)
         if self._slot is not None and error is not None:
             lost = SlotLost(f"slot {self._slot} is gone: {error.what}")
             self._links.left(self._slot, lost)

@@ -183,8 +183,8 @@ class Performer:
     async def _take_next_id(self, command: TakeNextId) -> None:
         try:
             checkpoint = await self._leadership.next_checkpoint_id(above=command.above)
-        except TidegateError as error:
-            self._driver.post(NextIdFailed(command.trigger, error))
+        except Exception as error:
+            self._driver.post(NextIdFailed(command.trigger, _ours(error)))
         else:
             wall_ms = self._world.clock.wall_ms()
             self._driver.post(NextIdTaken(command.trigger, checkpoint, wall_ms))
@@ -226,17 +226,18 @@ class Performer:
             await self._leadership.add(
                 command.checkpoint, command.pointer, retained=command.retained
             )
-        except TidegateError as error:
-            unknown = isinstance(error, OutcomeUnknown)
-            self._driver.post(PointerFailed(command.checkpoint, error, outcome_unknown=unknown))
+        except Exception as error:
+            unknown = isinstance(error, OutcomeUnknown) or not isinstance(error, TidegateError)
+            failed = PointerFailed(command.checkpoint, _ours(error), outcome_unknown=unknown)
+            self._driver.post(failed)
         else:
             self._driver.post(PointerAdded(command.checkpoint))
 
     async def _forget_pointers(self, command: ForgetPointers) -> None:
         try:
             await self._leadership.end(command.status, retained=command.retained)
-        except TidegateError as error:
-            self._driver.post(PointersNotForgotten(error))
+        except Exception as error:
+            self._driver.post(PointersNotForgotten(_ours(error)))
         else:
             self._driver.post(PointersForgotten())
 
@@ -252,8 +253,9 @@ class Performer:
         """Delete; what cannot be deleted is an orphan for a later sweep, no failure."""
         try:
             await self._world.run_blocking(delete)
-        except StorageFailed as error:
-            self._log.warning("files could not be deleted", error=error.what, where=error.where)
+        except Exception as error:
+            ours = _ours(error)
+            self._log.warning("files could not be deleted", error=ours.what, where=ours.where)
 
     # --- told ---
 

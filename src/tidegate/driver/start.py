@@ -44,6 +44,7 @@ def start_driver(
     Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
     """
     clients: list[DriverClient] = []
+    failures: list[BaseException] = []
     ready = threading.Event()
 
     async def live() -> None:
@@ -54,12 +55,21 @@ def start_driver(
             await driver.run()
 
     def run() -> None:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            runner.run(live())
+        try:
+            with asyncio.Runner(loop_factory=loop_factory()) as runner:
+                runner.run(live())
+        except BaseException as error:
+            failures.append(error)
+        for client in clients:
+            client.conclude(failures[0] if failures else None)
+        ready.set()
 
     thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
     thread.start()
     ready.wait()
+    if not clients:
+        thread.join()
+        raise failures[0]
     client = clients[0]
     client.belongs_to(thread)
     client.wait_accepted(ACCEPT_TIMEOUT_S)

@@ -92,9 +92,12 @@ class LoopProvider:
         """The slots are told by the driver."""
 
     async def close(self) -> None:
-        """Wait for the slots to end."""
+        """Wait for the slots to end; cancel those that do not."""
         if self._slots:
-            await asyncio.wait(self._slots, timeout=CLOSE_TIMEOUT_S)
+            _, left = await asyncio.wait(self._slots, timeout=CLOSE_TIMEOUT_S)
+            for slot in left:
+                slot.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     @property
@@ -118,6 +121,8 @@ class LoopProvider:
         except PeerLost as error:
             if self._failed is not None:
                 self._failed(request, error, False)
+        except Exception:  # the driver has heard of it from the slot
+            process_log().exception("a slot failed", slot=slot.id)
         finally:
             beats.cancel()
 

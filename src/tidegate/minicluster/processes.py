@@ -6,6 +6,7 @@ and no environment, and so that a script needs no ``__main__`` guard.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pickle
@@ -65,13 +66,16 @@ class ProcessProvider:
 
     async def close(self) -> None:
         """Wait for the processes; kill those that have not gone in time."""
-        for process, thread in self._processes:
-            try:
-                process.wait(CLOSE_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        self._released = True
+        await asyncio.get_running_loop().run_in_executor(None, self._end_processes)
+
+    def _end_processes(self) -> None:
+        for _, thread in self._processes:
             thread.join(CLOSE_TIMEOUT_S)
-        self._processes.clear()
+        for process, thread in self._processes:
+            if thread.is_alive():
+                process.kill()
+                thread.join()
 
     @property
     def hint(self) -> str:

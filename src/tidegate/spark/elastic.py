@@ -18,7 +18,7 @@ from tidegate.errors import SlotLost
 from tidegate.model.chance import SeededChance
 from tidegate.spark.addresses import driver_address, is_local
 from tidegate.spark.session import check_cores, cores_of, session_for
-from tidegate.spark.slot_task import OUTCOME_SCHEMA, SlotTask, slot_function
+from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
 from tidegate.transport.tcp import TcpNetwork
 
 if TYPE_CHECKING:
@@ -143,9 +143,13 @@ class ElasticProvider:
         try:
             context.addJobTag(self._tag)
             context.setJobDescription(f"tidegate slot of '{self._job_name}'")
-            self._spark.range(0, 1, 1, 1).mapInArrow(slot_function(task), OUTCOME_SCHEMA).collect()
+            slot = self._spark.range(0, 1, 1, 1).mapInArrow(slot_function(task), OUTCOME_SCHEMA)
+            (outcome,) = slot.collect()
         except Exception as error:
             self._slot_failed(request, error)
+        else:
+            if outcome[0] == REPLACED:
+                self._slot_failed(request, SlotLost("Spark ran the slot's task a second time"))
 
     def _slot_failed(self, request: str, error: Exception) -> None:
         if self._released.is_set():

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tidegate.model.control import SlotInvitation
 
 OUTCOME_SCHEMA = "outcome string"
+REPLACED = "replaced"
+"""Outcome of a task that Spark has run again: it hosts no slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def _serve(task: SlotTask) -> str:
     context = TaskContext.get()
     if context is not None and context.attemptNumber() > 0:
         # The job master has asked for another slot already; a second one would hold a core.
-        return "replaced"
+        return REPLACED
     from tidegate.slot.serve import serve
 
     before = list(sys.path)
