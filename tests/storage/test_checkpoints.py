@@ -335,3 +335,15 @@ def test_relative_handles_are_resolved_wherever_they_stand() -> None:
 
     assert resolve_relative(metadata(relative), "/moved/") == metadata(resolved)
     assert resolve_relative(state(relative), "/moved") == state(resolved)
+
+
+def test_a_sweep_takes_the_folders_it_is_given_and_no_other(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    for checkpoint in (ONE, TWO):
+        location = storage.initialize_location(checkpoint)
+        storage.write_metadata(location, b"metadata")
+    with storage.create_stream(TWO, EXCLUSIVE, "1-0-half") as stream:
+        stream.write(b"x" * MIB)
+    storage.sweep([TWO, CheckpointId(3)])
+    assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
+    assert not (tmp_path / JOB / "chk-2").exists()

@@ -198,6 +198,14 @@ class CheckpointStorage:
         store.delete([paths.join(folder, paths.METADATA)])
         try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
 
+    def sweep(self, checkpoints: Iterable[CheckpointId]) -> None:
+        """Deletes the folders of checkpoints that never counted, with all that is in them.
+
+        Tries everything, then raises the first StorageFailed.
+        """
+        folders = [paths.exclusive_folder(self._job, checkpoint) for checkpoint in checkpoints]
+        try_all(partial(self._store.delete_folder, folder) for folder in folders)
+
     def delete_files(self, files: Iterable[str]) -> None:
         """Deletes files by their absolute places; those that are not there are no error."""
         located = [self._stores.locate(file) for file in files]
