@@ -207,6 +207,23 @@ def test_a_handler_that_raises_ends_the_link_and_both_hear_why(network: Network)
     run(work())
 
 
+def test_a_link_can_be_ended_where_it_is_accepted(network: Network) -> None:
+    async def work() -> None:
+        theirs, ours = Peer(), Peer()
+
+        def accept(wire: Wire) -> Peer:
+            wire.close()
+            return theirs
+
+        listener = await network.listen(accept)
+        await network.connect(listener.address, "slot-1", ours)
+        assert await theirs.ended() is None
+        assert isinstance(await ours.ended(), PeerLost)
+        await listener.close()
+
+    run(work())
+
+
 def test_nobody_listens_is_peer_lost(network: Network) -> None:
     async def work() -> None:
         listener = await network.listen(Server().accept)

@@ -43,6 +43,8 @@ class CoordinatorHosts:
         self._loop = loop
         self._hosts: dict[OperatorId, _Host] = {}
         self._results: dict[str, ResultBuffer] = {}
+        self._over = False
+        self._error: TidegateError | None = None
 
     def start(
         self,
@@ -105,11 +107,17 @@ class CoordinatorHosts:
     # --- results ---
 
     def results(self, name: str) -> ResultBuffer:
-        """The buffer of a collect sink."""
-        return self._results.setdefault(name, ResultBuffer())
+        """The buffer of a collect sink; made here where nobody has asked for it before."""
+        buffer = self._results.get(name)
+        if buffer is None:
+            buffer = self._results[name] = ResultBuffer()
+            if self._over:
+                buffer.end(self._error)
+        return buffer
 
     def end_results(self, error: TidegateError | None) -> None:
-        """The job is over."""
+        """The job is over: nothing comes any more, for whoever asks."""
+        self._over, self._error = True, error
         for buffer in self._results.values():
             buffer.end(error)
 

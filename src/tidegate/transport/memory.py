@@ -38,8 +38,10 @@ class MemoryNetwork:
             raise PeerLost(f"nobody listens at {address}")
         loop = asyncio.get_running_loop()
         ours, theirs = MemoryWire(loop, address), MemoryWire(loop, name)
-        ours.join(theirs, handler)
-        theirs.join(ours, accept(theirs))
+        ours.join(theirs)
+        theirs.join(ours)
+        ours.handled_by(handler)
+        theirs.handled_by(accept(theirs))
         return ours
 
 
@@ -65,10 +67,15 @@ class MemoryWire:
         self._handler: WireHandler | None = None
         self._open = True
 
-    def join(self, other: MemoryWire, handler: WireHandler) -> None:
+    def join(self, other: MemoryWire) -> None:
         """Tie both ends together."""
         self._other = other
+
+    def handled_by(self, handler: WireHandler) -> None:
+        """Who gets what comes; the link may have been closed by the one who made him."""
         self._handler = handler
+        if not self._open:
+            self._loop.call_soon(handler.on_closed, None)
 
     def send(self, parts: Sequence[Buffer]) -> None:
         """Deliver a frame to the other end in a later turn of the loop."""

@@ -1,0 +1,227 @@
+"""The driver's links: offers, versions, endings, pulses."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from tidegate.driver.links import SlotLinks
+from tidegate.errors import PeerLost, SlotLost
+from tidegate.jobmaster.events import JobEvent, SlotLeft, SlotRequestFailed
+from tidegate.model.control import (
+    Offer,
+    Pulse,
+    Refused,
+    Release,
+    SlotLeaving,
+    ToCoordinator,
+    ToDriver,
+    ToSlot,
+)
+from tidegate.model.elements import OperatorEvent
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, OperatorId, SlotId, SubtaskId, VertexId
+from tidegate.model.versions import versions
+from tidegate.transport.memory import MemoryNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.transport.wire import Wire
+
+SLOT = SlotId("slot-1")
+
+
+class Caller:
+    """A slot's end of the link."""
+
+    def __init__(self) -> None:
+        self.heard: list[ToSlot] = []
+        self.ended: list[PeerLost | None] = []
+        self.wire: Wire | None = None
+
+    def on_frame(self, frame: memoryview) -> None:
+        self.heard.append(pickle.loads(frame))
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self.ended.append(error)
+
+    def say(self, message: ToDriver) -> None:
+        assert self.wire is not None
+        self.wire.send([pickle.dumps(message)])
+
+
+class World:
+    """Links over a network in memory, and what they posted."""
+
+    def __init__(self) -> None:
+        self.posted: list[JobEvent] = []
+        self.for_coordinators: list[ToCoordinator] = []
+        self.links = SlotLinks(
+            self.posted.append, self.for_coordinators.append, structlog.get_logger()
+        )
+        self.network = MemoryNetwork()
+
+    async def dial(self, name: str = SLOT) -> Caller:
+        listener = await self.network.listen(self.links.accept)
+        caller = Caller()
+        caller.wire = await self.network.connect(listener.address, name, caller)
+        await listener.close()
+        return caller
+
+    async def offered(self) -> Caller:
+        caller = await self.dial()
+        caller.say(offer())
+        await settle()
+        return caller
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def offer(**other: str) -> Offer:
+    return Offer(SLOT, "here:1", 7, "host-a", {**versions(), **other}, "request-1")
+
+
+def run(test: Callable[[World], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with structlog.testing.capture_logs():
+            await test(World())
+
+    asyncio.run(main())
+
+
+def test_an_offer_is_posted_and_the_slot_can_be_reached_from_then_on() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        assert world.posted == [offer()]
+        assert world.links.has_offered("request-1") and not world.links.has_offered("request-2")
+        world.links.send(SLOT, Release("go"))
+        world.links.send(SlotId("nobody"), Release("go"))
+        await settle()
+        assert caller.heard == [Release("go")]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("name", "other"), [("python", "2.7"), ("tidegate", "0.0.1")])
+def test_a_slot_of_other_versions_is_told_so_in_a_sentence_and_cut_off(
+    name: str, other: str
+) -> None:
+    async def test(world: World) -> None:
+        caller = await world.dial()
+        caller.say(offer(**{name: other}))
+        await settle()
+        (failed,) = world.posted
+        assert isinstance(failed, SlotRequestFailed) and failed.final
+        expected = f"{name} {other} there, {versions()[name]} here"
+        assert expected in str(failed.error) and "host-a" in str(failed.error)
+        assert failed.error.remedy.startswith("Give the executors")
+        (refused,) = caller.heard
+        assert isinstance(refused, Refused) and expected in refused.reason
+        assert len(caller.ended) == 1
+
+    run(test)
+
+
+def test_a_slot_that_says_it_leaves_has_left_with_its_reason_and_once() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        error = SlotLost("out of memory")
+        caller.say(SlotLeaving(SLOT, error))
+        assert caller.wire is not None
+        caller.wire.close()
+        await settle()
+        left = [event for event in world.posted if isinstance(event, SlotLeft)]
+        assert [str(event.error) for event in left] == [str(error)]
+
+    run(test)
+
+
+def test_a_link_that_breaks_is_a_lost_slot() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        assert caller.wire is not None
+        caller.wire.close()
+        await settle()
+        left = world.posted[-1]
+        assert isinstance(left, SlotLeft) and left.slot == SLOT
+        assert "slot-1 is gone" in str(left.error)
+
+    run(test)
+
+
+def test_a_message_that_cannot_be_read_ends_the_link_and_says_why() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        assert caller.wire is not None
+        caller.wire.send([b"\x80\x05cno_such_module\nThing\n."])
+        await settle()
+        left = world.posted[-1]
+        assert isinstance(left, SlotLeft) and "no_such_module" in str(left.error)
+        assert len(caller.ended) == 1
+
+    run(test)
+
+
+def test_a_dropped_slot_is_cut_off_and_its_end_is_no_news() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        world.links.drop(SLOT)
+        await settle()
+        assert world.posted == [offer()] and len(caller.ended) == 1
+
+    run(test)
+
+
+def test_pulses_are_posted_and_the_end_of_their_link_is_no_loss() -> None:
+    async def test(world: World) -> None:
+        await world.offered()
+        beating = await world.dial("pulse:slot-1")
+        beating.say(Pulse(SLOT, 40))
+        await settle()
+        assert world.posted[1:] == [Pulse(SLOT, 40)]
+        assert beating.wire is not None
+        beating.wire.close()
+        await settle()
+        assert world.posted[1:] == [Pulse(SLOT, 40)]
+
+    run(test)
+
+
+def test_events_for_coordinators_take_the_short_way() -> None:
+    async def test(world: World) -> None:
+        caller = await world.offered()
+        execution = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
+        message = ToCoordinator(execution, OperatorId(b"o" * 16), OperatorEvent("x"))
+        caller.say(message)
+        await settle()
+        assert world.for_coordinators == [message] and world.posted == [offer()]
+
+    run(test)
+
+
+def test_closing_ends_every_link_whoever_dialled_and_whatever_he_said() -> None:
+    async def test(world: World) -> None:
+        callers = [await world.offered(), await world.dial("pulse:slot-1"), await world.dial("new")]
+        world.links.close()
+        await settle()
+        assert [len(caller.ended) for caller in callers] == [1, 1, 1]
+        assert world.posted == [offer()]  # nobody is lost: this side ended it
+
+    run(test)
+
+
+def test_who_dials_after_the_end_is_cut_off_at_once() -> None:
+    async def test(world: World) -> None:
+        world.links.close()
+        caller = await world.dial()
+        await settle()
+        assert len(caller.ended) == 1
+
+    run(test)
