@@ -1,0 +1,327 @@
+"""Each command that wants an answer gets just one, whatever the store does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+from tidegate.checkpoint.commands import (
+    AddPointer,
+    CheckpointEnded,
+    DeleteFiles,
+    DiscardCheckpoint,
+    ForgetPointers,
+    PrepareLocation,
+    RequestDone,
+    SnapshotCoordinator,
+    TakeNextId,
+    TriggerHooks,
+    WriteMetadata,
+)
+from tidegate.checkpoint.events import (
+    Cleaned,
+    HooksTriggered,
+    LocationFailed,
+    LocationReady,
+    MetadataFailed,
+    MetadataWritten,
+    NextIdFailed,
+    NextIdTaken,
+    PointerAdded,
+    PointerFailed,
+    PointersForgotten,
+    PointersNotForgotten,
+)
+from tidegate.driver.perform import Performer
+from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed
+from tidegate.jobmaster.commands import (
+    CloseCoordinators,
+    Deployed,
+    DropSlot,
+    JobOver,
+    ReleaseSlots,
+    RequestSlots,
+    Restarting,
+    SendToSlot,
+    SlotsAwaited,
+    StartCoordinators,
+    StatusChanged,
+    SubtaskReady,
+)
+from tidegate.model.control import JobStatus, Release, Start
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import (
+    Attempt,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    OperatorId,
+    SlotId,
+    SubtaskId,
+    VertexId,
+)
+from tidegate.model.settings import RetentionPolicy
+from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from tidegate.jobmaster.commands import JobCommand
+
+ONE = CheckpointId(1)
+METADATA = CheckpointMetadata(
+    checkpoint_id=ONE,
+    operators=(),
+    properties=CheckpointProperties.for_checkpoint(RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS),
+)
+
+
+class Recorder:
+    """Stands for all that a performer acts upon: writes calls down, fails where it is told to."""
+
+    def __init__(self, **fails: Exception) -> None:
+        self.fails = fails
+        self.calls: list[tuple[Any, ...]] = []
+        self.posted: list[object] = []
+        self.work: list[Coroutine[object, object, None]] = []
+        self.savepoint_directory: str | None = None
+        self.hint = "look at the cores"
+
+    def _act(self, name: str, *what: object, result: Any = None) -> Any:
+        self.calls.append((name, *what))
+        if name in self.fails:
+            raise self.fails[name]
+        return result
+
+    # the driver
+    def post(self, event: object) -> None:
+        self.posted.append(event)
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        self.work.append(work)
+
+    def over(self, status: JobStatus, error: object) -> None:
+        self._act("over", status)
+
+    def checkpoint_done(self, *answer: object) -> None:
+        self._act("checkpoint done", *answer)
+
+    # the world
+    async def run_blocking(self, call: Callable[[], object]) -> object:
+        return call()
+
+    def wall_ms(self) -> int:
+        return 77
+
+    def bits64(self) -> int:
+        return 5
+
+    # the storage
+    def initialize_location(self, checkpoint: CheckpointId) -> str:
+        return self._act("location", checkpoint, result="/chk-1")
+
+    def initialize_savepoint_location(self, target: str, bits64: int) -> str:
+        return self._act("savepoint location", target, result=f"{target}/savepoint-1")
+
+    def write_metadata(self, location: str, data: bytes) -> str:
+        return self._act("metadata", location, result=location)
+
+    def discard(self, location: str, files: tuple[str, ...]) -> None:
+        self._act("discard", location, files)
+
+    def delete_files(self, files: tuple[str, ...]) -> None:
+        self._act("delete", files)
+
+    # the leadership
+    async def next_checkpoint_id(self, *, above: int) -> CheckpointId:
+        return self._act("next id", above, result=CheckpointId(above + 1))
+
+    async def add(self, checkpoint: CheckpointId, pointer: str, *, retained: object) -> None:
+        self._act("add", checkpoint)
+
+    async def end(self, status: JobStatus, *, retained: object) -> None:
+        self._act("end", status)
+
+    # hosts, links, provider
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *what: self._act(name, *what)
+
+
+class World:
+    """What a performer takes from outside."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.clock = self.chance = recorder
+        self.run_blocking = recorder.run_blocking
+        self.log = structlog.get_logger()
+
+
+def performed(command: JobCommand, recorder: Recorder) -> list[dict[str, object]]:
+    """Perform one command to its end; the result is what was logged."""
+    each: Any = recorder
+
+    async def act() -> None:
+        performer = Performer(each, World(recorder), each, each, each, each, each)  # type: ignore[arg-type]
+        performer.perform(command)
+        for work in recorder.work:
+            await work
+
+    with structlog.testing.capture_logs() as logs:
+        asyncio.run(act())
+    return list(logs)
+
+
+BROKEN = StorageFailed("the disk is full")
+ODD = RuntimeError("never seen before")
+ANSWERED = [
+    (TakeNextId(4, 9), "next id", NextIdTaken(4, CheckpointId(10), 77), NextIdFailed),
+    (
+        PrepareLocation(ONE, savepoint=False, target=None),
+        "location",
+        LocationReady(ONE, "/chk-1"),
+        LocationFailed,
+    ),
+    (
+        PrepareLocation(ONE, savepoint=True, target="/sp"),
+        "savepoint location",
+        LocationReady(ONE, "/sp/savepoint-1"),
+        LocationFailed,
+    ),
+    (WriteMetadata(ONE, METADATA, "/chk-1"), "metadata", MetadataWritten, MetadataFailed),
+    (AddPointer(ONE, "/chk-1", (ONE,)), "add", PointerAdded(ONE), PointerFailed),
+    (
+        ForgetPointers(JobStatus.FINISHED, ()),
+        "end",
+        PointersForgotten(),
+        PointersNotForgotten,
+    ),
+    (DiscardCheckpoint(ONE, "/chk-1", ("a",)), "discard", Cleaned(ONE), Cleaned),
+    (DiscardCheckpoint(ONE, None, ("a",)), "delete", Cleaned(ONE), Cleaned),
+]
+
+
+@pytest.mark.parametrize(("command", "call", "good", "bad"), ANSWERED, ids=lambda v: str(v)[:24])
+@pytest.mark.parametrize("failure", [None, BROKEN, ODD], ids=["good", "failing", "odd"])
+def test_a_command_is_answered_once_whether_it_went_well_or_not(
+    command: JobCommand, call: str, good: object, bad: type, failure: Exception | None
+) -> None:
+    recorder = Recorder(**({} if failure is None else {call: failure}))
+    performed(command, recorder)
+    assert recorder.calls[0][0] == call
+    (answer,) = recorder.posted
+    if failure is not None:
+        assert isinstance(answer, bad)
+        error = getattr(answer, "error", failure)
+        assert str(failure) in str(error)
+    elif isinstance(good, type):
+        assert isinstance(answer, good)
+    else:
+        assert answer == good
+
+
+@pytest.mark.parametrize(
+    ("failure", "unknown"),
+    [
+        (LeadershipLost("another one leads"), False),
+        (OutcomeUnknown("no answer"), True),
+        (RuntimeError("?"), True),
+    ],
+)
+def test_only_a_refusal_that_is_certain_says_that_no_pointer_stands(
+    failure: Exception, unknown: bool
+) -> None:
+    recorder = Recorder(add=failure)
+    performed(AddPointer(ONE, "/chk-1", (ONE,)), recorder)
+    (answer,) = recorder.posted
+    assert isinstance(answer, PointerFailed) and answer.outcome_unknown is unknown
+
+
+def test_a_savepoint_without_a_folder_fails_with_the_option_to_set() -> None:
+    recorder = Recorder()
+    performed(PrepareLocation(ONE, savepoint=True, target=None), recorder)
+    (answer,) = recorder.posted
+    assert isinstance(answer, LocationFailed)
+    assert "execution.checkpointing.savepoint-dir" in str(answer.error)
+    recorder = Recorder()
+    recorder.savepoint_directory = "/all-savepoints"
+    performed(PrepareLocation(ONE, savepoint=True, target=None), recorder)
+    assert recorder.posted == [LocationReady(ONE, "/all-savepoints/savepoint-1")]
+
+
+def test_hooks_are_answered_within_the_call_in_order() -> None:
+    recorder = Recorder()
+    performed(TriggerHooks(ONE, 77), recorder)
+    assert recorder.posted == [HooksTriggered(ONE)] and recorder.work == []
+
+
+def test_files_that_cannot_be_deleted_are_logged_with_their_place() -> None:
+    failure = StorageFailed("no permission", where="/chk-1/a")
+    logs = performed(DeleteFiles(("/chk-1/a",)), Recorder(delete=failure))
+    assert [(log["event"], log["where"]) for log in logs] == [
+        ("files could not be deleted", "/chk-1/a")
+    ]
+
+
+EXECUTION = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
+OPERATOR = OperatorId(b"o" * 16)
+SLOT = SlotId("slot-1")
+
+
+@pytest.mark.parametrize(
+    ("command", "calls"),
+    [
+        (SendToSlot(SLOT, Start(EXECUTION)), [("send", SLOT, Start(EXECUTION))]),
+        (RequestSlots(2), [("request", 2)]),
+        (ReleaseSlots("over"), [("send_all", Release("over")), ("release",)]),
+        (DropSlot(SLOT, "silent"), [("drop", SLOT)]),
+        (StartCoordinators(ONE, {}, {}), [("start", ONE, {}, {})]),
+        (SubtaskReady(EXECUTION, (OPERATOR,)), [("ready", EXECUTION, (OPERATOR,))]),
+        (CloseCoordinators(), [("close",)]),
+        (JobOver(JobStatus.FINISHED), [("over", JobStatus.FINISHED)]),
+        (SnapshotCoordinator(ONE, OPERATOR), [("snapshot", OPERATOR, ONE)]),
+        (RequestDone(3, ONE, "/chk-1", None), [("checkpoint done", 3, ONE, "/chk-1", None)]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_other_commands_reach_whom_they_concern(
+    command: JobCommand, calls: list[tuple[object, ...]]
+) -> None:
+    recorder = Recorder()
+    performed(command, recorder)
+    assert recorder.calls == calls and recorder.posted == []
+
+
+@pytest.mark.parametrize(
+    ("command", "level", "event"),
+    [
+        (StatusChanged(JobStatus.RUNNING), "info", "job status"),
+        (SlotsAwaited(1, 3, 5_000), "warning", "waiting for slots"),
+        (Restarting(1, 1_000, BROKEN), "warning", "job restarts"),
+        (Deployed(0, None), "info", "subtasks deployed"),
+        (CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5), "info", "checkpoint completed"),
+        (
+            CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason="CHECKPOINT_EXPIRED"),
+            "warning",
+            "checkpoint failed",
+        ),
+        (
+            CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason="TASK_FAILURE"),
+            "info",
+            "checkpoint failed",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_an_operator_of_the_job_would_tell_is_logged(
+    command: JobCommand, level: str, event: str
+) -> None:
+    (log,) = performed(command, Recorder())
+    assert (log["log_level"], log["event"]) == (level, event)
+
+
+def test_a_shortage_of_slots_is_told_with_the_runtimes_hint() -> None:
+    (log,) = performed(SlotsAwaited(1, 3, 5_000), Recorder())
+    assert log["hint"] == "look at the cores" and (log["have"], log["want"]) == (1, 3)
