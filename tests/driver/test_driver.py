@@ -1,0 +1,313 @@
+"""A driver's whole life in one loop: however the job ends, the reason is told and nothing stays."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tidegate import StreamExecutionEnvironment
+from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.clock import SystemClock
+from tidegate.config.configuration import Configuration
+from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.errors import (
+    JobCanceled,
+    JobFailed,
+    SlotLost,
+    StorageFailed,
+    TidegateError,
+    UserCodeFailed,
+)
+from tidegate.ha.memory import MemoryHaStore
+from tidegate.jobmaster.events import CancelRequested
+from tidegate.minicluster.minicluster import LoopProvider
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import ExecutionState, JobStatus, SlotInvitation
+from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.transport.memory import MemoryNetwork
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pytest
+
+    from tidegate.api.client import CheckpointDone, JobExecutionResult
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.ha.chain import HaStore
+
+LIMIT_S = 10
+
+
+def graph(map_: Callable[[int], int] = lambda n: n + 1, **settings: str) -> JobGraph:
+    env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
+    env.from_sequence(1, 100).map(map_).print()
+    return env.get_job_graph("numbers")
+
+
+def endless_graph(**settings: str) -> JobGraph:
+    env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
+    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    return env.get_job_graph("numbers")
+
+
+class IdleProvider:
+    """Supplies no slots, and does what a test tells it to."""
+
+    def __init__(self, on_request: Callable[[IdleProvider], None] = lambda _: None) -> None:
+        self.failed: Callable[[str, TidegateError, bool], None] | None = None
+        self.ended: Callable[[str], None] | None = None
+        self.closed = 0
+        self.released = 0
+        self._on_request = on_request
+        self.hint = ""
+
+    def start(
+        self,
+        invitation: SlotInvitation,
+        failed: Callable[[str, TidegateError, bool], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self.failed, self.ended = failed, ended
+
+    def request(self, count: int) -> None:
+        self._on_request(self)
+
+    def release(self) -> None:
+        self.released += 1
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class World:
+    """A driver over a network in memory."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        provider: IdleProvider | LoopProvider | None = None,
+        *,
+        chain: Callable[[JobGraph], Awaitable[HaStore]] | None = None,
+    ) -> None:
+        self.network = MemoryNetwork()
+        self.provider = provider or LoopProvider(self.network)
+        self.driver = Driver(
+            graph,
+            DriverWorld(
+                network=self.network,
+                clock=SystemClock(),
+                chance=SeededChance(1),
+                run_blocking=self._run_blocking,
+                chain=chain or self._chain,
+                storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints),
+                log=structlog.get_logger(),
+                secret=b"",
+            ),
+            self.provider,
+        )
+
+    async def _run_blocking(self, call: Callable[[], object]) -> object:
+        return await asyncio.get_running_loop().run_in_executor(None, call)
+
+    async def _chain(self, graph: JobGraph) -> MemoryHaStore:
+        return MemoryHaStore()
+
+    async def run(self) -> None:
+        before = asyncio.all_tasks()
+        async with asyncio.timeout(LIMIT_S):
+            await self.driver.run()
+        others = asyncio.all_tasks() - before
+        assert not others, f"tasks are left: {others}"
+        assert not self.network._listeners, "a listener is left"
+
+    @property
+    def result(self) -> Future[JobExecutionResult]:
+        return self.driver.result
+
+    async def until(self, status: JobStatus) -> None:
+        """Wait for the job to be in a status with all its subtasks running."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                await asyncio.sleep(0.005)
+                if not self.driver.accepted.done():
+                    continue
+                view = self.driver.view()
+                states = {s.state for v in view.vertices for s in v.subtasks}
+                if view.status is status and states == {ExecutionState.RUNNING}:
+                    return
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        with structlog.testing.capture_logs():
+            await work()
+
+    asyncio.run(main())
+
+
+def test_a_job_that_finishes_leaves_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    async def work() -> None:
+        world = World(graph())
+        await world.run()
+        assert world.result.result().job_id == world.driver.job
+        assert world.driver.view().status is JobStatus.FINISHED
+
+    run(work)
+    assert len(capfd.readouterr().out.splitlines()) == 100
+
+
+def test_a_users_exception_ends_the_job_with_its_traceback() -> None:
+    def bad(n: int) -> int:
+        return 1 // (n - 50)
+
+    async def work() -> None:
+        world = World(graph(bad))
+        await world.run()
+        error = world.result.exception()
+        assert isinstance(error, JobFailed)
+        assert "ZeroDivisionError" in str(error) and "1 // (n - 50)" in str(error)
+        assert world.driver.view().status is JobStatus.FAILED
+
+    run(work)
+
+
+def test_a_cancelled_job_ends_as_canceled() -> None:
+    async def work() -> None:
+        world = World(endless_graph())
+        running = asyncio.ensure_future(world.run())
+        await world.until(JobStatus.RUNNING)
+        world.driver.post(CancelRequested("the test"))
+        await running
+        error = world.result.exception()
+        assert isinstance(error, JobCanceled) and "the test" in str(error)
+
+    run(work)
+
+
+def test_a_fault_of_our_own_ends_the_job_at_once_instead_of_hanging_it() -> None:
+    def crash(provider: IdleProvider) -> None:
+        raise ZeroDivisionError("a mistake in a provider")
+
+    async def work() -> None:
+        provider = IdleProvider(crash)
+        world = World(graph(), provider)
+        await world.run()
+        error = world.result.exception()
+        assert isinstance(error, UserCodeFailed)
+        assert "the driver failed: ZeroDivisionError: a mistake in a provider" in str(error)
+        assert isinstance(error.__cause__, ZeroDivisionError)
+        assert provider.closed == 1
+
+    run(work)
+
+
+def test_a_fault_beside_the_inbox_ends_the_job_too() -> None:
+    async def wrong() -> None:
+        raise KeyError("nobody awaited me")
+
+    async def work() -> None:
+        world = World(graph(), IdleProvider(lambda _: world.driver.spawn(wrong())))
+        await world.run()
+        assert "nobody awaited me" in str(world.result.exception())
+
+    run(work)
+
+
+def test_a_driver_that_is_ended_from_outside_closes_what_it_opened() -> None:
+    async def work() -> None:
+        world = World(endless_graph())
+        running = asyncio.ensure_future(world.driver.run())
+        await world.until(JobStatus.RUNNING)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert isinstance(world.result.exception(), JobCanceled)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert not world.network._listeners
+
+    run(work)
+
+
+def test_a_job_that_cannot_be_led_says_why_to_who_submits_and_who_waits() -> None:
+    async def broken(graph: JobGraph) -> HaStore:
+        raise StorageFailed("the folder cannot be written")
+
+    async def work() -> None:
+        provider = IdleProvider()
+        world = World(graph(), provider, chain=broken)
+        await world.run()
+        assert isinstance(world.driver.accepted.exception(), StorageFailed)
+        assert isinstance(world.result.exception(), StorageFailed)
+        assert provider.closed == 0  # it was never started
+
+    run(work)
+
+
+def test_who_ends_the_runtimes_job_from_outside_cancels_ours() -> None:
+    def from_outside(provider: IdleProvider) -> None:
+        assert provider.ended is not None
+        provider.ended("somebody stopped the session")
+
+    async def work() -> None:
+        world = World(graph(), IdleProvider(from_outside))
+        await world.run()
+        error = world.result.exception()
+        assert isinstance(error, JobCanceled) and "somebody stopped the session" in str(error)
+
+    run(work)
+
+
+def test_a_slot_that_can_never_come_fails_the_job_with_the_reason() -> None:
+    def never(provider: IdleProvider) -> None:
+        assert provider.failed is not None
+        provider.failed("request-1", SlotLost("no tidegate on the executors"), True)
+
+    async def work() -> None:
+        world = World(graph(), IdleProvider(never))
+        await world.run()
+        assert "no tidegate on the executors" in str(world.result.exception())
+
+    run(work)
+
+
+def test_slots_that_do_not_come_in_time_fail_the_job() -> None:
+    async def work() -> None:
+        settings = {"tidegate.slots.start-timeout": "100 ms"}
+        world = World(graph(**settings), IdleProvider())
+        await world.run()
+        assert "0 of 1 slots came within 100 ms" in str(world.result.exception())
+
+    run(work)
+
+
+def test_a_checkpoint_that_was_asked_for_is_refused_when_the_job_ends() -> None:
+    async def work() -> None:
+        world = World(graph(), IdleProvider())
+        running = asyncio.ensure_future(world.run())
+        await asyncio.wait_for(asyncio.wrap_future(world.driver.accepted), LIMIT_S)
+        done: Future[CheckpointDone] = Future()
+        request = world.driver.expect_checkpoint(done)
+        world.driver.post(CheckpointRequested(request))
+        world.driver.post(CancelRequested())
+        await running
+        assert isinstance(done.exception(timeout=0), TidegateError)
+
+    run(work)
+
+
+def test_a_checkpoint_that_was_asked_for_is_taken() -> None:
+    async def work() -> None:
+        world = World(endless_graph())
+        running = asyncio.ensure_future(world.run())
+        await world.until(JobStatus.RUNNING)
+        done: Future[CheckpointDone] = Future()
+        world.driver.post(CheckpointRequested(world.driver.expect_checkpoint(done)))
+        async with asyncio.timeout(LIMIT_S):
+            await asyncio.wrap_future(done)
+        assert done.result().checkpoint == 1
+        world.driver.post(CancelRequested())
+        await running
+
+    run(work)
