@@ -16,13 +16,13 @@ from tests.e2e.leftovers import check_left_over
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until
 
-START_S = 90.0
+START_S = 150.0
 ORPHANS_S = 30.0
 
 
 def check_killed_driver(folder: Path, *, spark: bool) -> None:
     """The next driver goes on from the newest checkpoint of the first: same job, nothing lost."""
-    orders = Orders(str(folder), rows=5_000, rate=1_000, spark=spark)
+    orders = Orders(str(folder), rows=3_000, rate=1_000, spark=spark)
     log = folder / "driver.log"
     with driver(orders, log) as first:
         until(lambda: committed_beside(folder, first), "committed rows", START_S)

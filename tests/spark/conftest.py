@@ -51,33 +51,25 @@ def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
 
 
 def check_session_is_idle(spark: SparkSession) -> None:
-    """No Spark job of ours runs any more, and the workers that Spark keeps have nothing of ours."""
+    """No Spark job of ours runs any more, and no worker that Spark keeps listens for anybody."""
     tracker = spark.sparkContext.statusTracker()
     until(lambda: not tracker.getActiveJobsIds(), "Spark has no job of ours any more", 10)
-    until(lambda: not busy_workers(), "no worker listens or has threads any more", 10)
+    until(lambda: not listening_workers(), "no worker listens any more", 10)
 
 
-def busy_workers() -> list[int]:
-    """Spark's Python workers that hold a listening socket, or Python threads beside their own."""
+def listening_workers() -> list[int]:
+    """Spark's Python workers that hold a listening socket."""
     found: list[int] = []
     for process in psutil.Process().children(recursive=True):
         try:
             parent = process.parent()
             if parent is None or not is_worker(process) or not is_worker(parent):
                 continue  # the daemon that forks workers listens for as long as the session lives
-            sockets = process.net_connections()
-            listens = any(socket.status == psutil.CONN_LISTEN for socket in sockets)
-            if listens or python_threads(process.pid) > 1:
+            if any(each.status == psutil.CONN_LISTEN for each in process.net_connections()):
                 found.append(process.pid)
-        except (psutil.NoSuchProcess, FileNotFoundError):
+        except psutil.NoSuchProcess:
             continue
     return found
-
-
-def python_threads(pid: int) -> int:
-    """Threads that Python made; pools of native libraries, which live on, name their own."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum((task / "comm").read_text().startswith("python") for task in tasks)
 
 
 def is_worker(process: psutil.Process) -> bool:

@@ -1,8 +1,13 @@
 """Jobs on Spark give what plain Python gives, and survive what befalls them."""
 
+import gc
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,6 +17,7 @@ from tests.e2e.ledger import LedgerSink
 from tests.e2e.programs import all_expected, all_found, build_all
 from tests.e2e.runtimes import Jobs, failure_of, finished
 from tests.e2e.watch import pids, view, wait_completed, wait_running
+from tests.spark.conftest import CORES
 from tidegate import JobCanceled
 
 
@@ -55,6 +61,7 @@ def test_a_killed_reader_of_columns_loses_and_doubles_nothing(jobs: Jobs) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(280)
 @pytest.mark.feature("F188")
 def test_a_killed_driver_is_followed_by_one_that_goes_on(tmp_path: Path) -> None:
     drivers.check_killed_driver(tmp_path, spark=True)
@@ -80,3 +87,32 @@ def test_a_job_whose_spark_jobs_are_cancelled_is_cancelled(jobs: Jobs, spark: Sp
     spark.sparkContext.cancelAllJobs()
     error = failure_of(client)
     assert isinstance(error, JobCanceled) and "from outside" in error.what
+
+
+def test_a_worker_that_spark_uses_again_has_nothing_of_ours(
+    jobs: Jobs, spark: SparkSession
+) -> None:
+    fresh = of_workers(spark)
+    env = jobs.checkpointed(2, 100)
+    running_counts(env, 500, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    slots = pids(wait_running(client))
+    finished(client)
+    used = of_workers(spark)
+    assert slots & set(used), "none of the workers was used again"
+    assert set(used.values()) == set(fresh.values())
+
+
+def of_workers(spark: SparkSession) -> dict[int, str]:
+    """By pid what a job could leave in a worker: threads, signal handlers, a collector at rest."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        handlers = [str(signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGHUP)]
+        threads = sorted(thread.name for thread in threading.enumerate())
+        seen = str((threads, handlers, gc.isenabled(), gc.get_freeze_count()))
+        yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "seen": [seen]})
+
+    rows = spark.range(0, CORES, 1, CORES).mapInArrow(look, "pid long, seen string")
+    return {row["pid"]: row["seen"] for row in rows.collect()}
