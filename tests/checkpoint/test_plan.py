@@ -34,7 +34,7 @@ def triggered(plan: CheckpointPlan) -> list[SubtaskId]:
     return [execution.subtask for execution in plan.to_trigger]
 
 
-@pytest.mark.feature("F035", "F065")
+@pytest.mark.feature("F011", "F035", "F065")
 def test_while_all_run_the_sources_are_triggered_and_all_take_part() -> None:
     made = plan(THREE)
     assert triggered(made) == [name("source", 0), name("source", 1)]
