@@ -110,7 +110,7 @@ class Links:
         if wire is not None and self._wires.get(peer) is wire:
             del self._wires[peer]
             if error is not None:
-                self._lost(peer, error)
+                self._lost(peer, PeerLost(f"the link to slot {peer} is over: {error.what}"))
 
     def close(self) -> None:
         """End all links, and those that are still being made."""

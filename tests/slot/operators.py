@@ -1,0 +1,69 @@
+"""Operators, topologies and storages that tests of slots share."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.slot.cluster import line, vertex
+from tests.slot.world import Recorder, ScriptedSource
+from tidegate.api.operator import Operator, OperatorContext, Output, Polled, Steps
+from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
+from tidegate.model.elements import Batch, RowBatch
+from tidegate.storage.checkpoints import CheckpointStorage
+
+NOTHING = [Polled.NOTHING] * 100
+ONE_BY_ONE = line(vertex("source"), vertex("sink"))
+
+
+class Stateful(Recorder):
+    """Keeps a list of its own in operator state, and the rows it has seen by key."""
+
+    def open(self, context: OperatorContext) -> None:
+        self.context = context
+        self.listed = context.operator_state(OperatorStateDescriptor("list"))
+        self.listed.update(["of the subtask"])
+
+
+class Counting(Stateful):
+    """Counts rows by key."""
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self.counts: Any = context.keyed_state(ValueStateDescriptor("count"))
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        assert isinstance(batch, RowBatch) and batch.keys and batch.key_groups
+        for key, group in zip(batch.keys, batch.key_groups, strict=True):
+            self.context.current_key.key, self.context.current_key.group = key, group
+            self.counts.update((self.counts.value() or 0) + 1)
+        return None
+
+
+class Fresh(dict[str, list[Operator]]):
+    """New operators for each subtask, as if each had been unpickled."""
+
+    def __getitem__(self, name: str) -> list[Operator]:
+        if name == "source":
+            return [ScriptedSource(name, [], list(NOTHING))]
+        return [Recorder(name, [])]
+
+
+def pair(log: list[str], script: list[object] | None = None) -> dict[str, list[Operator]]:
+    return {
+        "source": [ScriptedSource("source", log, script or list(NOTHING))],
+        "sink": [Recorder("sink", log)],
+    }
+
+
+class SlowStorage:
+    """Each stream takes a while, and notes on which thread it was made."""
+
+    def __init__(self, storage: CheckpointStorage, slow: Callable[[], None]) -> None:
+        self._storage = storage
+        self._slow = slow
+
+    def create_stream(self, *place: Any, **more: Any) -> object:
+        self._slow()
+        return self._storage.create_stream(*place, **more)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._storage, name)

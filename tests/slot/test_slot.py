@@ -1,0 +1,355 @@
+"""A slot under its driver: deployments, links, failures, and what it leaves behind."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.slot.cluster import SETTINGS, Cluster, line, run, vertex
+from tests.slot.operators import (
+    NOTHING,
+    ONE_BY_ONE,
+    pair,
+)
+from tests.slot.world import Recorder, ScriptedSource
+from tidegate.api.operator import KeyBy, Operator, OperatorContext, Output, Polled, Steps
+from tidegate.errors import UserCodeFailed
+from tidegate.model.control import (
+    Cancel,
+    CheckpointDeclined,
+    Deploy,
+    ExecutionState,
+    Refused,
+    Release,
+    SlotLeaving,
+    Start,
+    SubtaskChanged,
+)
+from tidegate.model.elements import Batch, RowBatch
+from tidegate.model.ids import SlotId
+from tidegate.model.settings import SlotSettings
+from tidegate.model.topology import Partitioner
+
+
+def test_a_slot_offers_itself_hosts_subtasks_and_goes_when_released(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        assert cluster.offers[slot].request == "r"
+        source, sink = await cluster.deploy([slot])
+        await cluster.until(lambda: "sink: rows ['x']" in log)
+        cluster.tell(slot, Release("over"))
+        assert await cluster.running[slot] == "over"
+        assert isinstance(cluster.said[-1], SubtaskChanged | SlotLeaving)
+        assert [s for s in (cluster.state(source), cluster.state(sink))] == [
+            ExecutionState.CANCELED
+        ] * 2
+        assert log[-2:] == ["source: close", "sink: close"]
+
+    run(lambda: Cluster(ONE_BY_ONE, pair(log, ["x", *NOTHING])), work, monkeypatch)
+
+
+def test_a_refused_slot_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        cluster.tell(slot, Refused("too many"))
+        assert await cluster.running[slot] == "refused: too many"
+
+    run(lambda: Cluster(ONE_BY_ONE, {}), work, monkeypatch)
+
+
+def test_a_slot_whose_driver_is_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        await cluster.deploy([slot])
+        cluster.wires[slot].close()
+        assert await cluster.running[slot] == "the driver is gone"
+        assert log[-2:] == ["source: close", "sink: close"]
+
+    run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
+
+
+def test_a_cancel_right_behind_the_deployment_leaves_no_subtask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        for _, message in cluster.deployments([slot]):
+            cluster.tell(slot, message)
+            cluster.tell(slot, Cancel(message.execution))
+        await cluster.until(lambda: len(cluster.of(SubtaskChanged)) >= 2)
+        await cluster.settle()
+        assert {c.state for c in cluster.of(SubtaskChanged)} == {ExecutionState.CANCELED}
+        assert cluster.slots[slot]._hosted == {} and cluster.slots[slot]._links._inputs == {}
+
+    run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
+
+
+def test_a_cancel_while_the_state_is_fetched_ends_the_subtask_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        cluster.gate.clear()
+        sent = cluster.deployments([slot])
+        for _, message in sent:
+            cluster.tell(slot, message)
+        await cluster.settle()
+        for _, message in sent:
+            cluster.tell(slot, Cancel(message.execution))
+        for _, message in sent:
+            await cluster.changed_to(message.execution, ExecutionState.CANCELED)
+        cluster.gate.set()
+        await cluster.settle()
+        assert ExecutionState.INITIALIZING not in {c.state for c in cluster.of(SubtaskChanged)}
+        assert cluster.slots[slot]._hosted == {}
+
+    run(lambda: Cluster(ONE_BY_ONE, pair(log)), work, monkeypatch)
+
+
+def test_a_failure_in_a_function_is_told_with_its_place_and_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Broken(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            raise ZeroDivisionError("row 7")
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        _, sink = await cluster.deploy([slot])
+        failed = await cluster.changed_to(sink, ExecutionState.FAILED)
+        assert isinstance(failed.error, UserCodeFailed)
+        assert "ZeroDivisionError: row 7" in str(failed.error)
+        assert "sink (1/1)" in str(failed.error) and "raise ZeroDivisionError" in failed.error.trace
+
+    operators = {"source": [ScriptedSource("s", [], ["x", *NOTHING])], "sink": [Broken("b", [])]}
+    run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)
+
+
+def test_code_that_does_not_open_fails_the_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(Recorder):
+        def open(self, context: OperatorContext) -> None:
+            raise OSError("no such host")
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        for _, message in cluster.deployments([slot]):
+            cluster.tell(slot, message)
+        failed = await cluster.first(SubtaskChanged)
+        await cluster.until(lambda: any(c.error is not None for c in cluster.of(SubtaskChanged)))
+        assert failed is not None
+        (error,) = [c.error for c in cluster.of(SubtaskChanged) if c.error is not None]
+        assert "no such host" in str(error)
+
+    operators = {"source": [ScriptedSource("s", [], [])], "sink": [Closed("b", [])]}
+    run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)
+
+
+def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = line(vertex("source", 2), vertex("count", 2), partitioner=Partitioner.HASH)
+    counted: list[str] = []
+
+    class Naming(Recorder):
+        def open(self, context: OperatorContext) -> None:
+            self.subtask = context.subtask
+
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            assert isinstance(batch, RowBatch) and batch.key_groups is not None
+            for value, group in zip(batch.values, batch.key_groups, strict=True):
+                assert group * 2 // 8 == self.subtask
+                counted.append(str(value))
+            return None
+
+    class Two(dict[str, list[Operator]]):
+        """New operators for each subtask, as if each had been unpickled."""
+
+        def __getitem__(self, name: str) -> list[Operator]:
+            if name == "source":
+                return [ScriptedSource("s", [], [*range(20), *NOTHING])]
+            return [Naming("count", [])]
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a", "b")
+        await cluster.deploy(slots)
+        await cluster.eventually(lambda: len(counted) == 40)
+        assert sorted(counted) == sorted([str(n) for n in range(20)] * 2)
+        links = [cluster.slots[slot]._links for slot in slots]
+        assert [list(each._wires) for each in links] == [["b"], ["a"]]
+
+    run(
+        lambda: Cluster(topology, Two(), keys={"source": KeyBy(selector=lambda v: v)}),
+        work,
+        monkeypatch,
+    )
+
+
+def test_two_slots_share_one_link_however_many_subtasks_need_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = line(vertex("source", 2), vertex("a", 2), vertex("b", 2), vertex("sink", 2))
+    dialled: list[str] = []
+
+    class Fresh(dict[str, list[Operator]]):
+        def __getitem__(self, name: str) -> list[Operator]:
+            made = (
+                ScriptedSource(name, [], list(NOTHING)) if name == "source" else Recorder(name, [])
+            )
+            return [made]
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a", "b")
+        connect = cluster.network.connect
+
+        async def counting(address: str, name: str, handler: Any) -> Any:
+            dialled.append(name)
+            await asyncio.sleep(0)
+            return await connect(address, name, handler)
+
+        cluster.network.connect = counting  # type: ignore[method-assign]
+        await cluster.deploy(slots)
+        assert dialled == ["a"]
+
+    run(lambda: Cluster(topology, Fresh()), work, monkeypatch)
+
+
+def test_subtasks_with_channels_to_a_lost_slot_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = line(vertex("source", 2), vertex("sink", 2))
+
+    class Fresh(dict[str, list[Operator]]):
+        def __getitem__(self, name: str) -> list[Operator]:
+            made = (
+                ScriptedSource(name, [], list(NOTHING)) if name == "source" else Recorder(name, [])
+            )
+            return [made]
+
+    async def work(cluster: Cluster) -> None:
+        first, second = await cluster.start("a", "b")
+        executions = await cluster.deploy([first, second])
+        cluster.running[second].cancel()
+        for execution in executions:
+            if execution.subtask.index == 0:
+                failed = await cluster.changed_to(execution, ExecutionState.FAILED)
+                assert "the link to slot b is over" in str(failed.error)
+
+    run(lambda: Cluster(topology, Fresh()), work, monkeypatch)
+
+
+def test_a_row_that_cannot_be_read_fails_its_reader_and_not_the_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = line(vertex("source", 1), vertex("sink", 2))
+
+    class Rotten:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (int, ("not a number",))
+
+    class Fresh(dict[str, list[Operator]]):
+        def __getitem__(self, name: str) -> list[Operator]:
+            if name == "source":
+                return [ScriptedSource("s", [], [1, Rotten(), *NOTHING])]
+            return [Recorder(name, [])]
+
+    async def work(cluster: Cluster) -> None:
+        slots = await cluster.start("a", "b")
+        _, here, there = await cluster.deploy(slots)
+        failed = await cluster.changed_to(there, ExecutionState.FAILED)
+        assert "invalid literal for int()" in str(failed.error)
+        assert cluster.state(here) is ExecutionState.RUNNING
+        assert list(cluster.slots[slots[0]]._links._wires) == ["b"]
+
+    run(lambda: Cluster(topology, Fresh()), work, monkeypatch)
+
+
+def test_what_a_quiet_subtask_has_gathered_leaves_in_time_beside_a_busy_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loop that is never idle must not keep back the few rows of others."""
+    topology = line(vertex("source"), vertex("middle"), vertex("sink"))
+    log: list[str] = []
+
+    class Busy(ScriptedSource):
+        def __init__(self) -> None:
+            super().__init__("busy", [], [])
+            self.polls = 0
+
+        def poll(self, out: Output) -> Polled:
+            self.polls += 1
+            if self.polls == 1:
+                out.emit(RowBatch(["only"] * 16))  # a full batch, so that it leaves at once
+            return Polled.MORE
+
+    class Holding(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            out.emit(RowBatch(["few"]))
+            return None
+
+    settings = replace(SETTINGS, slot=SlotSettings(rows=16, buffer_timeout_ms=20))
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        await cluster.deploy([slot])
+        await cluster.eventually(lambda: "sink: rows ['few']" in log)
+
+    operators = {"source": [Busy()], "middle": [Holding("m", [])], "sink": [Recorder("sink", log)]}
+    run(lambda: Cluster(topology, operators, settings=settings), work, monkeypatch)
+
+
+def test_a_new_attempt_hears_nothing_of_the_former_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    logs: list[list[str]] = []
+
+    class Fresh(dict[str, list[Operator]]):
+        def __getitem__(self, name: str) -> list[Operator]:
+            if name == "source":
+                return [ScriptedSource("s", [], list(NOTHING))]
+            logs.append([])
+            return [Recorder("sink", logs[-1])]
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        old = await cluster.deploy([slot])
+        for execution in old:
+            cluster.tell(slot, Cancel(execution))
+            await cluster.changed_to(execution, ExecutionState.CANCELED)
+        new = await cluster.deploy([slot])
+        for execution in old:
+            cluster.tell(slot, Start(execution))
+            cluster.tell(slot, Cancel(execution))
+            cluster.trigger(slot, execution, 1)
+        await cluster.until(lambda: len(cluster.of(CheckpointDeclined)) == 2)
+        assert [cluster.state(execution) for execution in new] == [ExecutionState.RUNNING] * 2
+        assert logs[0][-1] == "sink: close" and logs[1] == []
+
+    run(lambda: Cluster(ONE_BY_ONE, Fresh()), work, monkeypatch)
+
+
+def test_a_message_of_the_driver_that_cannot_be_done_ends_the_slot_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        cluster.wires[slot].send([b"no pickle"])
+        await cluster.running[slot]
+        (leaving,) = cluster.of(SlotLeaving)
+        assert leaving.slot == SlotId("a") and leaving.error is not None
+        assert "UnpicklingError" in str(leaving.error)
+
+    run(lambda: Cluster(ONE_BY_ONE, {}), work, monkeypatch)
+
+
+def test_deployments_are_values_that_survive_the_wire() -> None:
+    import pickle
+
+    deploy = Deploy(None, b"", ONE_BY_ONE, {}, {}, {})  # type: ignore[arg-type]
+    assert pickle.loads(pickle.dumps(deploy)) == deploy

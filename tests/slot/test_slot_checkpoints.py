@@ -1,0 +1,327 @@
+"""A slot's part in checkpoints: triggers, acknowledgements, and no file left of what failed."""
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tests.checkpoint.world import started
+from tests.slot.cluster import Cluster, line, run, vertex
+from tests.slot.operators import (
+    NOTHING,
+    ONE_BY_ONE,
+    Counting,
+    SlowStorage,
+    Stateful,
+    pair,
+)
+from tests.slot.world import Recorder, ScriptedSource
+from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
+from tidegate.errors import StorageFailed
+from tidegate.model.control import (
+    Cancel,
+    CheckpointAborted,
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    ExecutionState,
+    Release,
+)
+from tidegate.model.elements import Batch, RowBatch
+from tidegate.model.handles import KeyGroupsStateHandle
+from tidegate.model.ids import CheckpointId
+from tidegate.model.topology import Partitioner
+
+
+@pytest.mark.feature("F085")
+def test_a_trigger_for_an_attempt_that_is_not_there_is_declined_and_fails_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, _ = await cluster.deploy([slot])
+        cluster.trigger(slot, source._replace(attempt=type(source.attempt)(9)), 1)
+        declined = await cluster.first(CheckpointDeclined)
+        assert declined.reason == "TASK_CHECKPOINT_FAILURE"
+        coordinator = started()
+        coordinator.advance(0)
+        in_progress = coordinator.coordinator.statistics.counts.in_progress
+        coordinator.send(replace(declined, execution=coordinator.executions()[0]))
+        counts = coordinator.coordinator.statistics.counts
+        assert (in_progress, counts.in_progress, counts.failed) == (1, 0, 1)
+
+    run(lambda: Cluster(ONE_BY_ONE, pair([])), work, monkeypatch)
+
+
+@pytest.mark.feature("F086")
+def test_a_trigger_for_a_subtask_that_does_not_run_yet_is_declined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, _ = await cluster.deploy([slot], start=False)
+        cluster.trigger(slot, source, 1)
+        declined = await cluster.first(CheckpointDeclined)
+        assert declined.reason == "CHECKPOINT_DECLINED_TASK_NOT_READY"
+        assert declined.execution == source and declined.checkpoint == 1
+
+    run(lambda: Cluster(ONE_BY_ONE, pair([])), work, monkeypatch)
+
+
+@pytest.mark.feature("F094")
+def test_stateful_subtasks_acknowledge_their_operators_and_stateless_ones_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = line(vertex("source"), vertex("sink", operators=3))
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Stateful("a", []), Recorder("b", []), Stateful("c", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.trigger(slot, source, 1)
+        assert (await cluster.acknowledged(source, 1)).state is None
+        state = (await cluster.acknowledged(sink, 1)).state
+        assert state is not None
+        assert sorted(state) == [b"sink0...........", b"sink2..........."]
+
+    run(lambda: Cluster(topology, operators), work, monkeypatch)
+
+
+@pytest.mark.feature("F101")
+def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
+    operators = {
+        "source": [ScriptedSource("s", [], ["x", "y", "x", *NOTHING])],
+        "count": [Counting("c", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, count = await cluster.deploy([slot])
+        await cluster.settle()
+        cluster.trigger(slot, source, 1)
+        acknowledged = await cluster.acknowledged(count, 1)
+        (state,) = (acknowledged.state or {}).values()
+        assert isinstance(state.managed_keyed, KeyGroupsStateHandle)
+        assert state.managed_operator is not None
+        written = sum(len(data) for data in cluster.files.files.values())
+        assert acknowledged.figures.bytes_written == written > 0
+        assert set(acknowledged.figures.checksums) == set(cluster.files.files)
+
+    run(
+        lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
+        work,
+        monkeypatch,
+    )
+
+
+@pytest.mark.feature("F093", "F112")
+def test_the_barrier_is_ahead_of_the_writing_and_the_acknowledgement_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    topology = line(vertex("source", operators=2), vertex("sink"))
+    operators: dict[str, list[Operator]] = {
+        "source": [ScriptedSource("s", log, list(NOTHING)), Stateful("stateful", log)],
+        "sink": [Recorder("sink", log)],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.gate.clear()
+        cluster.trigger(slot, source, 1)
+        await cluster.settle()
+        assert "sink: snapshot 1" in log  # downstream has had the barrier
+        assert cluster.of(CheckpointAcknowledged) == []
+        cluster.gate.set()
+        acknowledged = await cluster.acknowledged(source, 1)
+        (state,) = (acknowledged.state or {}).values()
+        assert state.managed_operator is not None
+        (data,) = cluster.files.files.values()
+        assert len(data) == state.managed_operator.state_size
+        await cluster.acknowledged(sink, 1)
+
+    run(lambda: Cluster(topology, operators), work, monkeypatch)
+
+
+@pytest.mark.feature("F110")
+def test_slow_storage_is_time_of_the_asynchronous_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Stateful("a", [])],
+    }
+    clusters: list[Cluster] = []
+
+    def make() -> Cluster:
+        slow = lambda storage: SlowStorage(storage, lambda: clusters[0].clock.advance(0.2))  # noqa: E731
+        clusters.append(Cluster(ONE_BY_ONE, operators, wrap=slow))
+        return clusters[0]
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.trigger(slot, source, 1)
+        figures = (await cluster.acknowledged(sink, 1)).figures
+        assert figures.async_ms >= 200 and figures.sync_ms <= 10
+
+    run(make, work, monkeypatch)
+
+
+@pytest.mark.feature("F111")
+def test_state_is_written_on_another_thread_than_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def note() -> None:
+        threads.append(threading.current_thread().name)
+
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Stateful("a", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.trigger(slot, source, 1)
+        await cluster.acknowledged(sink, 1)
+        assert threads and threading.current_thread().name not in threads
+
+    run(
+        lambda: Cluster(ONE_BY_ONE, operators, wrap=lambda s: SlowStorage(s, note), threads=True),
+        work,
+        monkeypatch,
+    )
+
+
+def test_storage_that_fails_declines_and_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def second_fails() -> None:
+        made.append(1)
+        if len(made) == 2:
+            raise StorageFailed("the disk is full")
+
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Stateful("a", []), Stateful("b", [])],
+    }
+    topology = line(vertex("source"), vertex("sink", operators=2))
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.trigger(slot, source, 1)
+        declined = await cluster.first(CheckpointDeclined)
+        assert declined.reason == "CHECKPOINT_ASYNC_EXCEPTION"
+        assert "the disk is full" in declined.message and declined.execution == sink
+        assert cluster.files.files == {} and cluster.state(sink) is ExecutionState.RUNNING
+
+    run(
+        lambda: Cluster(topology, operators, wrap=lambda s: SlowStorage(s, second_fails)),
+        work,
+        monkeypatch,
+    )
+
+
+def test_a_value_that_cannot_be_encoded_declines_and_the_slot_lives_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unwritable(Counting):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            assert isinstance(batch, RowBatch) and batch.keys and batch.key_groups
+            self.context.current_key.key = batch.keys[0]
+            self.context.current_key.group = batch.key_groups[0]
+            self.counts.update(threading.Lock())
+            return None
+
+    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
+    operators = {
+        "source": [ScriptedSource("s", [], ["x", *NOTHING])],
+        "count": [Unwritable("a", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, count = await cluster.deploy([slot])
+        await cluster.settle()
+        cluster.trigger(slot, source, 1)
+        declined = await cluster.first(CheckpointDeclined)
+        assert declined.execution == count and "lock" in declined.message
+        assert not cluster.running[slot].done()
+
+    run(
+        lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
+        work,
+        monkeypatch,
+    )
+
+
+@pytest.mark.parametrize("how", ["abort", "cancel", "release"])
+def test_what_was_written_for_a_checkpoint_that_is_given_up_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        assert go_on.wait(10)
+
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Stateful("a", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+        cluster.trigger(slot, source, 1)
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 10)
+        if how == "abort":
+            cluster.tell(slot, CheckpointAborted(sink, CheckpointId(1)))
+        elif how == "cancel":
+            cluster.tell(slot, Cancel(sink))
+        else:
+            cluster.tell(slot, Release("over"))
+        await cluster.settle()
+        go_on.set()
+        await cluster.eventually(lambda: not cluster.slots[slot]._writing)
+        assert cluster.files.files == {}
+        assert [ack for ack in cluster.of(CheckpointAcknowledged) if ack.execution == sink] == []
+        assert cluster.of(CheckpointDeclined) == []
+
+    run(
+        lambda: Cluster(ONE_BY_ONE, operators, wrap=lambda s: SlowStorage(s, hold), threads=True),
+        work,
+        monkeypatch,
+    )
+
+
+def test_a_subtask_that_ends_while_it_is_written_is_acknowledged_as_it_was_when_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    source = ScriptedSource("s", log, [Polled.NOTHING])
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        first, _ = await cluster.deploy([slot])
+        cluster.gate.clear()
+        cluster.trigger(slot, first, 1)
+        await cluster.settle()
+        cluster.slots[slot]._with(first, lambda subtask: subtask.wake())
+        await cluster.settle()
+        assert "s: finish" in log
+        cluster.gate.set()
+        assert (await cluster.acknowledged(first, 1)).finished_operators is False
+
+    run(
+        lambda: Cluster(ONE_BY_ONE, {"source": [source], "sink": [Recorder("b", [])]}),
+        work,
+        monkeypatch,
+    )
