@@ -11,6 +11,7 @@ from tidegate.model.elements import RowBatch
 from tidegate.operators.map import FlatMapOperator, MapOperator
 from tidegate.operators.process import KeyedProcessOperator
 from tidegate.operators.reduce import ReduceOperator
+from tidegate.typeinfo.types import Types
 
 
 def mapping() -> Operator:
@@ -59,3 +60,11 @@ def test_a_reduce_that_changes_its_state_in_place_emits_each_step(world: World) 
     step = Hosted(ReduceOperator(add), world)
     step.process(RowBatch([[1], [2], [3]], None, ["a", "a", "a"], [0, 0, 0]))
     assert step.out.values == [[1], [1, 2], [1, 2, 3]]
+
+
+def test_values_of_a_type_that_nobody_can_change_are_passed_on_as_they_are(world: World) -> None:
+    operator = MapOperator(lambda value: (value,))
+    operator.result_type = Types.TUPLE([Types.LONG()])
+    step = Hosted(operator, world)
+    step.rows(1)
+    assert step.out.values == [(1,)]

@@ -220,6 +220,10 @@ class Operator:
     key_type: TypeInformation | None = None
     """Declared type of the keys of a keyed operator; None where they say it themselves."""
 
+    result_type: TypeInformation | None = None
+    """Declared type of the results, taken at its word; None for any. Values of a type that nobody
+    can change are emitted without a look at each."""
+
     def check(self) -> None:
         """Called where the job is submitted, before anything is started; may block.
 

@@ -388,6 +388,7 @@ class DataStream(Generic[T]):
         keyed: bool = False,
         stateful: bool = False,
     ) -> DataStream[Any]:
+        operator.result_type = output_type
         made = self._program.add(
             NodeKind.OPERATOR,
             name,

@@ -9,7 +9,7 @@ from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Fun
 from tidegate.api.operator import Operator
 from tidegate.errors import GraphError
 from tidegate.operators.failures import user_code_failed
-from tidegate.typeinfo.copies import private_copy
+from tidegate.typeinfo.copies import copier_of
 
 if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, SnapshotContext
@@ -36,7 +36,7 @@ class FunctionOperator(Operator):
         self._name = context.name
         self._call = row_call(self._function, self._method)
         self._chunk_rows = 2 * context.settings.rows
-        self._own = None if context.settings.object_reuse else private_copy
+        self._own = None if context.settings.object_reuse else copier_of(self.result_type)
         if isinstance(self._function, Function):
             self._guarded(self._function.open, context.runtime)
 
