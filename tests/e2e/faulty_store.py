@@ -6,6 +6,7 @@ Other processes know nothing of it, so jobs that use it run in the test's own.
 """
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from tests.e2e.journal import Latch
+from tests.e2e.journal import Journal, Latch
 
 
 class FaultyFileSystem(LocalFileSystem):
@@ -58,6 +59,7 @@ def obey_latches(file: Path) -> None:
     if slow.exists():
         time.sleep(int(slow.read_text()) / 1000)
     Latch(beside / "held").wait()
+    Journal(beside / "writes").note("write", thread=threading.get_ident())
     if (beside / "broken").exists():
         raise OSError("the disk is told to be broken")
 

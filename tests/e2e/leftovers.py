@@ -7,6 +7,7 @@ from typing import Any
 
 from tidegate.checkpoint import metadata
 from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
+from tidegate.model.snapshots import CheckpointMetadata
 
 
 def check_left_over(checkpoints: Path, job: str) -> None:
@@ -27,9 +28,13 @@ def check_left_over(checkpoints: Path, job: str) -> None:
 
 def referenced(file: Path) -> set[Path]:
     """The files that a checkpoint's metadata names."""
+    return set(files_in(decoded(file), file.parent))
+
+
+def decoded(file: Path) -> CheckpointMetadata:
+    """What a ``_metadata`` says."""
     ids = count()
-    decoded = metadata.decode(file.read_bytes(), lambda: str(next(ids)))
-    return set(files_in(decoded, file.parent))
+    return metadata.decode(file.read_bytes(), lambda: str(next(ids)))
 
 
 def files_in(value: Any, folder: Path) -> list[Path]:

@@ -73,9 +73,14 @@ class Probe(MapFunction[T, T], CheckpointedFunction, CheckpointListener):
         self._note("close")
 
     def _note(self, event: str, **fields: object) -> None:
-        own_thread = threading.get_ident() == self._thread
+        thread = threading.get_ident()
         self.journal.note(
-            event, name=self.name, subtask=self.subtask, own_thread=own_thread, **fields
+            event,
+            name=self.name,
+            subtask=self.subtask,
+            thread=thread,
+            own_thread=thread == self._thread,
+            **fields,
         )
 
 
@@ -87,6 +92,22 @@ class SlowSnapshotCount(RunningCount, CheckpointedFunction):
 
     def snapshot_state(self, context: SnapshotContext) -> None:
         time.sleep(self.snapshot_s)
+
+
+class CountWithTotal(RunningCount, CheckpointedFunction):
+    """The running count, and beside it in operator state how many numbers came in all."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._total = runtime_context.get_operator_list_state(OperatorStateDescriptor("total"))
+        self.rows = sum(self._total.get())
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Counted]:
+        self.rows += 1
+        return super().process_element(value, ctx)
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        self._total.update([self.rows])
 
 
 class Unpicklable(KeyedProcessFunction[int, Counted]):

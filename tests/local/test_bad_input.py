@@ -5,6 +5,8 @@ import pytest
 from tests.e2e import bad_input
 from tests.e2e.runtimes import Jobs
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_missing_path_is_refused(jobs: Jobs) -> None:
     bad_input.check_missing_path(jobs)

@@ -16,6 +16,8 @@ from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_for, wa
 from tidegate import JobClient, Types
 from tidegate.connectors import FileSink, FileSource
 
+pytestmark = pytest.mark.slow
+
 FILES, ROWS_EACH = 10, 200
 
 

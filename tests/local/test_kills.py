@@ -7,8 +7,10 @@ import pytest
 from tests.e2e import drivers, kills
 from tests.e2e.runtimes import Jobs
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.feature("F128", "F189", "F209", "F287")
+
+@pytest.mark.feature("F095", "F128", "F189", "F209", "F211", "F287")
 def test_two_killed_slots_lose_and_double_nothing(jobs: Jobs) -> None:
     kills.check_two_kills(jobs)
 

@@ -20,6 +20,8 @@ from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recover
 from tidegate import JobClient
 from tidegate.connectors import FileSink
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -1,5 +1,7 @@
 """The life of a job: cancelled, restarted by its strategy, failed for good."""
 
+from itertools import pairwise
+
 import pytest
 
 from tests.e2e.jobs import running_counts
@@ -10,6 +12,8 @@ from tests.e2e.runtimes import Jobs, failure_of
 from tests.e2e.watch import view, wait_completed, wait_for, wait_running
 from tidegate import JobCanceled, JobFailed
 from tidegate.model.control import ExecutionState, JobStatus
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
@@ -29,6 +33,9 @@ def test_a_cancelled_job_ends_with_its_functions_closed(jobs: Jobs, parallelism:
     assert len(journal.notes("close")) == parallelism
     client.cancel().result(timeout=10)
 
+
+SLACK_MS = 1_000
+"""What deploying, and failing at the first row, may take."""
 
 STRATEGIES = {
     "disable": ({}, 0),
@@ -58,6 +65,7 @@ def test_a_job_that_fails_again_and_again_is_given_up_by_its_strategy(
     assert len(view(client).failures) == restarts + 1
 
 
+@pytest.mark.feature("F273")
 def test_without_checkpoints_a_failure_ends_the_job(jobs: Jobs) -> None:
     broken = Latch(jobs.folder / "broken")
     broken.set()
@@ -70,20 +78,18 @@ def test_without_checkpoints_a_failure_ends_the_job(jobs: Jobs) -> None:
 
 @pytest.mark.feature("F273")
 def test_with_checkpoints_a_job_is_restarted_after_growing_waits(jobs: Jobs) -> None:
-    """As nothing else is set: 1 s, then 1.5 s, give or take a tenth."""
+    """Nothing else being set: 1 s, 1.5 s and 2.25 s, give or take a tenth."""
     broken = Latch(jobs.folder / "broken")
     broken.set()
-    settings = {"execution.checkpointing.interval": 100}
-    env = jobs.env(1, **settings)
+    env = jobs.env(1, **{"execution.checkpointing.interval": 100})
     running_counts(env, None, 1_000).map(Breaking(broken)).print()
     client = jobs.start(env, "failing")
-    seen = wait_for(client, lambda seen: len(seen.failures) == 3, "three failures")
+    seen = wait_for(client, lambda seen: len(seen.failures) == 4, "four failures")
     times = sorted(failure.wall_ms for failure in seen.failures)
-    assert times[1] - times[0] >= 900
-    assert times[2] - times[1] >= 1_350
+    for wait_ms, (began, ended) in zip((1_000, 1_500, 2_250), pairwise(times), strict=True):
+        assert 0.9 * wait_ms <= ended - began < 1.1 * wait_ms + SLACK_MS
 
 
-@pytest.mark.feature("F054")
 def test_no_checkpoint_is_triggered_while_the_job_restarts(jobs: Jobs) -> None:
     broken = Latch(jobs.folder / "broken")
     delay = {"restart-strategy.fixed-delay.delay": "800 ms", "web.checkpoints.history": 1_000}

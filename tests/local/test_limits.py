@@ -13,6 +13,8 @@ from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import pids, until, view, wait_for
 from tidegate import JobClient, Types
 
+pytestmark = pytest.mark.slow
+
 SMALL = {
     "tidegate.batch.rows": 64,
     "tidegate.net.credit": 2,
@@ -61,7 +63,6 @@ def test_a_sink_that_stands_still_makes_the_source_stand_still(jobs: Jobs) -> No
     wait_for(client, lambda _: emitted_and_taken(client)[1] > 20_000, "rows flow again")
 
 
-@pytest.mark.slow
 def test_a_slow_sink_keeps_memory_flat(jobs: Jobs) -> None:
     """The source could emit a hundred times as much as the sink takes."""
     env = jobs.checkpointed(2, 200, **SMALL)
@@ -81,7 +82,6 @@ def test_a_slow_sink_keeps_memory_flat(jobs: Jobs) -> None:
     assert view(client).checkpoints.counts.completed > 0
 
 
-@pytest.mark.slow
 def test_a_slot_holds_a_million_keys_in_less_than_600_mb(jobs: Jobs) -> None:
     """While all of them are rewritten again and again, checkpoints included."""
     keys = 1_000_000

@@ -20,7 +20,7 @@ def test_programs_give_what_plain_python_gives(
         assert found[name] == bag, name
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs, parallelism: int) -> None:
     stream = running_counts(jobs.checkpointed(parallelism, 100), 3_000, 3_000)
     with stream.execute_and_collect("collected") as rows:
