@@ -124,7 +124,7 @@ class Cluster:
         self._operators = operators
         self._keys = keys or {}
         self._wrap = wrap
-        self._pool = ThreadPoolExecutor(2) if threads else None
+        self._pool = ThreadPoolExecutor(1) if threads else None
         self._listener = None
 
     async def start(self, *names: str) -> list[SlotId]:
@@ -161,6 +161,10 @@ class Cluster:
         if self._pool is None:
             return call()
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    async def pool_is_idle(self) -> None:
+        """What the pool's thread has begun is done."""
+        await asyncio.get_running_loop().run_in_executor(self._pool, lambda: None)
 
     # --- the driver's words ---
 
