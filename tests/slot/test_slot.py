@@ -136,23 +136,54 @@ def test_a_failure_in_a_function_is_told_with_its_place_and_traceback(
     run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)
 
 
-def test_code_that_does_not_open_fails_the_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_chain_that_does_not_open_only_what_was_opened_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Closed(Recorder):
         def open(self, context: OperatorContext) -> None:
             raise OSError("no such host")
+
+    log: list[str] = []
+    topology = line(vertex("source"), vertex("sink", operators=3))
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Recorder("head", log), Closed("mid", log), Recorder("tail", log)],
+    }
 
     async def work(cluster: Cluster) -> None:
         (slot,) = await cluster.start("a")
         for _, message in cluster.deployments([slot]):
             cluster.tell(slot, message)
-        failed = await cluster.first(SubtaskChanged)
-        await cluster.until(lambda: any(c.error is not None for c in cluster.of(SubtaskChanged)))
-        assert failed is not None
-        (error,) = [c.error for c in cluster.of(SubtaskChanged) if c.error is not None]
-        assert "no such host" in str(error)
+        failed = await cluster.changed_to(message.execution, ExecutionState.FAILED)
+        assert "no such host" in str(failed.error)
+        assert log == ["tail: close", "mid: close"]
 
-    operators = {"source": [ScriptedSource("s", [], [])], "sink": [Closed("b", [])]}
-    run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)
+    run(lambda: Cluster(topology, operators), work, monkeypatch)
+
+
+def test_an_operator_that_does_not_close_does_not_keep_the_others_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Stuck(Recorder):
+        def close(self) -> None:
+            super().close()
+            raise OSError("cannot close")
+
+    log: list[str] = []
+    topology = line(vertex("source"), vertex("sink", operators=2))
+    operators = {
+        "source": [ScriptedSource("s", [], list(NOTHING))],
+        "sink": [Recorder("head", log), Stuck("tail", log)],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        _, sink = await cluster.deploy([slot])
+        cluster.tell(slot, Cancel(sink))
+        await cluster.changed_to(sink, ExecutionState.CANCELED)
+        assert log == ["tail: close", "head: close"]
+
+    run(lambda: Cluster(topology, operators), work, monkeypatch)
 
 
 def test_rows_go_from_slot_to_slot_each_to_the_holder_of_its_key(

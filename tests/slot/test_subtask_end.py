@@ -278,19 +278,6 @@ def test_a_failed_subtask_does_nothing_more() -> None:
     assert world.states == [ExecutionState.RUNNING, ExecutionState.FAILED]
 
 
-def test_operators_close_tail_to_head_and_all_of_them() -> None:
-    class Stuck(Recorder):
-        def close(self) -> None:
-            super().close()
-            raise OSError("cannot close")
-
-    log: list[str] = []
-    world = World(Stuck("head", log), Recorder("mid", log), Stuck("tail", log)).start()
-    raised = world.subtask.close()
-    assert log == ["tail: close", "mid: close", "head: close"]
-    assert [str(error) for error in raised] == ["cannot close", "cannot close"]
-
-
 def test_an_event_reaches_the_operator_it_is_for() -> None:
     log, head, tail = two_recorders()
     world = World(head, tail).start()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
@@ -43,6 +43,7 @@ class Hosted:
     backends: Sequence[OperatorBackend]
     operators: Sequence[Operator]
     task_name: str
+    opened: list[Operator] = field(default_factory=list["Operator"])
 
     def restore(self, read: Callable[[StreamStateHandle], bytes]) -> None:
         """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
@@ -55,7 +56,18 @@ class Hosted:
         for operator, context in zip(
             reversed(self.operators), reversed(self.contexts), strict=True
         ):
+            self.opened.append(operator)
             operator.open(context)
+
+    def close(self) -> list[Exception]:
+        """Close what was opened; what that raises is returned, since the end has its own reason."""
+        raised: list[Exception] = []
+        for operator in self.opened:
+            try:
+                operator.close()
+            except Exception as error:
+                raised.append(error)
+        return raised
 
 
 class _PassThrough(SourceOperator):

@@ -160,6 +160,8 @@ class Slot:
         self._send(self.pulse)
 
     async def _close(self) -> None:
+        # Before the ends of the subtasks, so that the driver hears the reason first.
+        self._send(SlotLeaving(self.id, self._error))
         for execution in list(self._hosted):
             self._end(execution, ExecutionState.CANCELED)
         for tasks in self._tasks.values():
@@ -169,7 +171,6 @@ class Slot:
         await asyncio.gather(*pending, *self._writing, return_exceptions=True)
         self._links.close()
         if self._driver is not None:
-            self._send(SlotLeaving(self.id, self._error))
             self._driver.close()
 
     # --- the loop ---
@@ -408,7 +409,7 @@ class Slot:
             if task is not asyncio.current_task():
                 task.cancel()
         self._links.remove(execution, hosted.channels)
-        for raised in hosted.subtask.close():
+        for raised in hosted.close():
             self._world.log.warning(
                 "closing an operator failed",
                 subtask=str(execution.subtask.index),

@@ -337,16 +337,6 @@ class Subtask:
         if self.state is ExecutionState.RUNNING:
             self._end_if_released()
 
-    def close(self) -> list[Exception]:
-        """Close the operators; what they raise is returned, since the end has its own reason."""
-        raised: list[Exception] = []
-        for operator in reversed(self._chain.operators):
-            try:
-                operator.operator.close()
-            except Exception as error:
-                raised.append(error)
-        return raised
-
     def end(self, state: ExecutionState, error: TidegateError | None = None) -> None:
         """End as CANCELED or FAILED."""
         if not self.state.is_terminal:
