@@ -159,7 +159,9 @@ ROUTES = [
 ]
 
 
-@pytest.mark.parametrize(("partitioner", "key", "partition"), ROUTES, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("partitioner", "key", "partition"), ROUTES, ids=[route[0].name for route in ROUTES]
+)
 @given(
     channels=st.integers(1, 5),
     batches=st.lists(st.lists(st.integers(-9, 9), max_size=12), max_size=6),

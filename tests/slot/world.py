@@ -1,6 +1,7 @@
 """One subtask in a test: real gate, chain, outputs and state; ports play the slot's part."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from tidegate.api.operator import (
@@ -130,6 +131,18 @@ class ScriptedSource(Recorder, SourceOperator):
         return Polled.MORE
 
 
+def backend_of(info: OperatorInfo, clock: ManualClock) -> OperatorBackend:
+    """State of all eight key groups of an operator."""
+    return OperatorBackend(
+        operator=info.id,
+        name=info.name,
+        key_groups=KeyGroupRange(0, 7),
+        max_parallelism=8,
+        clock=clock,
+        cell=KeyCell(),
+    )
+
+
 class World:
     """One subtask, its inputs and outputs, and all that it said."""
 
@@ -159,17 +172,43 @@ class World:
         self.gate = Gate(self.inputs, self._ready)
         self.sent: list[list[Element]] = [[] for _ in range(outputs)]
         room = Room()
+        slot = replace(settings.slot, credit=credit)
         self.outputs = [
-            ChannelOutput(ChannelId(1, 0, n), settings.slot, self._sender(n), room)
-            for n in range(outputs)
+            ChannelOutput(ChannelId(1, 0, n), slot, self._sender(n), room) for n in range(outputs)
         ]
-        if credit != settings.slot.credit:
-            slot = SlotSettings(rows=settings.slot.rows, credit=credit)
-            self.outputs = [
-                ChannelOutput(output.id, slot, self._sender(n), room)
-                for n, output in enumerate(self.outputs)
-            ]
         self.waits: list[object] = []
+        infos = [
+            OperatorInfo(OperatorId(bytes([n]) * 16), f"operator {n}")
+            for n in range(len(operators))
+        ]
+        self.operator_ids = [info.id for info in infos]
+        self.backends = [backend_of(info, self.clock) for info in infos]
+        self.execution = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
+        self.subtask = Subtask(
+            self.execution,
+            infos,
+            self._chain(operators, room),
+            self.backends,
+            self.gate,
+            self.outputs,
+            settings,
+            self._ports(),
+            self.clock,
+            finished_on_restore=finished_on_restore,
+            restored=restored,
+        )
+
+    def _ports(self) -> SubtaskPorts:
+        return SubtaskPorts(
+            ready=self._ready,
+            changed=self._changed,
+            decline=self.declined.append,
+            snapshot=self._snapshot,
+            aborted=self.given_up.append,
+            busy=lambda: self.busy,
+        )
+
+    def _chain(self, operators: Sequence[Operator], room: Room) -> Chain:
         chained = [
             ChainedOperator(
                 operator,
@@ -181,43 +220,7 @@ class World:
         for ahead, behind in pairwise(chained):
             ahead.out.add_operator(behind, None)
         chained[-1].out.add_route(_ToAll(self.outputs), self.outputs, None)
-        infos = [
-            OperatorInfo(OperatorId(bytes([n]) * 16), f"operator {n}")
-            for n in range(len(operators))
-        ]
-        self.operator_ids = [info.id for info in infos]
-        self.backends = [
-            OperatorBackend(
-                operator=info.id,
-                name=info.name,
-                key_groups=KeyGroupRange(0, 7),
-                max_parallelism=8,
-                clock=self.clock,
-                cell=KeyCell(),
-            )
-            for info in infos
-        ]
-        self.execution = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
-        self.subtask = Subtask(
-            self.execution,
-            infos,
-            Chain(chained),
-            self.backends,
-            self.gate,
-            self.outputs,
-            settings,
-            SubtaskPorts(
-                ready=self._ready,
-                changed=self._changed,
-                decline=self.declined.append,
-                snapshot=self._snapshot,
-                aborted=self.given_up.append,
-                busy=lambda: self.busy,
-            ),
-            self.clock,
-            finished_on_restore=finished_on_restore,
-            restored=restored,
-        )
+        return Chain(chained)
 
     def _sender(self, channel: int) -> object:
         def send(element: Element) -> None:

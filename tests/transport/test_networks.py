@@ -244,6 +244,7 @@ def test_open_links_outlive_the_listener(network: Network) -> None:
         await listener.close()
         wire.send([b"still here"])
         await theirs.has(1)
+        assert theirs.frames == [b"still here"]
         wire.close()
         await theirs.ended()
         await ours.ended()
