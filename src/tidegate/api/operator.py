@@ -213,8 +213,8 @@ class Operator:
     ``process``, ``on_watermark`` and ``finish`` may return an iterator when they may emit without
     bound or have to wait: the slot advances it while the output has room. It yields None to ask
     for room, an awaitable to be advanced again once that is done (a failure of it is the
-    subtask's). Nothing else reaches the operator before its iterator is exhausted, not even a
-    barrier.
+    subtask's). No batch, watermark or barrier reaches the operator before its iterator is
+    exhausted; events and notifications of checkpoints do.
     """
 
     key_type: TypeInformation | None = None
