@@ -127,7 +127,8 @@ def test_an_unnamed_job_is_named_after_its_script(
 ) -> None:
     env = environment()
     numbers(env).map(str)
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "delays.py"))
+    script = str(tmp_path / "delays.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", script, raising=False)
     assert env.get_job_graph().name == "delays"
     monkeypatch.setattr(sys.modules["__main__"], "__file__", str(tmp_path / "orders/__main__.py"))
     assert env.get_job_graph().name == "orders"

@@ -14,7 +14,7 @@ docs/design/entry-copy-on-write.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import UserError
 from tidegate.typeinfo.copies import private_copy
@@ -284,19 +284,19 @@ def _value_state(
         def clear(self) -> None:
             write(None)
 
-    class ImmutableValues(Values):
+    return Values() if copy is not None else _immutable(Values, cell, maps)
+
+
+def _immutable(values: type[Any], cell: KeyCell, maps: list[Entries]) -> ValueState[object]:
+    """The same for values that nobody can change, so that none has to be copied."""
+
+    class ImmutableValues(values):
         __slots__ = ()
 
-        def value(
-            self,
-            cell: KeyCell = cell,
-            maps: list[Entries] = maps,
-            saved: object = None,
-            copy: object = None,
-        ) -> object:
+        def value(self, cell: KeyCell = cell, maps: list[Entries] = maps) -> object:
             return maps[cell.group].get(cell.key)
 
-    return ImmutableValues() if copy is None else Values()
+    return ImmutableValues()
 
 
 # The functions of a table: closures, for one call a record and no look-up of attributes but the
