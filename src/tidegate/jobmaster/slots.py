@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Final
 from tidegate.jobmaster.view import SlotView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from tidegate.model.control import Offer
     from tidegate.model.ids import SlotId
 
@@ -108,10 +106,6 @@ class SlotPool:
     def in_order(self) -> list[SlotId]:
         """The slots by the index of their subtasks; a slot keeps its index while it lives."""
         return [slot for slot in self._order if slot is not None]
-
-    def ids(self) -> Iterable[SlotId]:
-        """All slots."""
-        return tuple(self._slots)
 
     def address(self, slot: SlotId) -> str:
         """Where a slot's peers dial it."""
