@@ -5,6 +5,7 @@ rows of docs/features.tsv; scripts/features.py lays the two together.
 """
 
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -93,3 +94,11 @@ def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 def child_processes() -> set[psutil.Process]:
     """The living children of this process, theirs included."""
     return set(psutil.Process().children(recursive=True))
+
+
+@pytest.fixture(autouse=True)
+def logs_as_at_the_start() -> Iterator[None]:
+    """Capturing logs configures structlog for the whole process; the next test is not to see it."""
+    yield
+    if (structlog := sys.modules.get("structlog")) is not None:
+        structlog.reset_defaults()
