@@ -272,7 +272,10 @@ def test_subtasks_with_channels_to_a_lost_slot_fail(monkeypatch: pytest.MonkeyPa
         for execution in executions:
             if execution.subtask.index == 0:
                 failed = await cluster.changed_to(execution, ExecutionState.FAILED)
-                assert "the link to slot b is over" in str(failed.error)
+                assert failed.error is not None
+                assert "the link to slot b is over" in failed.error.what
+                name = "source" if execution.subtask.vertex.startswith(b"source") else "sink"
+                assert failed.error.where == f"{name} (1/2)"
 
     run(lambda: Cluster(topology, Fresh()), work, monkeypatch)
 

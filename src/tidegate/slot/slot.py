@@ -7,6 +7,7 @@ snapshots and whatever the network brings share the loop; the loop yields by tim
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import pickle
 import traceback
@@ -358,7 +359,7 @@ class Slot:
             clock=world.clock,
             parameters=accepted.settings.parameters,
             run_blocking=world.run_blocking,
-            start=lambda coroutine: self._task(execution, self._guard(execution, coroutine)),
+            start=lambda coroutine: self._start(execution, coroutine),
             wake=lambda: self._with(execution, Subtask.wake),
             wake_at=lambda at_ms: self._wake_at(execution, at_ms),
             skipped=lambda rows: self._skipped(execution, rows),
@@ -439,11 +440,14 @@ class Slot:
 
     # --- what runs beside ---
 
-    def _task(self, execution: ExecutionId, coroutine: Coroutine[object, object, None]) -> None:
+    def _task(
+        self, execution: ExecutionId, coroutine: Coroutine[object, object, None]
+    ) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         tasks = self._tasks.setdefault(execution, set())
         tasks.add(task)
         task.add_done_callback(lambda done: self._task_done(execution, done))
+        return task
 
     def _task_done(self, execution: ExecutionId, task: asyncio.Task[None]) -> None:
         tasks = self._tasks.get(execution)
@@ -452,6 +456,11 @@ class Slot:
             if not tasks:
                 del self._tasks[execution]
         self._with(execution, Subtask.idle_again)
+
+    def _start(self, execution: ExecutionId, work: Coroutine[object, object, None]) -> None:
+        """Run it guarded. One that is cancelled before its first step is closed all the same."""
+        task = self._task(execution, self._guard(execution, work))
+        task.add_done_callback(lambda _: work.close())
 
     async def _guard(self, execution: ExecutionId, work: Coroutine[object, object, None]) -> None:
         try:
@@ -473,9 +482,7 @@ class Slot:
             done()
             self._list_execution(execution)
 
-        return lambda awaited, done: self._task(
-            execution, self._guard(execution, wait(awaited, done))
-        )
+        return lambda awaited, done: self._start(execution, wait(awaited, done))
 
     def _wake_at(self, execution: ExecutionId, at_ms: int) -> None:
         delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
@@ -542,8 +549,9 @@ class Slot:
 def as_ours(error: Exception, where: str) -> TidegateError:
     """An error as one that can travel to the driver, with the place where it happened."""
     if isinstance(error, TidegateError):
-        error.where = f"{error.where}, in {where}" if error.where else where
-        return error
+        placed = copy.copy(error)  # the same error may be that of several subtasks
+        placed.where = f"{error.where}, in {where}" if error.where else where
+        return placed
     trace = "".join(traceback.format_exception(error))
     return UserCodeFailed(f"{type(error).__name__}: {error}", where=where, trace=trace)
 
