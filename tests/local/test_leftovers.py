@@ -4,6 +4,7 @@ That no thread and no process is left holds for every test (tests/conftest.py); 
 folders may hold is asked in test_restores.py.
 """
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tests.e2e.leftovers import check_left_over
 from tests.e2e.probes import Breaking
 from tests.e2e.runtimes import RETAIN, Jobs, failure_of
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
-from tidegate import JobClient
+from tidegate import JobClient, MapFunction, RuntimeContext
 from tidegate.connectors import FileSink
 
 pytestmark = pytest.mark.slow
@@ -84,3 +85,23 @@ def test_a_job_leaves_nothing_open_and_nothing_lying_about(
     check_left_over(jobs.checkpoints, client.get_job_id())
     if end is finish:
         assert not hidden_files(out)
+
+
+def test_a_subtask_that_cannot_be_opened_leaves_nothing_half_begun(jobs: Jobs) -> None:
+    """What its sink has started is stopped before its first step; a warning would fail the test."""
+    env = jobs.env(1)
+    counts = running_counts(env, 10, None).map(NeverOpens())
+    counts.sink_to(FileSink.parquet(str(jobs.folder / "out"), COUNT_SCHEMA))
+    error = failure_of(jobs.start(env, "unopened"))
+    gc.collect()
+    assert "this never opens" in str(error)
+
+
+class NeverOpens(MapFunction[object, object]):
+    """Raises in ``open``."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        raise RuntimeError("this never opens")
+
+    def map(self, value: object) -> object:
+        return value
