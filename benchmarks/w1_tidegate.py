@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from tidegate.api.sink import Prepared
 from tidegate import (
     ColumnStateDescriptor,
     Configuration,
@@ -30,6 +29,7 @@ from tidegate import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from tidegate.api.sink import Prepared
 from tidegate.connectors import NumberSequenceSource
 
 PEERS = Path(__file__).resolve().parent / "peers" / "common"
