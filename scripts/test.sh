@@ -8,7 +8,7 @@ mkdir -p build/coverage
 rm -f build/coverage/data*
 failed=0
 "$bin/python" -m pytest -q -n 2 --dist loadgroup --timeout 300 \
-    --cov --cov-report= --results build/test-results.json || failed=1
+    --cov --cov-report= --results=build/test-results.json || failed=1
 "$bin/python" -m coverage report || failed=1
 "$bin/python" scripts/features.py --brief || failed=1
 exit "$failed"
