@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints what they measured beside what they are compared with.
 
-python -m benchmarks.run [w1 checkpoint-loss] [--rounds N] [--only TEXT] [--scale FACTOR]
+python -m benchmarks.run [w1 checkpoint-loss recovery] [--rounds N] [--only TEXT] [--scale FACTOR]
 Exit status 1 where a figure falls short of the floor that its benchmark guards.
 """
 
@@ -9,9 +9,9 @@ import sys
 
 from rich.console import Console
 
-from benchmarks import checkpoint_loss, w1
+from benchmarks import checkpoint_loss, recovery, w1
 
-BENCHMARKS = {"w1": w1.main, "checkpoint-loss": checkpoint_loss.main}
+BENCHMARKS = {"w1": w1.main, "checkpoint-loss": checkpoint_loss.main, "recovery": recovery.main}
 
 
 def main() -> int:
