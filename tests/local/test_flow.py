@@ -15,9 +15,15 @@ from tests.e2e.noted_source import NotedSource, now_ms
 from tests.e2e.probes import CountWithTotal, Probe
 from tests.e2e.runtimes import RETAIN, Jobs
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
-from tidegate import JobClient, Types
+from tidegate import JobClient, OperatorStateDescriptor, Types
+from tidegate.api import ship
 from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
+from tidegate.model.handles import ByteStreamStateHandle
+from tidegate.operators.source import STATE_NAME
+from tidegate.state.format import operator_header
+from tidegate.state.operator_state import OperatorStates
 
 pytestmark = pytest.mark.slow
 
@@ -171,3 +177,35 @@ def test_keyed_and_operator_state_of_one_function_are_both_in_the_checkpoint(job
     state = operators["counts"].subtasks[0]
     assert state.managed_keyed is not None and state.managed_keyed.state_size > 0
     assert state.managed_operator is not None and state.managed_operator.state_size > 0
+
+
+@pytest.mark.feature("F088")
+def test_a_sources_position_is_what_it_had_emitted_before_the_barrier(jobs: Jobs) -> None:
+    journal = Journal(jobs.folder / "journal")
+    env = jobs.checkpointed(1, 100, **RETAIN)
+    numbers = env.generate(same, None, 1_000, Types.LONG()).uid("numbers")
+    numbers.map(Probe(journal, "emitted")).print()
+    client = jobs.start(env, "positions")
+    wait_completed(client, 3)
+    client.cancel().result(timeout=30)
+    newest = view(client).checkpoints.latest_completed
+    assert newest is not None and newest.pointer is not None
+    emitted = journal.notes("snapshot", checkpoint=newest.checkpoint)[0]["rows"]
+    splits = splits_in(Path(newest.pointer) / "_metadata", "numbers")
+    assert (
+        emitted
+        == sum(len(range(split.next % split.step, split.next, split.step)) for split in splits)
+        > 0
+    )
+
+
+def splits_in(file: Path, uid: str) -> list[NumberSplit]:
+    """The splits of a source's only reader, as a checkpoint holds them."""
+    operator = next(each for each in decoded(file).operators if each.uid == uid)
+    handle = operator.subtasks[0].managed_operator
+    assert handle is not None and isinstance(handle.delegate, ByteStreamStateHandle)
+    data = memoryview(handle.delegate.data)
+    states = OperatorStates(uid, first=True)
+    states.restore(operator_header(data, uid), handle.states, data, uid)
+    found = states.list_state(OperatorStateDescriptor(STATE_NAME)).get()
+    return [ship.loads(split, name=uid) for split in found]
