@@ -17,7 +17,7 @@ from tidegate.driver.start import start_driver
 from tidegate.errors import SlotLost
 from tidegate.model.chance import SeededChance
 from tidegate.spark.addresses import driver_address, is_local
-from tidegate.spark.session import check_cores, cores_of, session_for
+from tidegate.spark.session import check_cores, cores_of, session_for, workers_python
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
 from tidegate.transport.tcp import TcpNetwork
 
@@ -80,6 +80,7 @@ class ElasticProvider:
         self._ended: Callable[[str], None] | None = None
         self._threads: list[threading.Thread] = []
         self._released = threading.Event()
+        self._planning = threading.Lock()
 
     def start(
         self,
@@ -143,7 +144,9 @@ class ElasticProvider:
         try:
             context.addJobTag(self._tag)
             context.setJobDescription(f"tidegate slot of '{self._job_name}'")
-            slot = self._spark.range(0, 1, 1, 1).mapInArrow(slot_function(task), OUTCOME_SCHEMA)
+            with self._planning, workers_python(self._spark):
+                one = self._spark.range(0, 1, 1, 1)
+                slot = one.mapInArrow(slot_function(task), OUTCOME_SCHEMA)
             (outcome,) = slot.collect()
         except Exception as error:
             self._slot_failed(request, error)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from pyspark.sql import SparkSession
 
 
@@ -74,6 +77,25 @@ def _refuse_unfit(spark: SparkSession) -> None:
             where="the SparkSession",
             remedy="Set spark.python.worker.killOnIdleTimeout=false before the session is built.",
         )
+
+
+@contextmanager
+def workers_python(spark: SparkSession) -> Generator[None]:
+    """What is planned meanwhile runs on this interpreter, where nobody has chosen another.
+
+    On one machine Spark would take the ``python3`` of the PATH, which for a driver in a virtual
+    environment is another one, without its packages. Elsewhere the driver's path means nothing.
+    """
+    context = spark.sparkContext
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    if chosen or not str(context.master).startswith("local"):
+        yield
+        return
+    before, context.pythonExec = context.pythonExec, sys.executable
+    try:
+        yield
+    finally:
+        context.pythonExec = before
 
 
 def cores_of(spark: SparkSession) -> int | None:
