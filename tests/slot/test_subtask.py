@@ -17,6 +17,8 @@ from tidegate.model.elements import (
     Barrier,
     Batch,
     CancelBarrier,
+    EndOfData,
+    EndOfPartition,
     OperatorEvent,
     RowBatch,
     Watermark,
@@ -414,3 +416,19 @@ def test_for_a_stateless_chain_a_completion_changes_nothing() -> None:
         world.subtask.complete(CheckpointId(checkpoint), None)
     assert world.sent[0] == before and world.calls_for_turns == calls
     assert not world.subtask.runnable
+
+
+@pytest.mark.feature("F089")
+@pytest.mark.parametrize("inputs", [0, 1, 2, 3])
+def test_a_trigger_of_the_driver_is_taken_alike_whatever_the_inputs(inputs: int) -> None:
+    log: list[str] = []
+    source = ScriptedSource("head", log, [1, Polled.NOTHING])
+    head = Recorder("head", log) if inputs else source
+    world = World(head, inputs=inputs).start()
+    world.subtask.trigger(barrier(1))
+    for channel in range(inputs):
+        assert world.run().checkpoints_cut == []
+        world.put(channel, rows(channel), EndOfData(), EndOfPartition())
+    world.run()
+    assert world.checkpoints_cut == [1]
+    assert [element for element in world.sent[0] if isinstance(element, Barrier)] == [barrier(1)]
