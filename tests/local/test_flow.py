@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import KEYS, running_counts, same
 from tests.e2e.journal import Journal, Latch
-from tests.e2e.ledger import LedgerSink
+from tests.e2e.ledger import LedgerSink, ledger_files
 from tests.e2e.leftovers import decoded
 from tests.e2e.noted_source import NotedSource, now_ms
 from tests.e2e.probes import CountWithTotal, Probe
@@ -167,9 +167,10 @@ def longest_gap(stamps: list[int], around_ms: int) -> int:
 @pytest.mark.feature("F101")
 def test_keyed_and_operator_state_of_one_function_are_both_in_the_checkpoint(jobs: Jobs) -> None:
     env = jobs.checkpointed(1, 100, **RETAIN)
-    running_counts(env, None, 1_000, CountWithTotal()).sink_to(LedgerSink(jobs.folder / "out"))
+    out = jobs.folder / "out"
+    running_counts(env, None, 1_000, CountWithTotal()).sink_to(LedgerSink(out))
     client = jobs.start(env, "both")
-    wait_completed(client, 1)
+    wait_for(client, lambda _: ledger_files(out), "a checkpoint with rows")
     client.cancel().result(timeout=30)
     newest = view(client).checkpoints.latest_completed
     assert newest is not None and newest.pointer is not None
