@@ -14,7 +14,7 @@ start() { # start NAME COMMAND...
     names+=("$name") pids+=("$!")
 }
 
-static() { # the quick ones share a core with each other, the tests take the other
+static() {
     local ok=0
     "$bin/ruff" format --check . || ok=1
     "$bin/ruff" check . || ok=1
@@ -24,7 +24,7 @@ static() { # the quick ones share a core with each other, the tests take the oth
 }
 
 start static static
-start tests "$bin/python" -m pytest -q -n 1 -m "not slow and not spark" \
+start tests "$bin/python" -m pytest -q -n 2 -m "not slow and not spark" \
     --ignore=tests/spark --ignore=tests/simulation --hypothesis-profile=fast
 
 failed=0

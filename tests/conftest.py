@@ -74,20 +74,30 @@ class OutcomeRecord:
         self._path.write_text(json.dumps(self._outcomes, indent=1))
 
 
+@pytest.fixture(scope="session")
+def known_processes() -> set[psutil.Process]:
+    """The children of this process that no test has to answer for."""
+    return child_processes()
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_is_left_behind(
+    request: pytest.FixtureRequest, known_processes: set[psutil.Process]
+) -> Iterator[None]:
     """Fails a test that leaves a thread or a process; Spark's gateway outlives its tests."""
     if request.node.get_closest_marker("spark") is not None:
         yield
+        known_processes |= child_processes()
         return
-    threads, processes = set(threading.enumerate()), child_processes()
+    threads = set(threading.enumerate())
     yield
     deadline = time.monotonic() + ENDS_WITHIN_S
     for thread in set(threading.enumerate()) - threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     left = [thread.name for thread in set(threading.enumerate()) - threads]
     assert not left, f"threads are left behind: {left}"
-    _, alive = psutil.wait_procs(child_processes() - processes, timeout=ENDS_WITHIN_S)
+    _, alive = psutil.wait_procs(child_processes() - known_processes, timeout=ENDS_WITHIN_S)
+    known_processes.update(alive)
     assert not alive, f"processes are left behind: {alive}"
 
 

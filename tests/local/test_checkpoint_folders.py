@@ -20,8 +20,6 @@ from tidegate import (
 from tidegate.api.client import CheckpointDone
 from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFailed
 
-pass
-
 END_S = 60.0
 MIB = 1024 * 1024
 

@@ -143,8 +143,8 @@ class Cluster:
             clock=self.clock,
             chance=SeededChance(len(self.slots)),
             run_blocking=self._run_blocking,
-            storage=lambda settings, job: self._wrap(
-                checkpoint_storage(JobId(job), settings.checkpoints, Stores(self.files))
+            storage=lambda job, settings: self._wrap(
+                checkpoint_storage(job, settings, Stores(self.files))
             ),
             log=structlog.get_logger(),
             pause=lambda: asyncio.sleep(0),

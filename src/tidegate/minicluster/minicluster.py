@@ -19,7 +19,7 @@ from tidegate.driver.start import start_driver
 from tidegate.errors import PeerLost
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.model.chance import SeededChance
-from tidegate.model.ids import JobId, SlotId
+from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.slot.slot import Slot, World
 from tidegate.storage.checkpoints import checkpoint_storage
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
-    from tidegate.model.settings import JobSettings
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network
 
 LOCALHOST = "127.0.0.1"
@@ -137,7 +135,7 @@ class LoopProvider:
             clock=SystemClock(),
             chance=chance,
             run_blocking=run_blocking,
-            storage=_storage,
+            storage=checkpoint_storage,
             log=process_log(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
@@ -148,7 +146,3 @@ async def _beat(slot: Slot, every_ms: int) -> None:
     while True:
         await asyncio.sleep(every_ms / 1000)
         slot.send_pulse()
-
-
-def _storage(settings: JobSettings, job: str) -> CheckpointStorage:
-    return checkpoint_storage(JobId(job), settings.checkpoints)

@@ -14,7 +14,7 @@ from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
-from tidegate.model.ids import JobId, SlotId
+from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.slot.pulse import PulseThread
 from tidegate.slot.slot import Slot, World
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tidegate.model.control import SlotInvitation
-    from tidegate.model.settings import JobSettings
-    from tidegate.storage.checkpoints import CheckpointStorage
 
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its driver was gone."""
@@ -62,7 +60,7 @@ async def _serve(invitation: SlotInvitation) -> str:
         clock=clock,
         chance=chance,
         run_blocking=run_blocking,
-        storage=_storage,
+        storage=checkpoint_storage,
         log=process_log().bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,
@@ -85,10 +83,6 @@ async def _serve(invitation: SlotInvitation) -> str:
     finally:
         pulse.stop()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _storage(settings: JobSettings, job: str) -> CheckpointStorage:
-    return checkpoint_storage(JobId(job), settings.checkpoints)
 
 
 def _exit_at_once(reason: str) -> None:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
-    from tidegate.model.settings import JobSettings
+    from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
+    from tidegate.model.settings import CheckpointSettings
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network, Wire
 
@@ -78,7 +78,7 @@ class World:
         clock: Clock,
         chance: Chance,
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
-        storage: Callable[[JobSettings, str], CheckpointStorage],
+        storage: Callable[[JobId, CheckpointSettings], CheckpointStorage],
         log: structlog.typing.FilteringBoundLogger,
         pause: Callable[[], Awaitable[None]],
         owns_process: bool,
@@ -270,7 +270,7 @@ class Slot:
         match message:
             case Accepted():
                 self._accepted = message
-                self._storage = self._world.storage(message.settings, message.job)
+                self._storage = self._world.storage(message.job, message.settings.checkpoints)
             case Refused(reason):
                 self.end(f"refused: {reason}")
             case Release(reason):
