@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tidegate.driver import start
 from tidegate.driver.start import start_driver
 from tidegate.errors import JobCanceled, JobFailed, StorageFailed
 from tidegate.jobmaster.machine import JobMaster
+from tidegate.minicluster import processes
 from tidegate.minicluster.minicluster import LoopProvider
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.model.control import (
@@ -140,9 +142,6 @@ def test_a_driver_that_cannot_even_be_made_says_so_to_who_submits(
 def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import asyncio
-
-    from tidegate.minicluster import processes
 
     monkeypatch.setattr(processes, "CLOSE_TIMEOUT_S", 0.3)
 
@@ -164,18 +163,20 @@ def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhil
             turns += 1
         assert turns > 5 and failures == []
         server.close()
+        held = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait_for(asyncio.gather(*held), LIMIT_S)
 
     asyncio.run(work())
     assert psutil.Process().children() == []
 
 
-async def _hold(reader: object, writer: object) -> None:
+async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Take the link and never answer."""
+    await reader.read()
+    writer.close()
 
 
 def test_a_slot_process_that_fails_before_its_offer_is_asked_for_again() -> None:
-    import asyncio
-
     failures: list[tuple[str, bool]] = []
 
     async def work() -> None:

@@ -28,6 +28,9 @@ class Driver:
         self.beats: list[Pulse] = []
         self.names: list[str] = []
         self.wires: list[Wire] = []
+        self._open = 0
+        self._all_closed = asyncio.Event()
+        self._all_closed.set()
         self.changed = threading.Condition()
         self._ready: Future[Listener] = Future()
         self._end = asyncio.Event()
@@ -44,10 +47,13 @@ class Driver:
         await listener.close()
         for wire in self.wires:
             wire.close()
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(LIMIT_S):
+            await self._all_closed.wait()
 
     def _accept(self, wire: Wire) -> "Driver":
         self.wires.append(wire)
+        self._open += 1
+        self._all_closed.clear()
         with self.changed:
             self.names.append(wire.peer)
         return self
@@ -58,7 +64,9 @@ class Driver:
             self.changed.notify_all()
 
     def on_closed(self, error: PeerLost | None) -> None:
-        pass
+        self._open -= 1
+        if not self._open:
+            self._all_closed.set()
 
     def wait_for(self, reached: Callable[[], bool]) -> None:
         with self.changed:

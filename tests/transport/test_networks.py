@@ -428,3 +428,17 @@ def test_another_address_than_the_bound_one_can_be_announced() -> None:
         await listener.close()
 
     run(work())
+
+
+def test_a_listener_that_closes_gives_up_links_that_are_being_made() -> None:
+    async def work() -> None:
+        listener = await tcp().listen(Server().accept)
+        host, _, port = listener.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        await reader.readexactly(4)  # the server has begun its handshake, which we do not answer
+        await listener.close()
+        async with asyncio.timeout(2):
+            assert await reader.read(), "the rest of the greeting, then the end"
+        writer.close()
+
+    run(work())

@@ -6,6 +6,7 @@ import asyncio
 import struct
 import sys
 from typing import TYPE_CHECKING, cast
+from weakref import WeakSet
 
 from tidegate.errors import ConfigError, PeerLost
 from tidegate.transport.handshake import NONCE_BYTES, Handshake
@@ -20,7 +21,7 @@ from tidegate.transport.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _LENGTH = struct.Struct("!I")
 _HANDSHAKE_FRAME_MAX = 4096
@@ -62,10 +63,17 @@ class TcpNetwork:
     async def listen(self, accept: Accept) -> TcpListener:
         """Take links from peers that know the secret. Raises ConfigError where no port is free."""
         loop = asyncio.get_running_loop()
+        unproved: WeakSet[_TcpWire] = WeakSet()
+
+        def proved(wire: _TcpWire) -> WireHandler:
+            unproved.discard(wire)
+            return accept(wire)
 
         def make() -> _TcpWire:
             handshake = self._handshake(server=True, name="")
-            return _TcpWire(loop, handshake, accept, None, self._timeout_s)
+            wire = _TcpWire(loop, handshake, proved, None, self._timeout_s)
+            unproved.add(wire)
+            return wire
 
         first, last = self._ports
         for port in range(first, last + 1):
@@ -74,7 +82,7 @@ class TcpNetwork:
             except OSError:
                 continue
             bound = server.sockets[0].getsockname()[1]
-            return TcpListener(server, f"{self._announce}:{bound}")
+            return TcpListener(server, f"{self._announce}:{bound}", unproved)
         raise ConfigError(
             f"no port from {first} to {last} is free on {self._host}",
             where="tidegate.net.port-range",
@@ -117,15 +125,20 @@ class TcpNetwork:
 
 
 class TcpListener:
-    """A bound server socket."""
+    """A bound server socket. unproved: links that nobody but the listener knows of yet."""
 
-    def __init__(self, server: asyncio.AbstractServer, address: str) -> None:
+    def __init__(
+        self, server: asyncio.AbstractServer, address: str, unproved: Iterable[_TcpWire]
+    ) -> None:
         self._server = server
+        self._unproved = unproved
         self.address = address
 
     async def close(self) -> None:
-        """Take no more links."""
+        """Take no more links, and give up those that are being made."""
         self._server.close()
+        for wire in list(self._unproved):
+            wire.close()
 
 
 class _TcpWire(asyncio.Protocol):
@@ -135,7 +148,7 @@ class _TcpWire(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         handshake: Handshake,
-        accept: Accept,
+        accept: Callable[[_TcpWire], WireHandler],
         proved: asyncio.Future[None] | None,
         timeout_s: float,
     ) -> None:
