@@ -18,6 +18,7 @@ from tidegate.jobmaster.commands import (
     SubtaskReady,
 )
 from tidegate.jobmaster.events import CancelRequested, SlotRequestFailed
+from tidegate.jobmaster.machine import ASK_AGAIN_MS
 from tidegate.model.control import (
     Accepted,
     Cancel,
@@ -219,9 +220,11 @@ def test_slots_that_do_not_come_in_time_end_the_job_with_their_number_and_reason
     assert SlotsMissing.__name__ not in str(world.statuses)
 
 
-def test_a_request_that_failed_is_made_again() -> None:
+def test_a_request_that_failed_is_made_again_after_a_pause() -> None:
     world = World().start()
     world.send(SlotRequestFailed(SlotLost("the machine went away")))
+    assert world.of(RequestSlots) == [RequestSlots(3)]
+    world.wake_up_to(ASK_AGAIN_MS)
     assert world.of(RequestSlots) == [RequestSlots(3), RequestSlots(1)]
 
 

@@ -74,6 +74,7 @@ def test_without_checkpoints_a_failure_ends_the_job(jobs: Jobs) -> None:
     client = jobs.start(env, "failing")
     assert isinstance(failure_of(client), JobFailed)
     assert view(client).restarts == 0
+    assert client.cancel().result(timeout=10) is None, "it has ended already"
 
 
 @pytest.mark.feature("F273")

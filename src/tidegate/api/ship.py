@@ -36,6 +36,6 @@ def loads(data: bytes, *, name: str) -> object:
         raise UserCodeFailed(
             f"operator '{name}' cannot be loaded in this process: {type(error).__name__}: {error}",
             where=f"operator '{name}'",
-            remedy="Install the modules it uses on the executors, or ship them with "
-            "`env.add_python_file`.",
+            remedy="Install the modules it uses where the slots run; on Spark, "
+            "`SparkContext.addPyFile` ships them.",
         ) from error

@@ -63,6 +63,7 @@ class DriverClient:
         try:
             self._driver.accepted.result(timeout_s)
         except TimeoutError as error:
+            self.cancel()
             raise StorageFailed(
                 f"the job was not accepted within {timeout_s:g} s",
                 remedy="Check that the checkpoint folder answers.",
@@ -86,6 +87,9 @@ class DriverClient:
     def cancel(self) -> Future[None]:
         """End it; done when it has ended."""
         done: Future[None] = Future()
+        if self._result.done():
+            done.set_result(None)
+            return done
 
         def ended(result: Future[JobExecutionResult]) -> None:
             error = result.exception()

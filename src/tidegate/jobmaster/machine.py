@@ -83,6 +83,9 @@ CANCEL_TIMEOUT_MS: Final = 30_000
 AWAIT_REPORT_MS: Final = 5_000
 """How often it is said that slots are still missing."""
 
+ASK_AGAIN_MS: Final = 500
+"""Pause after a request for a slot that failed, so that one that always fails does not spin."""
+
 _TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOperator)
 _CHECKPOINT_EVENTS = get_args(CheckpointEvent)
 
@@ -135,6 +138,7 @@ class JobMaster:
         self._cancel_by_ms: int | None = None
         self._slots_since_ms: int | None = None
         self._slot_error: TidegateError | None = None
+        self._ask_at_ms = 0
         self._report_ms = 0
         self._restarts = 0
         self._restored: CheckpointId | None = None
@@ -161,6 +165,8 @@ class JobMaster:
                 times.append(self._restart_ms)
             if self._slots_since_ms is not None and self._aim is Aim.RUN:
                 times += [self._report_ms, self._slots_since_ms + self._settings.slots_timeout_ms]
+                if self._slots.missing:
+                    times.append(self._ask_at_ms)
         return min((time for time in times if time is not None), default=None)
 
     def _dispatch(self, event: JobEvent, now_ms: int) -> None:
@@ -257,6 +263,7 @@ class JobMaster:
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed()
         self._slot_error = error
+        self._ask_at_ms = now_ms + ASK_AGAIN_MS
         if final and self._aim is Aim.RUN and not self._slots.enough:
             self._fail_for_good(error, now_ms)
 
@@ -444,7 +451,7 @@ class JobMaster:
             self._slots_since_ms = now_ms
             self._report_ms = now_ms + AWAIT_REPORT_MS
         missing = self._slots.missing
-        if missing:
+        if missing and now_ms >= self._ask_at_ms:
             self._slots.requested(missing)
             self._commands.append(RequestSlots(missing))
 

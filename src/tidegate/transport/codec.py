@@ -84,8 +84,8 @@ def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
     except Exception as error:  # whatever the objects' own hooks raise
         raise UserCodeFailed(
             f"a row cannot be read in this process: {type(error).__name__}: {error}",
-            remedy="Install the modules of the rows' classes on the executors, or ship them with "
-            "`env.add_python_file`.",
+            remedy="Install the modules of the rows' classes where the slots run; on Spark, "
+            "`SparkContext.addPyFile` ships them.",
         ) from error
 
 
