@@ -16,7 +16,7 @@ from tidegate.model.handles import (
     SegmentFileStateHandle,
     StateScope,
 )
-from tidegate.model.ids import CheckpointId, JobId, OperatorId
+from tidegate.model.ids import CheckpointId, Epoch, JobId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 JOB = JobId("0123456789abcdef0123456789abcdef")
 OTHER_JOB = JobId("f" * 32)
 ONE, TWO = CheckpointId(1), CheckpointId(2)
-EXCLUSIVE = CheckpointScope.EXCLUSIVE
+EXCLUSIVE, SHARED = CheckpointScope.EXCLUSIVE, CheckpointScope.SHARED
 KIB, MIB = 1024, 1024 * 1024
 
 
@@ -337,13 +337,32 @@ def test_relative_handles_are_resolved_wherever_they_stand() -> None:
     assert resolve_relative(state(relative), "/moved") == state(resolved)
 
 
-def test_a_sweep_takes_the_folders_it_is_given_and_no_other(tmp_path: Path) -> None:
+def test_a_sweep_takes_what_earlier_runs_left_and_no_kept_checkpoint_names(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
-    for checkpoint in (ONE, TWO):
-        location = storage.initialize_location(checkpoint)
+
+    def state(checkpoint: int, scope: CheckpointScope, name: str) -> str:
+        with storage.create_stream(CheckpointId(checkpoint), scope, name) as stream:
+            stream.write(b"x" * MIB)
+            handle = stream.close_and_get_handle()
+        assert isinstance(handle, FileStateHandle | RelativeFileStateHandle)
+        assert handle.file_path is not None
+        return handle.file_path
+
+    for checkpoint in (1, 2, 3, 5):
+        location = storage.initialize_location(CheckpointId(checkpoint))
         storage.write_metadata(location, b"metadata")
-    with storage.create_stream(TWO, EXCLUSIVE, "1-0-half") as stream:
-        stream.write(b"x" * MIB)
-    storage.sweep([TWO, CheckpointId(3)])
-    assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
-    assert not (tmp_path / JOB / "chk-2").exists()
+    storage.initialize_location(CheckpointId(4))
+    used = {
+        state(1, EXCLUSIVE, f"1-0-{1:016x}"),
+        state(2, SHARED, f"1-0-{2:016x}"),
+        state(3, EXCLUSIVE, f"1-1-{3:016x}"),
+    }
+    ours = {state(5, EXCLUSIVE, f"2-0-{4:016x}"), state(5, SHARED, f"2-0-{5:016x}")}
+    for number, scope in enumerate((EXCLUSIVE, SHARED), 6):
+        state(2, scope, f"1-1-{number:016x}")
+    storage.sweep(Epoch(2), CheckpointId(5), kept=[CheckpointId(3)], used=used)
+    left = {str(tmp_path / file) for file in files_below(tmp_path)}
+    metadata = {str(tmp_path / JOB / f"chk-{number}" / "_metadata") for number in (3, 5)}
+    assert left == used | ours | metadata
+    folders = {path.name for path in (tmp_path / JOB).glob("chk-*")}
+    assert folders == {"chk-1", "chk-3", "chk-5"}

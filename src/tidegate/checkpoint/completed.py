@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.registry import private_paths
+from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
 from tidegate.model.control import JobStatus
 from tidegate.model.snapshots import FINISHED
 
@@ -70,6 +70,17 @@ class CompletedCheckpoint:
             for state in operator.subtasks.values()
             if state is not FINISHED
             for path in private_paths(state)
+        )
+
+    def paths(self) -> frozenset[str]:
+        """Paths of all files that its metadata names, shared ones included."""
+        return frozenset(self.private_paths()).union(
+            path
+            for operator in self.metadata.operators
+            for state in operator.subtasks.values()
+            if state is not FINISHED
+            for handle in shared_handles(state)
+            for path in paths_of(handle)
         )
 
 

@@ -30,7 +30,6 @@ from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
-from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshots import CheckpointProperties
 from tidegate.model.versions import versions
 from tidegate.storage.checkpoints import resolve_relative
@@ -56,9 +55,6 @@ if TYPE_CHECKING:
 
 LATEST: Final = "latest"
 """Restore path that means: go on with the last run of the job of this name."""
-
-SWEPT_MAX: Final = 64
-"""Checkpoints that a new driver looks back on for files that nobody needs; under way are few."""
 
 SETTLE_TIMEOUT_S: Final = 30.0
 """How long a job that is over waits for its files to be in order."""
@@ -157,7 +153,7 @@ class Driver:
                 lambda who: _from_thread(loop, lambda: self.post(CancelRequested(who))),
             )
             self.accepted.set_result(leadership.job)
-            self.spawn(self._sweep(storage, leadership))
+            self.spawn(self._sweep(storage, leadership, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self.post(JobStarted(self._world.clock.wall_ms()))
             await self._over.wait()
@@ -251,22 +247,25 @@ class Driver:
 
         return cast("CompletedCheckpoint", await self._blocking(read))
 
-    async def _sweep(self, storage: CheckpointStorage, leadership: Leadership) -> None:
-        """Delete what is left of checkpoints that were under way when the former driver died.
-
-        No retained checkpoint names a file of a newer one, so what is newer than all pointers goes.
-        """
+    async def _sweep(
+        self,
+        storage: CheckpointStorage,
+        leadership: Leadership,
+        completed: list[CompletedCheckpoint],
+    ) -> None:
+        """Delete what the former driver did not come to delete before it died."""
         former = leadership.previous
         if former is None or former.job != leadership.job:
             return
-        newest = max((pointer.checkpoint for pointer in former.completed), default=0)
-        first = max(newest + 1, former.next_id - SWEPT_MAX)
-        unfinished = [CheckpointId(number) for number in range(first, former.next_id)]
+        kept = {one.checkpoint for one in completed}
+        used = {path for one in completed for path in one.paths()}
         try:
-            await self._blocking(lambda: storage.sweep(unfinished))
+            await self._blocking(
+                lambda: storage.sweep(leadership.epoch, former.next_id, kept=kept, used=used)
+            )
         except StorageFailed as error:
             self._world.log.warning(
-                "files of unfinished checkpoints could not be deleted", error=str(error)
+                "files that an earlier run has left could not be deleted", error=str(error)
             )
 
     def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:

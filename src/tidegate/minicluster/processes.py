@@ -104,7 +104,8 @@ class ProcessProvider:
 
     def _wait(self, process: subprocess.Popen[bytes], request: str) -> None:
         status = process.wait()
-        if status != 0 and not self._released and self._failed is not None:
+        # Status 0 too: a slot whose link broke before its offer came ends well, and is missed.
+        if not self._released and self._failed is not None:
             lost = SlotLost(f"slot process {process.pid} ended with status {status}")
             self._failed(request, lost, False)
 

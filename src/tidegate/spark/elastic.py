@@ -151,8 +151,10 @@ class ElasticProvider:
         except Exception as error:
             self._slot_failed(request, error)
         else:
-            if outcome[0] == REPLACED:
-                self._slot_failed(request, SlotLost("Spark ran the slot's task a second time"))
+            # Also of one that ended well: its link may have broken before its offer came.
+            second = "Spark ran the slot's task a second time"
+            text = second if outcome[0] == REPLACED else f"the slot has ended: {outcome[0]}"
+            self._slot_failed(request, SlotLost(text))
 
     def _slot_failed(self, request: str, error: Exception) -> None:
         if self._released.is_set():

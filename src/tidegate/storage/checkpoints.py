@@ -29,6 +29,7 @@ from tidegate.model.handles import (
     SegmentFileStateHandle,
     StreamStateHandle,
 )
+from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.store import open_stream, publish, try_all
@@ -36,13 +37,16 @@ from tidegate.storage.stores import MEMORY_SCHEME, Stores
 from tidegate.storage.streams import CheckpointStateOutputStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
-    from tidegate.model.ids import CheckpointId, JobId
+    from tidegate.model.ids import Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
+
+UNFINISHED_MAX: Final = 64
+"""Checkpoints that a sweep looks back on for empty folders; few are under way at a time."""
 
 T = TypeVar("T")
 
@@ -198,13 +202,44 @@ class CheckpointStorage:
         store.delete([paths.join(folder, paths.METADATA)])
         try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
 
-    def sweep(self, checkpoints: Iterable[CheckpointId]) -> None:
-        """Deletes the folders of checkpoints that never counted, with all that is in them.
+    def sweep(
+        self,
+        epoch: Epoch,
+        next_id: CheckpointId,
+        *,
+        kept: Collection[CheckpointId],
+        used: Collection[str],
+    ) -> None:
+        """Deletes what earlier runs of the job have left and no kept checkpoint names.
 
-        Tries everything, then raises the first StorageFailed.
+        epoch: of this run. next_id: the first checkpoint that is this run's. used: absolute places
+        of the files that kept checkpoints name. Tries everything, then raises the first
+        StorageFailed.
         """
-        folders = [paths.exclusive_folder(self._job, checkpoint) for checkpoint in checkpoints]
-        try_all(partial(self._store.delete_folder, folder) for folder in folders)
+        doomed: list[str] = []
+        needed: set[str] = set()
+        over = dict.fromkeys(
+            paths.exclusive_folder(self._job, CheckpointId(number))
+            for number in range(max(1, next_id - UNFINISHED_MAX), next_id)
+            if number not in kept
+        )
+        for info in self._store.list(paths.job_folder(self._job)):
+            folder = paths.parent(info.path)
+            checkpoint = paths.checkpoint_of(folder)
+            counts_not = checkpoint is not None and checkpoint < next_id and checkpoint not in kept
+            wrote = paths.epoch_of(info.path)
+            if paths.join(self._root, info.path) in used:
+                needed.add(folder)
+            elif counts_not or (wrote is not None and wrote < epoch):
+                doomed.append(info.path)
+            if counts_not:
+                over[folder] = None
+        try_all(
+            [
+                *(partial(self._store.delete, [file]) for file in doomed),
+                *(partial(self._store.delete_folder, each) for each in over if each not in needed),
+            ]
+        )
 
     def delete_files(self, files: Iterable[str]) -> None:
         """Deletes files by their absolute places; those that are not there are no error."""

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from tidegate.model.ids import CheckpointId, Epoch
+
 if TYPE_CHECKING:
-    from tidegate.model.ids import Attempt, CheckpointId, Epoch, JobId
+    from tidegate.model.ids import Attempt, JobId
 
 METADATA: Final = "_metadata"
 """Name of the file that makes a checkpoint of a folder."""
@@ -29,6 +31,8 @@ SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:")
+_EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
+_STATE_FILE: Final = re.compile(r"(\d+)-\d+-[0-9a-f]{16}")
 _NAME_MAX: Final = 180
 
 
@@ -84,6 +88,12 @@ def exclusive_folder(job: JobId, checkpoint: CheckpointId) -> str:
     return join(job_folder(job), f"chk-{checkpoint}")
 
 
+def checkpoint_of(folder: str) -> CheckpointId | None:
+    """The checkpoint whose `exclusive_folder` this is; None of any other folder."""
+    found = _EXCLUSIVE.fullmatch(name(folder))
+    return CheckpointId(int(found[1])) if found else None
+
+
 def shared_folder(job: JobId) -> str:
     """Where a job keeps files that several checkpoints use."""
     return join(job_folder(job), SHARED)
@@ -102,6 +112,12 @@ def savepoint_folder(job: JobId, bits64: int) -> str:
 def state_file(epoch: Epoch, attempt: Attempt, bits64: int) -> str:
     """Name of a new file of state: unique, and telling who wrote it. bits64: 64 random bits."""
     return f"{epoch}-{attempt}-{bits64:016x}"
+
+
+def epoch_of(file: str) -> Epoch | None:
+    """The run that wrote a `state_file`; None of any other file."""
+    found = _STATE_FILE.fullmatch(name(file))
+    return Epoch(int(found[1])) if found else None
 
 
 def chain_folder(job_name: str) -> str:
