@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidegate.checkpoint.barrier_modes import make_barrier_handler
 from tidegate.checkpoint.barriers import (
     AbortedByDriver,
     AlignedBarriers,
@@ -18,7 +19,6 @@ from tidegate.checkpoint.barriers import (
     TimeReached,
     TriggeredByDriver,
     Unblock,
-    make_barrier_handler,
 )
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.model.elements import Barrier, CheckpointOptions

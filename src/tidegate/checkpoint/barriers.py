@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import ChannelId, CheckpointId
-    from tidegate.model.settings import CheckpointSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +144,6 @@ class BarrierHandler(Protocol):
     def handle(self, event: BarrierEvent, now_ms: int) -> list[BarrierCommand]:
         """What is to be done about the event, in order."""
         ...
-
-
-def make_barrier_handler(
-    settings: CheckpointSettings, channels: Collection[ChannelId]
-) -> BarrierHandler:
-    """The handler for the job's settings over the input channels of one subtask.
-
-    Every mode aligns for now: that keeps each promise, at the price of waiting.
-    """
-    return AlignedBarriers(channels, after_tasks_finish=settings.after_tasks_finish)
 
 
 ABORTED_MAX: Final = 64

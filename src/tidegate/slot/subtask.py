@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
 from tidegate.api.operator import Polled, SnapshotContext, SourceOperator
+from tidegate.checkpoint.barrier_modes import make_barrier_handler
 from tidegate.checkpoint.barriers import (
     AbortedByDriver,
     BarrierArrived,
@@ -25,7 +26,6 @@ from tidegate.checkpoint.barriers import (
     Snapshot,
     TriggeredByDriver,
     Unblock,
-    make_barrier_handler,
 )
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures

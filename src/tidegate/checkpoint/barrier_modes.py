@@ -1,0 +1,32 @@
+"""Which barrier handling a job's settings ask for.
+
+Source: checkpoint coordination §14.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.barrier_tracker import BarrierTracker
+from tidegate.checkpoint.barriers import AlignedBarriers
+from tidegate.model.settings import CheckpointingMode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from tidegate.checkpoint.barriers import BarrierHandler
+    from tidegate.model.ids import ChannelId
+    from tidegate.model.settings import CheckpointSettings
+
+
+def make_barrier_handler(
+    settings: CheckpointSettings, channels: Collection[ChannelId]
+) -> BarrierHandler:
+    """The handler over the input channels of one subtask.
+
+    Unaligned checkpoints are aligned for now: that keeps each promise, at the price of waiting.
+    """
+    handler = (
+        BarrierTracker if settings.mode is CheckpointingMode.AT_LEAST_ONCE else AlignedBarriers
+    )
+    return handler(channels, after_tasks_finish=settings.after_tasks_finish)
