@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check features bench docs clean
+.PHONY: help setup demo test check simulate mutants features bench docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -16,6 +16,12 @@ test: check ## everything that must hold
 
 check: setup ## format, lint, types, contracts, house style, quick tests: under a minute
 	@bash scripts/check.sh
+
+simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1
+	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1)
+
+mutants: setup ## plants faults in the protocol, one at a time, and counts those the simulator finds
+	@.venv/bin/python -m scripts.mutants $(SEEDS)
 
 features: setup ## every row of docs/features.tsv with its tests and state
 	@.venv/bin/python scripts/features.py

@@ -1,0 +1,22 @@
+"""The first seed that fails, and how: python -m scripts.hunt SEEDS. For scripts/mutants.py."""
+
+import sys
+
+from tests.simulation.simulation import simulate
+
+
+def main() -> None:
+    """One line: the seed and its first fault, or that none was found."""
+    for seed in range(1, int(sys.argv[1]) + 1):
+        try:
+            faults = simulate(seed).faults
+        except Exception as error:
+            faults = [f"{type(error).__name__}: {error}"]
+        if faults:
+            print(seed, faults[0].splitlines()[0])
+            return
+    print("- not found")
+
+
+if __name__ == "__main__":
+    main()
