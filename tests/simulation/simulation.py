@@ -46,9 +46,9 @@ def simulate(seed: int, *, exactly_once: bool | None = None) -> Run:
     world.note(f"{plan}, {odds}")
     faults: list[str] = []
     try:
-        world.loop.run(live(world, plan, chance, faults), LIMIT_S)
+        cleaned = world.loop.run(live(world, plan, chance, faults), LIMIT_S)
         faults += plan.faults()
-        if not odds.storage_fails:  # else a deletion may have failed, and is not tried again
+        if cleaned and not odds.storage_fails:  # a deletion that fails is not tried again
             faults += left_files(world)
     except (AssertionError, TimeoutError) as error:
         faults.append(f"{type(error).__name__}: {error}")
@@ -62,27 +62,34 @@ def simulate(seed: int, *, exactly_once: bool | None = None) -> Run:
     return Run(seed, faults, doubled, story, virtual_s, world.loop.steps)
 
 
-async def live(world: World, plan: Plan, chance: Random, faults: list[str]) -> None:
-    """Lead the job to its end, whatever befalls it on the way."""
+async def live(world: World, plan: Plan, chance: Random, faults: list[str]) -> bool:
+    """Lead the job to its end, whatever befalls it on the way; whether it could clean up."""
     world.start_driver(plan.graph(resume=False))
     troubles = asyncio.ensure_future(trouble(world, plan, chance))
-    while True:
-        _, driver = world.driver
-        if driver.result.done():
-            error = driver.result.exception()
-            if error is None:
-                break
-            if "has ended (FINISHED)" in str(error):
-                break  # the driver before was killed just after that
-            if driver.accepted.exception() is None:
+    try:
+        while (error := await ended(world)) is not None:
+            if "has ended (FINISHED)" in error:
+                return False  # the driver before was killed just then
+            if world.driver[1].accepted.exception() is None:
                 faults.append(f"the job failed: {error}")
-                break
+                return False
             world.note(f"the submission failed, and is made again: {error}")
             led = any(each.accepted.exception() is None for _, each in world.drivers)
             world.start_driver(plan.graph(resume=led))
-        await asyncio.sleep(0.05)
-    troubles.cancel()
+    finally:
+        troubles.cancel()
     await asyncio.sleep(30)  # what is still on its way arrives, orphans end
+    return True
+
+
+async def ended(world: World) -> str | None:
+    """Wait for the newest driver's end; what it failed with, None where it finished."""
+    driver = world.driver[1]
+    while not driver.result.done():
+        await asyncio.sleep(0.05)
+        driver = world.driver[1]
+    error = driver.result.exception()
+    return None if error is None else str(error)
 
 
 async def trouble(world: World, plan: Plan, chance: Random) -> None:

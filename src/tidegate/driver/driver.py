@@ -30,12 +30,13 @@ from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
+from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.model.snapshots import CheckpointProperties
 from tidegate.model.versions import versions
 from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
     import structlog
 
@@ -153,12 +154,15 @@ class Driver:
                 lambda who: _from_thread(loop, lambda: self.post(CancelRequested(who))),
             )
             self.accepted.set_result(leadership.job)
-            self.spawn(self._sweep(storage, leadership, completed))
+            former = leadership.previous
+            if former is not None and former.job == leadership.job:
+                self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self.post(JobStarted(self._world.clock.wall_ms()))
             await self._over.wait()
             if self._crash is None:
                 await self._settle()
+                await self._sweep_at_the_end(storage, leadership)
             if self._crash is not None:
                 raise self._crash
 
@@ -250,23 +254,29 @@ class Driver:
     async def _sweep(
         self,
         storage: CheckpointStorage,
-        leadership: Leadership,
-        completed: list[CompletedCheckpoint],
+        epoch: Epoch,
+        next_id: CheckpointId,
+        completed: Sequence[CompletedCheckpoint],
     ) -> None:
-        """Delete what the former driver did not come to delete before it died."""
-        former = leadership.previous
-        if former is None or former.job != leadership.job:
-            return
+        """Delete what earlier runs left: a driver that died, slots that were given up."""
         kept = {one.checkpoint for one in completed}
         used = {path for one in completed for path in one.paths()}
         try:
-            await self._blocking(
-                lambda: storage.sweep(leadership.epoch, former.next_id, kept=kept, used=used)
-            )
+            await self._blocking(lambda: storage.sweep(epoch, next_id, kept=kept, used=used))
         except StorageFailed as error:
             self._world.log.warning(
                 "files that an earlier run has left could not be deleted", error=str(error)
             )
+
+    async def _sweep_at_the_end(self, storage: CheckpointStorage, leadership: Leadership) -> None:
+        """Once nobody goes on with the job, only what its kept checkpoints name is of use."""
+        assert self._machine is not None, "the job is over"
+        retained = self._machine.retained
+        pointers = {pointer.checkpoint for pointer in leadership.completed}
+        over = self._end is not None and self._end[0].is_terminal
+        if over and pointers == {one.checkpoint for one in retained}:
+            none_yet = CheckpointId(leadership.next_id)
+            await self._sweep(storage, Epoch(leadership.epoch + 1), none_yet, retained)
 
     def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:
         if not completed:

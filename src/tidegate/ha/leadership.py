@@ -184,6 +184,11 @@ class Leadership:
         return self._record.completed
 
     @property
+    def next_id(self) -> CheckpointId:
+        """The next id to be given out."""
+        return CheckpointId(self._next_id)
+
+    @property
     def previous(self) -> JobRecord | None:
         """What the run before left; None where there was none."""
         return self._previous

@@ -71,6 +71,7 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
@@ -506,6 +507,11 @@ class JobMaster:
     def settled(self) -> bool:
         """Whether the job is over and its checkpoints are in order: nothing is awaited any more."""
         return self._aim is Aim.OVER and self._checkpoints.settled
+
+    @property
+    def retained(self) -> tuple[CompletedCheckpoint, ...]:
+        """The completed checkpoints that are kept, oldest first."""
+        return self._checkpoints.retained
 
     def view(self, now_ms: int) -> JobView:
         """What the job is doing."""
