@@ -54,6 +54,8 @@ _PLACES: Final = {
     "ListStateDescriptor": "tidegate.api.state",
     "MapFunction": "tidegate.api.functions",
     "MapState": "tidegate.api.state",
+    "MasterStateSerializer": "tidegate.api.hooks",
+    "MasterTriggerRestoreHook": "tidegate.api.hooks",
     "MapStateDescriptor": "tidegate.api.state",
     "OperatorListState": "tidegate.api.state",
     "OperatorStateDescriptor": "tidegate.api.state",

@@ -19,6 +19,8 @@ from tidegate.api.functions import ProcessFunction as ProcessFunction
 from tidegate.api.functions import ReduceFunction as ReduceFunction
 from tidegate.api.functions import RuntimeContext as RuntimeContext
 from tidegate.api.functions import TimerService as TimerService
+from tidegate.api.hooks import MasterStateSerializer as MasterStateSerializer
+from tidegate.api.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
 from tidegate.api.operator import SnapshotContext as SnapshotContext
 from tidegate.api.sink import Committer as Committer
 from tidegate.api.sink import Prepared as Prepared

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from tidegate.api.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.commands import (
     AddPointer,
     CheckpointEnded,
@@ -23,6 +24,7 @@ from tidegate.checkpoint.commands import (
 )
 from tidegate.checkpoint.events import (
     Cleaned,
+    HookFailed,
     HooksTriggered,
     LocationFailed,
     LocationReady,
@@ -35,6 +37,7 @@ from tidegate.checkpoint.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
+from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.perform import Performer
 from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed
 from tidegate.jobmaster.commands import (
@@ -45,12 +48,14 @@ from tidegate.jobmaster.commands import (
     ReleaseSlots,
     RequestSlots,
     Restarting,
+    RestoreHooks,
     SendToSlot,
     SlotsAwaited,
     StartCoordinators,
     StatusChanged,
     SubtaskReady,
 )
+from tidegate.jobmaster.events import HooksNotRestored, HooksRestored
 from tidegate.model.control import JobStatus, Release, Start
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import (
@@ -159,15 +164,19 @@ class World:
         self.log = structlog.get_logger()
 
 
-def performed(command: JobCommand, recorder: Recorder) -> list[dict[str, object]]:
+def performed(
+    command: JobCommand, recorder: Recorder, *hooks: MasterTriggerRestoreHook[Any]
+) -> list[dict[str, object]]:
     """Perform one command to its end; the result is what was logged."""
     each: Any = recorder
+    masters = MasterHooks(hooks, recorder.run_blocking, structlog.get_logger())
 
     async def act() -> None:
-        performer = Performer(each, World(recorder), each, each, each, each, each)  # type: ignore[arg-type]
+        world: Any = World(recorder)
+        performer = Performer(each, world, each, each, each, each, each, masters)
         performer.perform(command)
-        for work in recorder.work:
-            await work
+        while recorder.work:
+            await recorder.work.pop(0)
 
     with structlog.testing.capture_logs() as logs:
         asyncio.run(act())
@@ -251,10 +260,50 @@ def test_a_savepoint_without_a_folder_fails_with_the_option_to_set() -> None:
     assert recorder.posted == [LocationReady(ONE, "/all-savepoints/savepoint-1")]
 
 
-def test_hooks_are_answered_within_the_call_in_order() -> None:
+def test_a_job_without_hooks_answers_for_them() -> None:
     recorder = Recorder()
     performed(TriggerHooks(ONE, 77), recorder)
-    assert recorder.posted == [HooksTriggered(ONE)] and recorder.work == []
+    assert recorder.posted == [HooksTriggered(ONE)]
+
+
+class Remote(MasterTriggerRestoreHook[int]):
+    """A hook without state. failing: what each call raises."""
+
+    def __init__(self, failing: Exception | None = None) -> None:
+        self.failing = failing
+        self.calls: list[tuple[object, ...]] = []
+
+    def get_identifier(self) -> str:
+        return "remote"
+
+    def trigger_checkpoint(self, checkpoint_id: CheckpointId, timestamp_ms: int) -> None:
+        self._called("trigger", checkpoint_id, timestamp_ms)
+
+    def restore_checkpoint(self, checkpoint_id: CheckpointId, state: int | None) -> None:
+        self._called("restore", checkpoint_id, state)
+
+    def _called(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.failing is not None:
+            raise self.failing
+
+
+def test_hooks_are_called_on_the_pool_and_answered_once() -> None:
+    recorder, remote = Recorder(), Remote()
+    performed(TriggerHooks(ONE, 77), recorder, remote)
+    performed(RestoreHooks(ONE, (), allow_unmatched=False), recorder, remote)
+    assert recorder.posted == [HooksTriggered(ONE), HooksRestored()]
+    assert remote.calls == [("trigger", 1, 77), ("restore", 1, None)]
+
+
+@pytest.mark.parametrize("failure", [BROKEN, ODD])
+def test_a_hook_that_raises_is_answered_with_what_it_raised(failure: Exception) -> None:
+    recorder, remote = Recorder(), Remote(failure)
+    performed(TriggerHooks(ONE, 77), recorder, remote)
+    performed(RestoreHooks(ONE, (), allow_unmatched=False), recorder, remote)
+    triggered, restored = recorder.posted
+    assert isinstance(triggered, HookFailed) and isinstance(restored, HooksNotRestored)
+    assert str(failure) in str(triggered.error) and str(failure) in str(restored.error)
 
 
 def test_files_that_cannot_be_deleted_are_logged_with_their_place() -> None:

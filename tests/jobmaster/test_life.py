@@ -5,7 +5,7 @@ import pytest
 from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import WALL_MS, World, accepted, refused, with_checkpoints
 from tidegate.checkpoint.commands import TakeNextId
-from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing
+from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, UserCodeFailed
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
@@ -13,11 +13,17 @@ from tidegate.jobmaster.commands import (
     JobOver,
     ReleaseSlots,
     RequestSlots,
+    RestoreHooks,
     SlotsAwaited,
     StartCoordinators,
     SubtaskReady,
 )
-from tidegate.jobmaster.events import CancelRequested, SlotRequestFailed
+from tidegate.jobmaster.events import (
+    CancelRequested,
+    HooksNotRestored,
+    HooksRestored,
+    SlotRequestFailed,
+)
 from tidegate.jobmaster.machine import ASK_AGAIN_MS
 from tidegate.model.control import (
     Accepted,
@@ -33,7 +39,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.ids import ExecutionId
-from tidegate.model.settings import JobSettings
+from tidegate.model.settings import FixedDelay, JobSettings
 
 
 @pytest.mark.feature("F082")
@@ -51,6 +57,38 @@ def test_nothing_is_deployed_before_all_slots_are_there() -> None:
     assert world.sent(Deploy) == []
     world.offer()
     assert len(world.sent(Deploy)) == 6
+
+
+def test_master_hooks_are_restored_before_each_deployment() -> None:
+    world = World(JobSettings(restart=FixedDelay(attempts=5, delay_ms=0)), hooks=True).running()
+    assert world.of(RestoreHooks) == [RestoreHooks(None, (), allow_unmatched=False)]
+    assert world.sent(Deploy) == []
+    world.send(HooksRestored())
+    deployed = world.sent(Deploy)
+    assert len(deployed) == 6
+    world.change(deployed[0].execution, ExecutionState.FAILED, SlotLost("oops"))
+    assert world.of(RestoreHooks)[1:] == [RestoreHooks(None, (), allow_unmatched=True)]
+    assert len(world.sent(Deploy)) == 6
+    world.send(HooksRestored())
+    assert len(world.sent(Deploy)) == 12
+
+
+def test_hooks_that_cannot_be_restored_are_a_failure_each_time() -> None:
+    world = World(JobSettings(restart=FixedDelay(attempts=1, delay_ms=10)), hooks=True).running()
+    world.send(HooksNotRestored(UserCodeFailed("the store is locked")))
+    assert len(world.of(RestoreHooks)) == 1
+    world.wake_up_to(20)
+    assert len(world.of(RestoreHooks)) == 2
+    world.send(HooksNotRestored(UserCodeFailed("the store is locked")))
+    assert world.over is not None and "the store is locked" in str(world.over.error)
+    assert world.sent(Deploy) == []
+
+
+def test_a_job_that_is_cancelled_does_not_wait_for_its_hooks() -> None:
+    world = World(hooks=True).running()
+    world.send(CancelRequested())
+    assert world.over is not None and world.over.status is JobStatus.CANCELED
+    assert world.send(HooksRestored()) == []
 
 
 def test_subtask_i_of_each_vertex_shares_slot_i_and_each_knows_its_peers() -> None:

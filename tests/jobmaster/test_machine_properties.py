@@ -129,8 +129,9 @@ def check(world: World) -> None:
     deployed = {d.execution for d in world.sent(Deploy)}
     assert {s.execution for s in world.sent(Start)} <= deployed
     alive: dict[SubtaskId, set[Attempt]] = {}
-    for execution in world.states:
-        alive.setdefault(execution.subtask, set()).add(execution.attempt)
+    for execution, state in world.states.items():
+        if not state.is_terminal:
+            alive.setdefault(execution.subtask, set()).add(execution.attempt)
     assert all(len(attempts) == 1 for attempts in alive.values())
 
 
@@ -143,7 +144,8 @@ def calm(world: World) -> None:
         world.beat()
         world.wake_up_to(world.now_ms + 1_000)
         answer_all(world)
-        states = set(world.states.values())
+        newest = max((e.attempt for e in world.states), default=None)
+        states = {state for e, state in world.states.items() if e.attempt == newest}
         all_run = bool(states) and states <= {ExecutionState.RUNNING, ExecutionState.FINISHED}
         if world.machine.settled or (world.status is JobStatus.RUNNING and all_run):
             return

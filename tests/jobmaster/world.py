@@ -75,6 +75,7 @@ class World:
         *,
         prompt: bool = True,
         chance: FixedChance | None = None,
+        hooks: bool = False,
     ) -> None:
         self.settings = settings or JobSettings()
         self.topology = topology
@@ -96,6 +97,7 @@ class World:
                 facts={},
             ),
             chance=self.chance,
+            hooks=hooks,
         )
         self.prompt = prompt
         self.now_ms = 0

@@ -142,11 +142,6 @@ class CheckpointCoordinator:
             deadlines.append(self._schedule.next_ms)
         return min(deadlines, default=None)
 
-    @property
-    def retained(self) -> tuple[CompletedCheckpoint, ...]:
-        """The completed checkpoints that are kept, oldest first."""
-        return self._completed.retained
-
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What to restore from; None where there is nothing. To be asked while ``settled``."""
         assert self.settled, "a pointer is being added: the latest checkpoint is not known"

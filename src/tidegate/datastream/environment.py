@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.api.client import JobClient, JobExecutionResult
+    from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.configuration import Configuration
@@ -61,6 +63,7 @@ class StreamExecutionEnvironment:
         self._make_runtime = make_runtime
         self._configuration = configuration
         self._program = Program(configuration)
+        self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
 
     @staticmethod
     def get_execution_environment(
@@ -305,6 +308,26 @@ class StreamExecutionEnvironment:
         warn(stream_graph, self._configuration, checkpointing=periodic)
         return self._make_runtime(self._configuration.copy()).submit(graph)
 
+    def add_master_hook(self, hook: MasterTriggerRestoreHook[Any]) -> bool:
+        """Let something outside of the jobs take part in their checkpoints.
+
+        False, and nothing changes, where there is a hook of that identifier already. Raises
+        ConfigError for a blank identifier.
+
+        >>> env.add_master_hook(RemoteSnapshots())
+        """
+        name = hook.get_identifier()
+        if not name.strip():
+            raise ConfigError(
+                "A master hook has a blank identifier",
+                where="add_master_hook",
+                remedy="Return a name from get_identifier; its state is found again by it.",
+            )
+        if name in self._hooks:
+            return False
+        self._hooks[name] = hook
+        return True
+
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         """The job as it would be submitted."""
         return self._translated(self._program.operators, job_name)[1]
@@ -339,7 +362,8 @@ class StreamExecutionEnvironment:
             operators, max_parallelism if max_parallelism > 0 else None
         )
         name = job_name or self._configuration.get(options.JOB_NAME) or _script_name()
-        return stream_graph, translate(stream_graph, self._configuration, name)
+        graph = translate(stream_graph, self._configuration, name)
+        return stream_graph, replace(graph, hooks=tuple(self._hooks.values()))
 
 
 def _local_runtime(configuration: Configuration) -> Runtime:

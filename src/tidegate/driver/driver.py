@@ -22,6 +22,7 @@ from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
 from tidegate.checkpoint.fitting import fit
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
@@ -90,6 +91,7 @@ class Driver:
         self._provider = provider
         self._machine: JobMaster | None = None
         self._performer: Performer | None = None
+        self._retained: CompletedCheckpoints | None = None
         self._hosts: CoordinatorHosts | None = None
         self._leadership: Leadership | None = None
         self._inbox: deque[JobEvent] = deque()
@@ -139,8 +141,10 @@ class Driver:
                 self._graph, self.post, self._world.run_blocking, self.spawn, loop
             )
             links = SlotLinks(self.post, self._hosts.event, self._world.log)
+            hooks = MasterHooks(self._graph.hooks, self._world.run_blocking, self._world.log)
+            leaving.push_async_callback(hooks.close)
             self._performer = Performer(
-                self, self._world, self._provider, storage, leadership, self._hosts, links
+                self, self._world, self._provider, storage, leadership, self._hosts, links, hooks
             )
             listener = await self._world.network.listen(links.accept)
             leaving.push_async_callback(self._provider.close)
@@ -270,8 +274,8 @@ class Driver:
 
     async def _sweep_at_the_end(self, storage: CheckpointStorage, leadership: Leadership) -> None:
         """Once nobody goes on with the job, only what its kept checkpoints name is of use."""
-        assert self._machine is not None, "the job is over"
-        retained = self._machine.retained
+        assert self._retained is not None, "the job is over"
+        retained = self._retained.retained
         pointers = {pointer.checkpoint for pointer in leadership.completed}
         over = self._end is not None and self._end[0].is_terminal
         if over and pointers == {one.checkpoint for one in retained}:
@@ -295,11 +299,12 @@ class Driver:
     ) -> JobMaster:
         graph, chance = self._graph, self._world.chance
         settings = graph.settings
+        self._retained = CompletedCheckpoints(settings.checkpoints.retained_max, completed)
         coordinator = CheckpointCoordinator(
             leadership.job,
             settings.checkpoints,
             topology,
-            CompletedCheckpoints(settings.checkpoints.retained_max, completed),
+            self._retained,
             SharedStateRegistry(),
             chance,
             facts={"job_name": graph.name, "versions": versions()},
@@ -313,6 +318,7 @@ class Driver:
             settings=settings,
             coordinator=coordinator,
             chance=chance,
+            hooks=bool(graph.hooks),
         )
 
     def _invitation(self, address: str) -> SlotInvitation:

@@ -29,6 +29,7 @@ from tidegate.checkpoint.commands import (
 )
 from tidegate.checkpoint.events import (
     Cleaned,
+    HookFailed,
     HooksTriggered,
     LocationFailed,
     LocationReady,
@@ -52,12 +53,14 @@ from tidegate.jobmaster.commands import (
     ReleaseSlots,
     RequestSlots,
     Restarting,
+    RestoreHooks,
     SendToSlot,
     SlotsAwaited,
     StartCoordinators,
     StatusChanged,
     SubtaskReady,
 )
+from tidegate.jobmaster.events import HooksNotRestored, HooksRestored
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointComplete,
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.driver.driver import Driver, DriverWorld
+    from tidegate.driver.hooks import MasterHooks
     from tidegate.driver.hosts import CoordinatorHosts
     from tidegate.driver.links import SlotLinks
     from tidegate.driver.provider import SlotProvider
@@ -89,6 +93,7 @@ class Performer:
         leadership: Leadership,
         hosts: CoordinatorHosts,
         links: SlotLinks,
+        hooks: MasterHooks,
     ) -> None:
         self._driver = driver
         self._world = world
@@ -97,6 +102,7 @@ class Performer:
         self._leadership = leadership
         self._hosts = hosts
         self._links = links
+        self._hooks = hooks
         self._log = world.log
 
     def perform(self, command: JobCommand) -> None:
@@ -114,6 +120,8 @@ class Performer:
                 self._links.drop(slot)
             case StartCoordinators(checkpoint, states, executions):
                 self._hosts.start(checkpoint, states, executions)
+            case RestoreHooks():
+                self._driver.spawn(self._restore_hooks(command))
             case SubtaskReady(execution, operators):
                 self._hosts.ready(execution, operators)
             case CloseCoordinators():
@@ -153,8 +161,8 @@ class Performer:
                 self._driver.spawn(self._prepare_location(command))
             case SnapshotCoordinator(checkpoint, operator):
                 self._hosts.snapshot(operator, checkpoint)
-            case TriggerHooks(checkpoint):
-                self._driver.post(HooksTriggered(checkpoint))
+            case TriggerHooks():
+                self._begin_hooks(command)
             case WriteMetadata():
                 self._driver.spawn(self._write_metadata(command))
             case AddPointer():
@@ -208,6 +216,30 @@ class Performer:
             self._driver.post(LocationFailed(command.checkpoint, _ours(error)))
         else:
             self._driver.post(LocationReady(command.checkpoint, location))
+
+    def _begin_hooks(self, command: TriggerHooks) -> None:
+        if len(self._hooks):
+            self._driver.spawn(self._trigger_hooks(command))
+        else:
+            self._driver.post(HooksTriggered(command.checkpoint))
+
+    async def _trigger_hooks(self, command: TriggerHooks) -> None:
+        try:
+            states = await self._hooks.trigger(command.checkpoint, command.wall_ms)
+        except Exception as error:
+            self._driver.post(HookFailed(command.checkpoint, _ours(error)))
+        else:
+            self._driver.post(HooksTriggered(command.checkpoint, states))
+
+    async def _restore_hooks(self, command: RestoreHooks) -> None:
+        try:
+            await self._hooks.restore(
+                command.checkpoint, command.states, allow_unmatched=command.allow_unmatched
+            )
+        except Exception as error:
+            self._driver.post(HooksNotRestored(_ours(error)))
+        else:
+            self._driver.post(HooksRestored())
 
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, int]:

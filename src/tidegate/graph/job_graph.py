@@ -6,7 +6,7 @@ A job graph is plain data: it can be pickled, and read where the user's code can
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
 from tidegate.api.operator import Operator, OutputPlan, VertexPlan
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.api.coordinator import Coordinated
+    from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import JobSettings, RestoreSettings
@@ -34,6 +35,7 @@ class JobGraph:
 
     plans: per vertex its ``VertexPlan``, as bytes of ``api.ship``. coordinators: the operators that
     have a coordinator, by themselves, so that the driver need not load the rest of their chain.
+    hooks: the master hooks; they live in the driver as they are.
     """
 
     name: str
@@ -41,6 +43,7 @@ class JobGraph:
     plans: Mapping[VertexId, bytes]
     settings: JobSettings
     coordinators: Mapping[OperatorId, bytes]
+    hooks: tuple[MasterTriggerRestoreHook[Any], ...] = ()
 
     def plan(self, vertex: VertexId) -> VertexPlan:
         """The code of a vertex. Raises UserCodeFailed where it cannot be loaded here."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.control import JobStatus, ToSlot
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
+    from tidegate.model.snapshots import MasterState
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,18 @@ class StartCoordinators:
     checkpoint: CheckpointId | None
     states: Mapping[OperatorId, bytes | None]
     executions: Mapping[OperatorId, tuple[ExecutionId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreHooks:
+    """Restore the master hooks, before anything is deployed: `HooksRestored`, `HooksNotRestored`.
+
+    checkpoint: what the states are of; None: reset the hooks, for there is none.
+    """
+
+    checkpoint: CheckpointId | None
+    states: tuple[MasterState, ...]
+    allow_unmatched: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,7 @@ JobCommand = (
     | DropSlot
     | SendToSlot
     | StartCoordinators
+    | RestoreHooks
     | SubtaskReady
     | CloseCoordinators
     | StatusChanged

@@ -45,6 +45,18 @@ class CoordinatorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class HooksRestored:
+    """`RestoreHooks` went well."""
+
+
+@dataclass(frozen=True, slots=True)
+class HooksNotRestored:
+    """`RestoreHooks` failed: a hook raised, or one is missing."""
+
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Somebody ends the job. reason: who, where it was not the program itself."""
 
@@ -54,6 +66,8 @@ class CancelRequested:
 JobEvent = (
     CheckpointEvent
     | JobStarted
+    | HooksRestored
+    | HooksNotRestored
     | Offer
     | Pulse
     | SlotLeft

@@ -22,6 +22,7 @@ from tidegate.checkpoint.events import (
     Restored,
     Woke,
 )
+from tidegate.checkpoint.metadata.provenance import hook_states
 from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, TidegateError, UserError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -32,6 +33,7 @@ from tidegate.jobmaster.commands import (
     ReleaseSlots,
     RequestSlots,
     Restarting,
+    RestoreHooks,
     SendToSlot,
     SlotsAwaited,
     StartCoordinators,
@@ -41,6 +43,8 @@ from tidegate.jobmaster.commands import (
 from tidegate.jobmaster.events import (
     CancelRequested,
     CoordinatorFailed,
+    HooksNotRestored,
+    HooksRestored,
     JobEvent,
     JobStarted,
     SlotLeft,
@@ -71,7 +75,6 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
@@ -104,7 +107,8 @@ class JobMaster:
     """Decides all that happens to one job in one run (epoch).
 
     topology: fitted to what the job starts from. plans: per vertex its code, as it is shipped.
-    coordinator: knows the checkpoints that the job may start from.
+    coordinator: knows the checkpoints that the job may start from. hooks: whether there are master
+    hooks to be restored before each deployment.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class JobMaster:
         settings: JobSettings,
         coordinator: CheckpointCoordinator,
         chance: Chance,
+        hooks: bool = False,
     ) -> None:
         self._job = job
         self._name = name
@@ -140,6 +145,8 @@ class JobMaster:
         self._slots_since_ms: int | None = None
         self._slot_error: TidegateError | None = None
         self._ask_at_ms = 0
+        self._has_hooks = hooks
+        self._hooks_asked = self._hooks_ready = False
         self._report_ms = 0
         self._restarts = 0
         self._restored: CheckpointId | None = None
@@ -188,6 +195,10 @@ class JobMaster:
                 self._subtask_changed(event, now_ms)
             case CoordinatorFailed(_, error):
                 self._failed(error, "", None, now_ms)
+            case HooksRestored():
+                self._hooks_asked, self._hooks_ready = False, True
+            case HooksNotRestored(error):
+                self._hooks_not_restored(error, now_ms)
             case CancelRequested(reason):
                 self._cancel(reason, now_ms)
             case _:
@@ -437,12 +448,37 @@ class JobMaster:
             return
         if not self._checkpoints.settled:
             return
+        if self._has_hooks and not self._hooks_ready:
+            self._restore_hooks()
+            return
+        self._hooks_ready = False
         self._restart_ms = None
         self._deploying = False
         self._slots_since_ms = None
         self._slot_error = None
         self._become(JobStatus.RUNNING, now_ms)
         self._deploy(now_ms)
+
+    def _restore_hooks(self) -> None:
+        if self._hooks_asked:
+            return
+        self._hooks_asked = True
+        latest = self._checkpoints.latest_completed()
+        allow = self._restarts > 0 or self._settings.restore.allow_non_restored
+        self._commands.append(
+            RestoreHooks(
+                latest.checkpoint if latest else None,
+                hook_states(latest.metadata) if latest else (),
+                allow,
+            )
+        )
+
+    def _hooks_not_restored(self, error: TidegateError, now_ms: int) -> None:
+        """As any failure; it is one of its own, though another one's restart is under way."""
+        self._hooks_asked = False
+        if self._aim is Aim.RUN:
+            self._restart_ms = None
+            self._failed(error, "", None, now_ms)
 
     def _ask_for_slots(self, now_ms: int) -> None:
         if self._slots.enough:
@@ -507,11 +543,6 @@ class JobMaster:
     def settled(self) -> bool:
         """Whether the job is over and its checkpoints are in order: nothing is awaited any more."""
         return self._aim is Aim.OVER and self._checkpoints.settled
-
-    @property
-    def retained(self) -> tuple[CompletedCheckpoint, ...]:
-        """The completed checkpoints that are kept, oldest first."""
-        return self._checkpoints.retained
 
     def view(self, now_ms: int) -> JobView:
         """What the job is doing."""

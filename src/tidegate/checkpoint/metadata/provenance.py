@@ -44,6 +44,11 @@ def to_master_state(provenance: Provenance) -> MasterState:
     return MasterState(NAME, VERSION, text.encode())
 
 
+def hook_states(metadata: CheckpointMetadata) -> tuple[MasterState, ...]:
+    """The master states that are those of the job's hooks."""
+    return tuple(state for state in metadata.master_states if state.name != NAME)
+
+
 def provenance_of(metadata: CheckpointMetadata) -> Provenance | None:
     """What the snapshot says of itself; None in one that Flink wrote, or a later release of ours.
 

@@ -1,0 +1,133 @@
+"""A master hook of a whole job: called at each trigger, restored with it, closed at its end."""
+
+from concurrent.futures import Future
+
+import pytest
+
+from tests.e2e.jobs import running_counts
+from tests.e2e.journal import Latch
+from tests.e2e.ledger import LedgerSink
+from tests.e2e.probes import Breaking
+from tests.e2e.runtimes import Jobs, failure_of
+from tests.e2e.watch import completed, until, view, wait_completed, wait_for
+from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
+from tidegate.checkpoint import metadata
+from tidegate.model.ids import CheckpointId
+
+pytestmark = pytest.mark.slow
+
+
+class Numbers:
+    """Numbers as text."""
+
+    version = 1
+
+    def serialize(self, state: int) -> bytes:
+        return str(state).encode()
+
+    def deserialize(self, version: int, data: bytes) -> int:
+        return int(data)
+
+
+class Snapshots(MasterTriggerRestoreHook[int]):
+    """Stands for a store outside that takes a snapshot with each checkpoint, and counts them."""
+
+    def __init__(self, name: str = "snapshots", *, serializer: bool = True) -> None:
+        self._name = name
+        self._serializer = Numbers() if serializer else None
+        self.count = 0
+        self.triggered: list[tuple[int, int]] = []
+        self.restored: list[tuple[int, int | None]] = []
+        self.resets = self.closed = 0
+
+    def get_identifier(self) -> str:
+        return self._name
+
+    def trigger_checkpoint(
+        self, checkpoint_id: CheckpointId, timestamp_ms: int
+    ) -> int | Future[int | None]:
+        self.triggered.append((checkpoint_id, timestamp_ms))
+        self.count += 1
+        return self.count
+
+    def restore_checkpoint(self, checkpoint_id: CheckpointId, state: int | None) -> None:
+        self.restored.append((checkpoint_id, state))
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def create_checkpoint_data_serializer(self) -> Numbers | None:
+        return self._serializer
+
+
+@pytest.mark.feature("F177", "F178", "F179", "F180")
+def test_a_hook_is_triggered_and_gets_back_what_it_gave(jobs: Jobs) -> None:
+    broken = Latch(jobs.folder / "broken")
+    env = jobs.checkpointed(1, 50)
+    hook = Snapshots()
+    assert env.add_master_hook(hook)
+    counts = running_counts(env, None, 500).map(Breaking(broken))
+    counts.sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "hooked")
+    seen = wait_completed(client, 2)
+    assert hook.resets == 1 and hook.restored == []
+    found = completed(seen)[0]
+    assert (found.checkpoint, found.trigger_ms) in hook.triggered
+    broken.set()
+    seen = wait_for(client, lambda seen: seen.restarts == 1, "the restart")
+    broken.release()
+    until(lambda: hook.restored, "the hook is restored")
+    (checkpoint, state), *_ = hook.restored
+    assert checkpoint == view(client).restored
+    order = [number for number, _ in hook.triggered]
+    assert state == order.index(checkpoint) + 1
+    client.cancel().result(timeout=30)
+    assert hook.closed == 1
+
+
+@pytest.mark.feature("F178")
+def test_the_state_of_a_hook_is_in_the_metadata(jobs: Jobs) -> None:
+    env = jobs.checkpointed(1, 50)
+    env.add_master_hook(Snapshots())
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "hooked")
+    wait_completed(client, 1)
+    done = client.trigger_checkpoint().result(timeout=30)
+    data = (jobs.folder / done.pointer / "_metadata").read_bytes()
+    states = {state.name: state for state in metadata.decode(data, lambda: "x").master_states}
+    assert states["snapshots"].payload == str(done.checkpoint).encode()
+    assert states["snapshots"].version == 1
+
+
+@pytest.mark.feature("F178")
+def test_state_without_a_serializer_fails_the_checkpoint_and_says_so(jobs: Jobs) -> None:
+    env = jobs.checkpointed(1, 50, **{"execution.checkpointing.tolerable-failed-checkpoints": 0})
+    env.add_master_hook(Snapshots(serializer=False))
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "hooked")
+    seen = wait_for(client, lambda seen: seen.checkpoints.counts.failed, "a failed checkpoint")
+    assert "no serializer" in str(seen.checkpoints.history[-1].failure)
+
+
+def test_a_hook_that_cannot_be_restored_fails_the_attempt(jobs: Jobs) -> None:
+    class Unwilling(Snapshots):
+        def reset(self) -> None:
+            raise OSError("the store is locked")
+
+    env = jobs.checkpointed(1, 50, **{"restart-strategy.fixed-delay.attempts": 2})
+    env.add_master_hook(Unwilling())
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    error = failure_of(jobs.start(env, "hooked"))
+    assert isinstance(error, JobFailed) and "the store is locked" in str(error)
+
+
+@pytest.mark.feature("F048")
+def test_an_identifier_is_taken_once_and_never_blank(jobs: Jobs) -> None:
+    env = jobs.env(1)
+    assert env.add_master_hook(Snapshots("one")) is True
+    assert env.add_master_hook(Snapshots("one")) is False
+    with pytest.raises(ConfigError, match="blank identifier"):
+        env.add_master_hook(Snapshots(" "))
