@@ -47,16 +47,20 @@ def hunt(mutant: Mutant, seeds: int) -> tuple[int | None, float, str]:
         shutil.copytree(ROOT / "src" / "tidegate", package)
         source = package / mutant.file
         source.write_text(mutated(mutant, source.read_text(encoding="utf-8")), encoding="utf-8")
-        run = subprocess.run(
-            [sys.executable, "-m", "scripts.hunt", str(seeds)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": folder},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
+        try:
+            run = subprocess.run(
+                [sys.executable, "-m", "scripts.hunt", str(seeds)],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": folder},
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return None, LIMIT_S, "not found in time"
     seconds = time.monotonic() - began_s
     line = run.stdout.strip().splitlines()[-1] if run.stdout.strip() else run.stderr[-200:]
+    print(f"{mutant.name}: {line[:100]}", file=sys.stderr, flush=True)
     seed, _, how = line.partition(" ")
     return (int(seed) if seed.isdigit() else None), seconds, how[:90]
 

@@ -229,6 +229,11 @@ def test_what_slots_measured_is_shown_and_what_an_older_attempt_says_is_not() ->
     world.send(Pulse(slot, 41, figures={older: SubtaskFigures(rows_in=9)}))
     view = world.machine.view(world.now_ms)
     assert view.vertices[0].subtasks[0].figures.rows_in == 7
+    last = SubtaskFigures(rows_in=8)
+    world.send(SubtaskChanged(execution, ExecutionState.FINISHED, figures=last))
+    world.send(Pulse(slot, 41, figures={execution: SubtaskFigures(rows_in=7)}))
+    view = world.machine.view(world.now_ms)
+    assert view.vertices[0].subtasks[0].figures == last, "a pulse that comes late is older"
     assert [s.batch_age_ms for s in view.slots] == [41, 0, 0]
 
 

@@ -309,8 +309,9 @@ MUTANTS = [
         "a failure of an older attempt restarts the job",
         "jobmaster/machine.py",
         "        if execution is None or execution.state.is_terminal:\n            return\n"
-        "        match change.state:",
-        "        execution = execution or next(iter(self._graph))\n        match change.state:",
+        "        execution.figures = change",
+        "        execution = execution or next(iter(self._graph))\n"
+        "        execution.figures = change",
     ),
     Mutant(
         "the job is deployed before its former subtasks have ended",
@@ -321,9 +322,8 @@ MUTANTS = [
     Mutant(
         "the job is deployed before it is known which checkpoint is the newest",
         "jobmaster/machine.py",
-        "        if not self._checkpoints.settled:\n"
-        "            return\n        self._restart_ms = None",
-        "        self._restart_ms = None",
+        "        if not self._checkpoints.settled:\n            return\n        if self._has_hooks",
+        "        if self._has_hooks",
     ),
     Mutant(
         "subtasks begin before all are restored",

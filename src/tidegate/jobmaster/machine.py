@@ -255,7 +255,7 @@ class JobMaster:
         self._slots.pulsed(slot, batch_age_ms, now_ms)
         for execution_id, figures in pulse.figures.items():
             execution = self._graph.current(execution_id)
-            if execution is not None:
+            if execution is not None and not execution.state.is_terminal:
                 execution.figures = figures
 
     def _slot_left(self, slot: SlotId, error: TidegateError | None, now_ms: int) -> None:
@@ -321,6 +321,7 @@ class JobMaster:
         execution = self._graph.current(change.execution)
         if execution is None or execution.state.is_terminal:
             return
+        execution.figures = change.figures or execution.figures
         match change.state:
             case ExecutionState.INITIALIZING:
                 execution.restored = True

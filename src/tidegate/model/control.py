@@ -245,12 +245,16 @@ class Pulse:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskChanged:
-    """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED."""
+    """INITIALIZING: restored and waiting for ``Start``. RUNNING, FINISHED, CANCELED, FAILED.
+
+    figures: the last ones, of a subtask that has ended; no pulse tells of it any more.
+    """
 
     execution: ExecutionId
     state: ExecutionState
     error: TidegateError | None = None
     restore_ms: int = 0
+    figures: SubtaskFigures | None = None
 
 
 @dataclass(frozen=True, slots=True)

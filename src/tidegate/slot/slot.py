@@ -377,9 +377,11 @@ class Slot:
     def _changed(
         self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None
     ) -> None:
+        hosted = self._hosted.get(execution)
+        figures = hosted.subtask.figures if hosted is not None and state.is_terminal else None
         if state.is_terminal:
             self._forget(execution)
-        self._send(SubtaskChanged(execution, state, error))
+        self._send(SubtaskChanged(execution, state, error, figures=figures))
 
     def _cancel(self, execution: ExecutionId) -> None:
         if execution in self._hosted:

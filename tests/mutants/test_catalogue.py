@@ -1,0 +1,21 @@
+"""Each planted fault fits today's source; whether it is found is for `make mutants` to say."""
+
+from pathlib import Path
+
+import tidegate
+from tests.mutants.catalogue import MUTANTS
+
+SOURCE = Path(tidegate.__file__).parent
+
+
+def test_each_piece_is_in_its_file_just_once() -> None:
+    counts = {
+        mutant.name: (SOURCE / mutant.file).read_text(encoding="utf-8").count(mutant.old)
+        for mutant in MUTANTS
+    }
+    assert {name: count for name, count in counts.items() if count != 1} == {}
+
+
+def test_each_fault_has_a_name_of_its_own_and_changes_something() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 40
+    assert [mutant.name for mutant in MUTANTS if mutant.old == mutant.new] == []
