@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tests.simulation.jobs import LEDGERS, Plan
-from tests.simulation.world import Odds, World, make_world
+from tests.simulation.world import Odds, WatchedFiles, World, make_world
 
 LIMIT_S = 3_600.0
 CALM_AFTER_S = 60.0
@@ -53,6 +53,8 @@ def simulate(seed: int, *, exactly_once: bool | None = None) -> Run:
     except (AssertionError, TimeoutError) as error:
         faults.append(f"{type(error).__name__}: {error}")
     faults += world.loop.faults
+    assert isinstance(world.files.files, WatchedFiles)
+    faults += world.files.files.faults
     story = [f"{incident.at_s:9.3f} s  {incident.what}" for incident in world.incidents]
     virtual_s = world.loop.now_s - 1_000
     world.calm = True

@@ -6,6 +6,7 @@ Only the doors are simulated: the loop with its clock, the network, the files, w
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
@@ -38,6 +39,32 @@ T = TypeVar("T")
 LOG = structlog.wrap_logger(
     None, processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)]
 )
+
+
+class WatchedFiles(dict[str, bytes]):
+    """All files of a run; holds the records of who leads against what came before them.
+
+    faults: checkpoints that went back, ids that were given out twice.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.faults: list[str] = []
+        self._newest = self._next_id = 0
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        super().__setitem__(path, data)
+        if "/.jobs/" not in path or "/chains/" not in path:
+            return
+        record = json.loads(data)
+        ids = [pointer[0] for pointer in record.get("completed", ())]
+        if ids != sorted(ids) or (ids and ids[-1] < self._newest):
+            self.faults.append(f"completed checkpoints go back: {ids} after {self._newest}")
+        # The last record of a job gives back the id that was reserved and not taken.
+        if record.get("status") == "RUNNING" and record["next_id"] < self._next_id:
+            self.faults.append(f"ids go back: {record['next_id']} after {self._next_id}")
+        self._newest = max([self._newest, *ids])
+        self._next_id = max(self._next_id, record.get("next_id", 0))
 
 
 @dataclass(slots=True)
@@ -301,4 +328,6 @@ def make_world(seed: int, odds: Odds) -> World:
     chance = Random(seed)
     loop = SimulatedLoop(Random(chance.getrandbits(64)))
     board = Switchboard(loop, Random(chance.getrandbits(64)), odds.network_delay_s)
-    return World(loop, chance, odds, board)
+    world = World(loop, chance, odds, board)
+    world.files.files = WatchedFiles()
+    return world
