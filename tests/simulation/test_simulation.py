@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.simulation import simulate
 
-FRESH = range(1, 41)
+FRESH = range(1, 121)
 """Longer ranges: make simulate SEEDS=10000."""
 
 
