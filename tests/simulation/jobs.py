@@ -127,6 +127,7 @@ class Plan:
         self.interval_ms = chance.choice([50, 200, 500])
         self.concurrent = chance.choice([1, 1, 2])
         self.inline = chance.choice([0, 20_480])
+        self.timeout_ms = chance.choice([2_500, 5_000])
         self.exactly_once = chance.random() < 0.8
         self.twice = chance.random() < 0.5
 
@@ -141,7 +142,7 @@ class Plan:
                 "execution.checkpointing.mode": "EXACTLY_ONCE"
                 if self.exactly_once
                 else "AT_LEAST_ONCE",
-                "execution.checkpointing.timeout": "5 s",
+                "execution.checkpointing.timeout": f"{self.timeout_ms} ms",
                 "execution.checkpointing.max-concurrent-checkpoints": str(self.concurrent),
                 "execution.checkpointing.tolerable-failed-checkpoints": "1000",
                 "state.storage.fs.memory-threshold": str(self.inline),
