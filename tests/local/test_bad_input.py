@@ -1,6 +1,7 @@
 """Bad input is one clear error, soon, with nothing hung and nothing lost."""
 
 import pytest
+import structlog
 
 from tests.e2e import bad_input
 from tests.e2e.runtimes import Jobs
@@ -25,7 +26,10 @@ def test_a_malformed_row_fails_the_job_with_file_and_row(jobs: Jobs) -> None:
 
 
 def test_a_malformed_row_is_skipped_and_counted_where_that_was_asked_for(jobs: Jobs) -> None:
-    bad_input.check_malformed_row_is_skipped_and_counted(jobs)
+    with structlog.testing.capture_logs() as logs:
+        bad_input.check_malformed_row_is_skipped_and_counted(jobs)
+    told = [log["rows"] for log in logs if log["event"].endswith("were skipped")]
+    assert told == [1]
 
 
 def test_a_function_that_cannot_be_pickled_is_refused(jobs: Jobs) -> None:

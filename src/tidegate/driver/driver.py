@@ -193,7 +193,10 @@ class Driver:
 
     def _finish(self, error: TidegateError | None, runtime_ms: int) -> None:
         if self._machine is not None:
-            self._last_view = self._machine.view(self._world.clock.monotonic_ms())
+            view = self._last_view = self._machine.view(self._world.clock.monotonic_ms())
+            subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
+            if skipped := sum(subtask.figures.rows_skipped for subtask in subtasks):
+                self._world.log.warning("rows that could not be read were skipped", rows=skipped)
         if self._hosts is not None:
             self._hosts.end_results(error)
         for waiting in self._waiting.values():
