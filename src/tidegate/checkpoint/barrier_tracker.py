@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tidegate.checkpoint.barriers import (
-    ABORTED_MAX,
     AbortedByDriver,
     BarrierArrived,
     Cancel,
     CancelArrived,
     ChannelEnded,
     Decline,
+    GivenUpAhead,
     Snapshot,
     TimeReached,
     TriggeredByDriver,
@@ -55,7 +55,7 @@ class BarrierTracker:
         self._open = dict.fromkeys(channels)
         self._newest = 0
         self._counts: dict[CheckpointId, _Count] = {}  # in the order of their ids
-        self._aborted: dict[CheckpointId, None] = {}
+        self._aborted = GivenUpAhead()
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -101,8 +101,7 @@ class BarrierTracker:
 
     def _count(self, checkpoint: CheckpointId, count: _Count) -> None:
         self._newest = checkpoint
-        for older in [known for known in self._aborted if known <= checkpoint]:
-            del self._aborted[older]
+        self._aborted.forget(checkpoint)
         self._counts[checkpoint] = count
         if len(self._counts) > COUNTED_MAX:
             del self._counts[min(self._counts)]
@@ -172,7 +171,5 @@ class BarrierTracker:
             count.given_up = True
             return [Cancel(checkpoint)]
         if checkpoint > self._newest:
-            self._aborted[checkpoint] = None
-            if len(self._aborted) > ABORTED_MAX:
-                del self._aborted[min(self._aborted)]
+            self._aborted.add(checkpoint)
         return []

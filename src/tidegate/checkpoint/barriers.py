@@ -150,6 +150,27 @@ ABORTED_MAX: Final = 64
 """Given-up checkpoints that a subtask remembers while their barriers are still to come."""
 
 
+class GivenUpAhead:
+    """Checkpoints that the driver gave up before any of their barriers came here."""
+
+    def __init__(self) -> None:
+        self._ids: dict[CheckpointId, None] = {}
+
+    def __contains__(self, checkpoint: CheckpointId) -> bool:
+        return checkpoint in self._ids
+
+    def add(self, checkpoint: CheckpointId) -> None:
+        """Remember one; of too many the oldest is forgotten."""
+        self._ids[checkpoint] = None
+        if len(self._ids) > ABORTED_MAX:
+            del self._ids[min(self._ids)]
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """No barrier up to this checkpoint's counts any more."""
+        for older in [known for known in self._ids if known <= checkpoint]:
+            del self._ids[older]
+
+
 class AlignedBarriers:
     """Holds back channels until the barrier of one checkpoint has come on each."""
 
@@ -160,7 +181,7 @@ class AlignedBarriers:
         self._newest = 0
         self._pending: Barrier | None = None
         self._started_ms = 0
-        self._aborted: dict[CheckpointId, None] = {}
+        self._aborted = GivenUpAhead()
 
     @property
     def wake_at_ms(self) -> int | None:
@@ -253,9 +274,7 @@ class AlignedBarriers:
             return [*self._release(), Cancel(checkpoint)]
         if checkpoint > self._newest:
             # An older checkpoint may still be aligning and must not suffer for a newer one.
-            self._aborted[checkpoint] = None
-            if len(self._aborted) > ABORTED_MAX:
-                del self._aborted[min(self._aborted)]
+            self._aborted.add(checkpoint)
         return []
 
     def _complete_if_all(self, now_ms: int) -> list[BarrierCommand]:
@@ -268,8 +287,7 @@ class AlignedBarriers:
     def _pass_over(self, checkpoint: CheckpointId) -> list[BarrierCommand]:
         """Let nothing up to this checkpoint count any more."""
         self._newest = checkpoint
-        for older in [known for known in self._aborted if known <= checkpoint]:
-            del self._aborted[older]
+        self._aborted.forget(checkpoint)
         return self._release()
 
     def _release(self) -> list[BarrierCommand]:

@@ -234,10 +234,12 @@ class CheckpointStorage:
                 doomed.append(info.path)
             if counts_not:
                 over[folder] = None
+        gone = [folder for folder in over if folder not in needed]
+        alone = [file for file in doomed if paths.parent(file) not in gone]
         try_all(
             [
-                *(partial(self._store.delete, [file]) for file in doomed),
-                *(partial(self._store.delete_folder, each) for each in over if each not in needed),
+                *(partial(self._store.delete, [file]) for file in alone),
+                *(partial(self._store.delete_folder, folder) for folder in gone),
             ]
         )
 
