@@ -11,6 +11,7 @@ import pytest
 import structlog
 
 from tidegate.api.hooks import MasterTriggerRestoreHook
+from tidegate.driver import hooks
 from tidegate.driver.hooks import MasterHooks
 from tidegate.errors import RestoreRefused, UserCodeFailed
 from tidegate.model.ids import CheckpointId
@@ -92,9 +93,9 @@ def test_the_states_of_hooks_that_have_some_are_kept_with_their_form() -> None:
     nothing: Future[str | None] = Future()
     nothing.set_result(None)
     silent, prompt = Remote("silent"), Remote("prompt", "now", Texts())
-    hooks = hooks_of(silent, prompt, Remote("slow", later, Texts()), Remote("empty", nothing))
-    assert len(hooks) == 4
-    assert run(hooks.trigger(SEVEN, 77)) == (
+    made = hooks_of(silent, prompt, Remote("slow", later, Texts()), Remote("empty", nothing))
+    assert len(made) == 4
+    assert run(made.trigger(SEVEN, 77)) == (
         MasterState("prompt", 3, b"now"),
         MasterState("slow", 3, b"late"),
     )
@@ -117,9 +118,9 @@ def test_what_a_hook_raises_names_it() -> None:
 @pytest.mark.feature("F179")
 def test_each_hook_gets_its_state_back_and_those_without_one_get_none() -> None:
     first, second = Remote("first"), Remote("second", serializer=Texts())
-    hooks = hooks_of(first, second)
+    made = hooks_of(first, second)
     states = [MasterState("second", 2, b"kept")]
-    run(hooks.restore(SEVEN, states, allow_unmatched=False))
+    run(made.restore(SEVEN, states, allow_unmatched=False))
     assert second.calls == [("restore", 7, "kept in form 2")]
     assert first.calls == [("restore", 7, None)]
 
@@ -152,3 +153,22 @@ def test_the_end_closes_all_whatever_one_of_them_raises() -> None:
         run(hooks_of(first, second).close())
     assert first.calls == second.calls == [("close",)]
     assert [log["hook"] for log in logs] == ["first", "second"]
+
+
+def test_hooks_that_take_too_long_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    class Slow(Remote):
+        def reset(self) -> None:
+            release.wait(5)
+
+    async def restore() -> None:
+        try:
+            await hooks_of(Slow("slow")).restore(None, (), allow_unmatched=False)
+        finally:
+            release.set()
+
+    monkeypatch.setattr(hooks, "RESTORE_TIMEOUT_S", 0.05)
+    with pytest.raises(UserCodeFailed, match="not restored within") as raised:
+        run(restore())
+    assert raised.value.where == "master hooks slow"

@@ -76,17 +76,29 @@ class MasterHooks:
 
         Raises RestoreRefused for the state of a hook that is not there, else what a hook raised.
         """
-        async with asyncio.timeout(RESTORE_TIMEOUT_S):
-            if checkpoint is None:
-                for name, hook in self._hooks.items():
-                    await self._call(name, hook.reset)
-                return
-            found = await self._deserialized(checkpoint, states, allow_unmatched=allow_unmatched)
-            for name, hook in sorted(self._hooks.items(), key=lambda item: item[0] not in found):
-                state = found.get(name)
-                await self._call(
-                    name, lambda hook=hook, state=state: hook.restore_checkpoint(checkpoint, state)
-                )
+        try:
+            async with asyncio.timeout(RESTORE_TIMEOUT_S):
+                if checkpoint is None:
+                    for name, hook in self._hooks.items():
+                        await self._call(name, hook.reset)
+                else:
+                    await self._restore(checkpoint, states, allow_unmatched=allow_unmatched)
+        except TimeoutError as error:
+            raise UserCodeFailed(
+                f"the master hooks were not restored within {RESTORE_TIMEOUT_S:g} s",
+                where=f"master hooks {', '.join(self._hooks)}",
+                remedy="See what their reset or restore_checkpoint waits for.",
+            ) from error
+
+    async def _restore(
+        self, checkpoint: CheckpointId, states: Sequence[MasterState], *, allow_unmatched: bool
+    ) -> None:
+        found = await self._deserialized(checkpoint, states, allow_unmatched=allow_unmatched)
+        for name, hook in sorted(self._hooks.items(), key=lambda item: item[0] not in found):
+            state = found.get(name)
+            await self._call(
+                name, lambda hook=hook, state=state: hook.restore_checkpoint(checkpoint, state)
+            )
 
     async def _deserialized(
         self, checkpoint: CheckpointId, states: Sequence[MasterState], *, allow_unmatched: bool
