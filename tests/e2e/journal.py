@@ -56,6 +56,14 @@ class Latch:
     def is_set(self) -> bool:
         return self.path.exists()
 
+    def take(self) -> bool:
+        """Release it; whether this call did. Of several at once it is one."""
+        try:
+            self.path.unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
     def wait(self, give_up: Callable[[], bool] = lambda: False) -> None:
         deadline = time.monotonic() + HELD_MAX_S
         while self.is_set and not give_up() and time.monotonic() < deadline:

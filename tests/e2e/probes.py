@@ -136,3 +136,15 @@ class Breaking:
         if self.latch.is_set:
             raise ValueError(f"told to fail at {value!r}")
         return value
+
+
+@dataclass(frozen=True)
+class BreakingOnce:
+    """Passes values on; the first call that finds the latch set releases it and raises."""
+
+    latch: Latch
+
+    def __call__(self, value: T) -> T:
+        if self.latch.is_set and self.latch.take():
+            raise ValueError(f"told to fail once, at {value!r}")
+        return value

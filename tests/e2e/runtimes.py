@@ -14,7 +14,7 @@ MakeEnvironment = Callable[[int, Configuration], StreamExecutionEnvironment]
 RESTART_AT_ONCE = {
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.delay": "0 ms",
-    "restart-strategy.fixed-delay.attempts": 20,
+    "restart-strategy.fixed-delay.attempts": 1_000,
 }
 RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
 

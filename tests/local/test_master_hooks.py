@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink
-from tests.e2e.probes import Breaking
+from tests.e2e.probes import BreakingOnce
 from tests.e2e.runtimes import Jobs, failure_of
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
@@ -69,7 +69,7 @@ def test_a_hook_is_triggered_and_gets_back_what_it_gave(jobs: Jobs) -> None:
     env = jobs.checkpointed(1, 50)
     hook = Snapshots()
     assert env.add_master_hook(hook)
-    counts = running_counts(env, None, 500).map(Breaking(broken))
+    counts = running_counts(env, None, 500).map(BreakingOnce(broken))
     counts.sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "hooked")
     seen = wait_completed(client, 2)
@@ -77,8 +77,7 @@ def test_a_hook_is_triggered_and_gets_back_what_it_gave(jobs: Jobs) -> None:
     found = completed(seen)[0]
     assert (found.checkpoint, found.trigger_ms) in hook.triggered
     broken.set()
-    seen = wait_for(client, lambda seen: seen.restarts == 1, "the restart")
-    broken.release()
+    wait_for(client, lambda seen: seen.restarts == 1, "the restart")
     until(lambda: hook.restored, "the hook is restored")
     (checkpoint, state), *_ = hook.restored
     assert checkpoint == view(client).restored
