@@ -1,6 +1,6 @@
 """One subtask in a test: real gate, chain, outputs and state; ports play the slot's part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,6 +13,7 @@ from tidegate.api.operator import (
     SourceOperator,
     Steps,
 )
+from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.errors import TidegateError
 from tidegate.model.control import CheckpointDeclined, ExecutionState
 from tidegate.model.elements import (
@@ -38,6 +39,7 @@ from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.output import ChannelOutput, Room
 from tidegate.slot.snapshot import SubtaskSnapshot
@@ -155,6 +157,7 @@ class World:
         settings: JobSettings = PERIODIC,
         finished_on_restore: bool = False,
         restored: CheckpointId | None = None,
+        channel_state: ChannelStateWriter = NO_CHANNEL_STATE,
     ) -> None:
         self.clock = ManualClock()
         self.calls_for_turns = 0
@@ -163,6 +166,7 @@ class World:
         self.snapshots: list[SubtaskSnapshot] = []
         self.given_up: list[CheckpointId] = []
         self.busy = 0
+        self.timers: list[tuple[int, Callable[[], None]]] = []
         self.log: list[str] = []
         self.granted: list[int] = []
         self.inputs = [
@@ -191,9 +195,21 @@ class World:
             self.backends,
             self.gate,
             self.outputs,
+            room,
             settings,
             self._ports(),
             self.clock,
+            channel_state=channel_state,
+            channels={
+                **{
+                    channel.id: InputChannelInfo(0, channel.id.producer) for channel in self.inputs
+                },
+                **{
+                    output.id: ResultSubpartitionInfo(0, output.id.consumer)
+                    for output in self.outputs
+                },
+            },
+            ends=(infos[0].id, infos[-1].id),
             finished_on_restore=finished_on_restore,
             restored=restored,
         )
@@ -206,6 +222,7 @@ class World:
             snapshot=self._snapshot,
             aborted=self.given_up.append,
             busy=lambda: self.busy,
+            at=lambda at_ms, act: self.timers.append((at_ms, act)),
         )
 
     def _chain(self, operators: Sequence[Operator], room: Room) -> Chain:
@@ -261,6 +278,16 @@ class World:
 
     def grant(self, channel: int = 0) -> None:
         self.outputs[channel].granted(1)
+        self.subtask.granted()
+
+    def pass_time(self, ms: int) -> "World":
+        """Time passes, and what was to be called in it is."""
+        self.clock.now_ms += ms
+        due = [act for at_ms, act in self.timers if at_ms <= self.clock.now_ms]
+        self.timers = [timer for timer in self.timers if timer[0] > self.clock.now_ms]
+        for act in due:
+            act()
+        return self.run()
 
     @property
     def checkpoints_cut(self) -> list[int]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.fitting import state_of, states_of
+from tidegate.checkpoint.in_flight import deal_in_flight
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.errors import RestoreRefused
+from tidegate.model.ids import SubtaskId
 from tidegate.model.snapshots import (
     EMPTY,
     FINISHED,
@@ -21,23 +23,28 @@ from tidegate.model.snapshots import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.model.ids import OperatorId, SubtaskId
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
+    from collections.abc import Mapping
+
+    from tidegate.model.ids import OperatorId
+    from tidegate.model.snapshots import CheckpointMetadata, InFlightData, OperatorState
     from tidegate.model.topology import Topology, Vertex
 
 NOTHING = RestoredOperatorState()
 
 
-def assign(metadata: CheckpointMetadata, topology: Topology) -> dict[SubtaskId, SubtaskRestore]:
+def assign(
+    metadata: CheckpointMetadata, topology: Topology, *, drop_in_flight: bool = False
+) -> dict[SubtaskId, SubtaskRestore]:
     """What every subtask of the job starts from, by the rules of each kind of state.
 
-    topology: with the snapshot's max parallelism, as `fit` returns it. Raises RestoreRefused where
-    an unaligned snapshot meets another parallelism or other chains, or a vertex is finished in
-    part of its operators.
+    topology: with the snapshot's max parallelism, as `fit` returns it. drop_in_flight: in-flight
+    data of an unaligned snapshot are lost, as the user wants. Raises RestoreRefused where such a
+    snapshot meets other chains, or a vertex is finished in part of its operators.
     """
     assigned: dict[SubtaskId, SubtaskRestore] = {}
+    in_flight = {} if drop_in_flight else deal_in_flight(metadata, topology)
     for vertex in topology.vertices:
-        restores = _assign_vertex(metadata, topology, vertex)
+        restores = _assign_vertex(metadata, vertex, in_flight)
         assigned.update(zip(vertex.subtasks(), restores, strict=True))
     return assigned
 
@@ -57,7 +64,9 @@ def coordinator_states(
 
 
 def _assign_vertex(
-    metadata: CheckpointMetadata, topology: Topology, vertex: Vertex
+    metadata: CheckpointMetadata,
+    vertex: Vertex,
+    in_flight: Mapping[SubtaskId, tuple[InFlightData, ...]],
 ) -> list[SubtaskRestore]:
     states = states_of(metadata, vertex)
     finished = {state is not None and state.fully_finished for state in states.values()}
@@ -69,7 +78,6 @@ def _assign_vertex(
         )
     if finished == {True}:
         return [SubtaskRestore({}, finished=True)] * vertex.parallelism
-    _check_channel_state(metadata, topology, vertex)
     dealt = {
         operator: _redistribute(state, vertex)
         for operator, state in states.items()
@@ -83,6 +91,7 @@ def _assign_vertex(
                 if parts[subtask] != NOTHING
             },
             finished=False,
+            in_flight=in_flight.get(SubtaskId(vertex.id, subtask), ()),
         )
         for subtask in range(vertex.parallelism)
     ]
@@ -95,16 +104,12 @@ def _redistribute(operator: OperatorState, vertex: Vertex) -> list[RestoredOpera
     raw_operator = redistribute_operator([s.raw_operator for s in old], count)
     managed_keyed = redistribute_keyed([s.managed_keyed for s in old], count, key_groups)
     raw_keyed = redistribute_keyed([s.raw_keyed for s in old], count, key_groups)
-    # With another parallelism there is no channel state: _check_channel_state has refused it.
-    channels = old if len(old) == count else [EMPTY] * count
     return [
         RestoredOperatorState(
             managed_operator=managed_operator[subtask],
             raw_operator=raw_operator[subtask],
             managed_keyed=managed_keyed[subtask],
             raw_keyed=raw_keyed[subtask],
-            input_channel=channels[subtask].input_channel,
-            result_subpartition=channels[subtask].result_subpartition,
         )
         for subtask in range(count)
     ]
@@ -114,32 +119,3 @@ def _by_subtask(operator: OperatorState) -> list[SubtaskState]:
     """The state of every old subtask; a finished one has none."""
     states = (operator.subtasks.get(index, EMPTY) for index in range(operator.parallelism))
     return [EMPTY if state is FINISHED else state for state in states]
-
-
-def _check_channel_state(metadata: CheckpointMetadata, topology: Topology, vertex: Vertex) -> None:
-    """Refuses in-flight data that has no channel to go back to."""
-    senders = {topology.edges[index].operator for index in topology.outputs(vertex.id)}
-    misplaced: list[str] = []
-    for index, operator in enumerate(vertex.operators):
-        state = state_of(metadata, operator)
-        subtasks = [] if state is None else _by_subtask(state)
-        has_input = any(subtask.input_channel for subtask in subtasks)
-        has_output = any(subtask.result_subpartition for subtask in subtasks)
-        if (has_input and index > 0) or (has_output and index not in senders):
-            misplaced.append(f"'{operator.name}' ({operator.id.hex()})")
-        if (has_input or has_output) and len(subtasks) != vertex.parallelism:
-            raise RestoreRefused(
-                "in-flight data of an unaligned checkpoint cannot be spread over another "
-                "parallelism yet",
-                where=f"operator '{operator.name}': parallelism {len(subtasks)} in checkpoint "
-                f"{metadata.checkpoint_id}, {vertex.parallelism} in the program",
-                remedy=f"Restore with parallelism {len(subtasks)}, or from a savepoint or an "
-                "aligned checkpoint.",
-            )
-    if misplaced:
-        raise RestoreRefused(
-            "Cannot recover from unaligned checkpoint when topology changes, such that data "
-            "exchanges with persisted data are now chained.",
-            where=f"operators with channel state: {', '.join(misplaced)}",
-            remedy="Restore from a savepoint or an aligned checkpoint.",
-        )

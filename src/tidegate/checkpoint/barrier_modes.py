@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoint.alternating_barriers import AlternatingBarriers
 from tidegate.checkpoint.barrier_tracker import BarrierTracker
 from tidegate.checkpoint.barriers import AlignedBarriers
 from tidegate.model.settings import CheckpointingMode
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 def make_barrier_handler(
     settings: CheckpointSettings, channels: Collection[ChannelId]
 ) -> BarrierHandler:
-    """The handler over the input channels of one subtask.
-
-    Unaligned checkpoints are aligned for now: that keeps each promise, at the price of waiting.
-    """
-    handler = (
-        BarrierTracker if settings.mode is CheckpointingMode.AT_LEAST_ONCE else AlignedBarriers
-    )
+    """The handler over the input channels of one subtask."""
+    if settings.mode is CheckpointingMode.AT_LEAST_ONCE:
+        handler: type[BarrierTracker | AlignedBarriers] = BarrierTracker
+    else:
+        handler = AlternatingBarriers if settings.unaligned else AlignedBarriers
     return handler(channels, after_tasks_finish=settings.after_tasks_finish)

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tidegate.checkpoint.barriers import (
     AbortedByDriver,
+    BarrierAnnounced,
     BarrierArrived,
     Cancel,
     CancelArrived,
     ChannelEnded,
     Decline,
+    EndAnnounced,
     GivenUpAhead,
     Snapshot,
     TimeReached,
@@ -86,7 +88,7 @@ class BarrierTracker:
                 return commands + self._newest_complete(now_ms)
             case AbortedByDriver(checkpoint):
                 return self._aborted_by_driver(checkpoint)
-            case TimeReached():
+            case BarrierAnnounced() | EndAnnounced() | TimeReached():
                 return []
             case _:
                 assert_never(event)

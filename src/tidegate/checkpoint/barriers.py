@@ -41,6 +41,26 @@ class BarrierArrived:
 
 
 @dataclass(frozen=True, slots=True)
+class BarrierAnnounced:
+    """A barrier is coming on this channel, behind data that may take its time.
+
+    queued: it has come, with what it is to overtake. age_ms: time since the trigger.
+    """
+
+    channel: ChannelId
+    barrier: Barrier
+    queued: bool
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndAnnounced:
+    """The end of the partition has come on this channel, behind data."""
+
+    channel: ChannelId
+
+
+@dataclass(frozen=True, slots=True)
 class CancelArrived:
     """A cancel barrier is the next element of this channel."""
 
@@ -57,9 +77,13 @@ class ChannelEnded:
 
 @dataclass(frozen=True, slots=True)
 class TriggeredByDriver:
-    """The driver asks for a checkpoint: of a source, or where all producers have finished."""
+    """The driver asks for a checkpoint: of a source, or where all producers have finished.
+
+    age_ms: time since the trigger.
+    """
 
     barrier: Barrier
+    age_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +100,8 @@ class TimeReached:
 
 BarrierEvent = (
     BarrierArrived
+    | BarrierAnnounced
+    | EndAnnounced
     | CancelArrived
     | ChannelEnded
     | TriggeredByDriver
@@ -111,6 +137,32 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Persist:
+    """What waits in these channels, and what still comes, belongs to the checkpoint as well.
+
+    Up to the barrier of the checkpoint, or the channel's end, wherever in the queue that stands.
+    """
+
+    checkpoint: CheckpointId
+    channels: tuple[ChannelId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishPersisting:
+    """The barrier has come on every channel: the checkpoint has all of its in-flight data."""
+
+    checkpoint: CheckpointId
+    alignment_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Drop what was cut and persisted for the checkpoint; it is given up."""
+
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
 class Decline:
     """Tell the driver that this subtask takes no part in the checkpoint."""
 
@@ -125,7 +177,7 @@ class Cancel:
     checkpoint: CheckpointId
 
 
-BarrierCommand = Block | Unblock | Snapshot | Decline | Cancel
+BarrierCommand = Block | Unblock | Snapshot | Persist | FinishPersisting | GiveUp | Decline | Cancel
 
 
 class BarrierHandler(Protocol):
@@ -206,7 +258,7 @@ class AlignedBarriers:
                 return self._begin(barrier, now_ms) + self._complete_if_all(now_ms)
             case AbortedByDriver(checkpoint):
                 return self._aborted_by_driver(checkpoint)
-            case TimeReached():
+            case BarrierAnnounced() | EndAnnounced() | TimeReached():
                 return []
             case _:
                 assert_never(event)

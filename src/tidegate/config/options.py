@@ -131,6 +131,13 @@ FORCE_UNALIGNED_CHECKPOINTS: Final = ConfigOption(
     "Permit unaligned checkpoints where they are refused, such as with custom partitioners.",
 )
 
+SUBTASKS_PER_CHANNEL_STATE_FILE: Final = ConfigOption(
+    "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file",
+    IntegerType(1),
+    5,
+    "How many subtasks of one slot share a file of in-flight data; 1 for a file each.",
+)
+
 # Storage of checkpoints
 
 CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
@@ -171,6 +178,13 @@ RESTORE_PATH: Final[ConfigOption[str | None]] = ConfigOption(
     None,
     "Checkpoint or savepoint to start from.",
     old_keys=("execution.savepoint.path",),
+)
+RESTORE_WITHOUT_IN_FLIGHT_DATA: Final = ConfigOption(
+    "execution.state-recovery.without-channel-state.checkpoint-id",
+    IntegerType(-1),
+    -1,
+    "Where exactly this checkpoint is restored, lose its in-flight data; -1 for none.",
+    old_keys=("execution.checkpointing.recover-without-channel-state.checkpoint-id",),
 )
 RESTORE_CLAIM_MODE: Final = ConfigOption(
     "execution.state-recovery.claim-mode",

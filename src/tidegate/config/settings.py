@@ -82,10 +82,12 @@ def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
 
 def restore_settings(configuration: Configuration) -> RestoreSettings:
     """What to start from."""
+    without = configuration.get(options.RESTORE_WITHOUT_IN_FLIGHT_DATA)
     return RestoreSettings(
         path=configuration.get(options.RESTORE_PATH),
         allow_non_restored=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         claim_mode=configuration.get(options.RESTORE_CLAIM_MODE),
+        without_in_flight_of=None if without < 0 else without,
     )
 
 

@@ -75,10 +75,12 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
-    from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+    from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
     from tidegate.model.settings import JobSettings
+    from tidegate.model.snapshots import SubtaskRestore
     from tidegate.model.topology import Topology
 
 CANCEL_TIMEOUT_MS: Final = 30_000
@@ -497,7 +499,7 @@ class JobMaster:
         """Spread the newest completed checkpoint over a new attempt of every subtask."""
         latest = self._checkpoints.latest_completed()
         topology = self._graph.topology
-        assigned = assign(latest.metadata, topology) if latest else {}
+        assigned = self._assigned(latest, topology) if latest else {}
         states = (
             coordinator_states(latest.metadata, topology)
             if latest
@@ -524,11 +526,18 @@ class JobMaster:
                 restore.operators if restore else {},
                 self._restored,
                 finished=restore.finished if restore else False,
+                in_flight=restore.in_flight if restore else (),
             )
             for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
                 execution.enter(state, now_ms)
             self._enter(execution, ExecutionState.INITIALIZING, now_ms)
             self._commands.append(SendToSlot(execution.slot, deploy))
+
+    def _assigned(
+        self, latest: CompletedCheckpoint, topology: Topology
+    ) -> dict[SubtaskId, SubtaskRestore]:
+        given_up = self._settings.restore.without_in_flight_of
+        return assign(latest.metadata, topology, drop_in_flight=latest.checkpoint == given_up)
 
     def _end(self, status: JobStatus, now_ms: int) -> None:
         self._aim = Aim.OVER

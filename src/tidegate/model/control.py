@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         OperatorId,
         SlotId,
     )
-    from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+    from tidegate.model.snapshots import InFlightData, RestoredOperatorState, SubtaskState
     from tidegate.model.topology import Topology
 
 
@@ -112,7 +112,7 @@ class Deploy:
     job. peers: the slot of each channel's other end, inputs and outputs alike. addresses: of each
     slot named in ``peers``. state: per operator, empty on a fresh start. restored: the checkpoint
     that the state is of. finished: all of the vertex had finished in that checkpoint, so only
-    barriers and the end pass through.
+    barriers and the end pass through. in_flight: what the subtask reads before anything new.
     """
 
     execution: ExecutionId
@@ -123,6 +123,7 @@ class Deploy:
     state: Mapping[OperatorId, RestoredOperatorState]
     restored: CheckpointId | None = None
     finished: bool = False
+    in_flight: tuple[InFlightData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

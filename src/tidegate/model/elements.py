@@ -6,7 +6,7 @@ change one makes a new one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -132,6 +132,33 @@ class CheckpointOptions:
     aligned_timeout_ms: int | None = None
     target: str | None = None
 
+    @property
+    def is_unaligned(self) -> bool:
+        """Whether the barrier overtakes data."""
+        return self.alignment is AlignmentType.UNALIGNED
+
+    @property
+    def is_timeoutable(self) -> bool:
+        """Whether it is aligned and may turn unaligned."""
+        return self.alignment is AlignmentType.ALIGNED and self.aligned_timeout_ms is not None
+
+    def turned_unaligned(self) -> CheckpointOptions:
+        """Those of the barrier after its time to align is over."""
+        return replace(self, alignment=AlignmentType.UNALIGNED)
+
+    def forced_aligned(self) -> CheckpointOptions:
+        """Those on an edge on which no barrier may overtake; an aligned barrier stays as it is."""
+        if self.is_unaligned or self.is_timeoutable:
+            return replace(self, alignment=AlignmentType.FORCED_ALIGNED)
+        return self
+
+    def unforced(self) -> CheckpointOptions:
+        """Those that were given before ``forced_aligned``."""
+        if self.alignment is not AlignmentType.FORCED_ALIGNED:
+            return self
+        timed = self.aligned_timeout_ms is not None
+        return replace(self, alignment=AlignmentType.ALIGNED if timed else AlignmentType.UNALIGNED)
+
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
@@ -140,6 +167,17 @@ class Barrier:
     checkpoint: CheckpointId
     triggered_ms: int
     options: CheckpointOptions
+
+    def under(self, options: CheckpointOptions) -> Barrier:
+        """The same barrier with other options."""
+        return self if options == self.options else replace(self, options=options)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAnnouncement:
+    """A barrier that may turn unaligned is on its way; sent ahead of the data before it."""
+
+    barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,5 +206,13 @@ class OperatorEvent:
     payload: object
 
 
-Mark = Watermark | WatermarkStatus | Barrier | CancelBarrier | EndOfData | EndOfPartition
+Mark = (
+    Watermark
+    | WatermarkStatus
+    | Barrier
+    | BarrierAnnouncement
+    | CancelBarrier
+    | EndOfData
+    | EndOfPartition
+)
 Element = Batch | Mark

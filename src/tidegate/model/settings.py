@@ -49,6 +49,7 @@ class CheckpointSettings:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     unaligned: bool = False
     aligned_timeout_ms: int = 0
+    subtasks_a_channel_state_file: int = 5
     retention: RetentionPolicy = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
     retained_max: int = 1
     after_tasks_finish: bool = True
@@ -108,11 +109,13 @@ class RestoreSettings:
     """What to start from (``SavepointRestoreSettings``).
 
     path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
+    without_in_flight_of: the checkpoint whose in-flight data are to be lost; None for none.
     """
 
     path: str | None = None
     allow_non_restored: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
+    without_in_flight_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

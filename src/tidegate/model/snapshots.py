@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         KeyedStateHandle,
         OperatorStateHandle,
         OutputStateHandle,
+        StreamStateHandle,
     )
-    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
+    from tidegate.model.key_groups import KeyGroupRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,8 +294,20 @@ class RestoredOperatorState:
     raw_operator: tuple[OperatorStateHandle, ...] = ()
     managed_keyed: tuple[KeyedStateHandle, ...] = ()
     raw_keyed: tuple[KeyedStateHandle, ...] = ()
-    input_channel: tuple[InputStateHandle, ...] = ()
-    result_subpartition: tuple[OutputStateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightData:
+    """Data of one channel that a barrier had overtaken, in a file of channel state.
+
+    channel: where its reader takes it in. offsets: where each batch begins. key_groups: of whose
+    rows alone it is; None for all.
+    """
+
+    channel: ChannelId
+    file: StreamStateHandle
+    offsets: tuple[int, ...]
+    key_groups: KeyGroupRange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +315,9 @@ class SubtaskRestore:
     """What one subtask starts from.
 
     operators: without those that start empty. finished: all of its vertex had finished, so it
-    only passes barriers and the end on.
+    only passes barriers and the end on. in_flight: what it reads before anything new, in order.
     """
 
     operators: Mapping[OperatorId, RestoredOperatorState]
     finished: bool
+    in_flight: tuple[InFlightData, ...] = ()

@@ -32,6 +32,16 @@ class Partitioner(Enum):
         """Whether a producer reaches only some consumers."""
         return self in (Partitioner.FORWARD, Partitioner.RESCALE)
 
+    @property
+    def is_redistributable(self) -> bool:
+        """Whether rows on their way can be dealt out anew to another number of readers."""
+        return self in (
+            Partitioner.HASH,
+            Partitioner.REBALANCE,
+            Partitioner.SHUFFLE,
+            Partitioner.GLOBAL,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
@@ -122,6 +132,19 @@ class Topology:
             (p, c) for c in range(consumers) for p in pointwise_producers(c, producers, consumers)
         )
         return tuple(ChannelId(edge, p, c) for p, c in pairs)
+
+    def lets_overtake(self, edge: int) -> bool:
+        """Whether a barrier may overtake data on an edge.
+
+        It may where any split of the rows over other readers keeps their meaning: on exchanges
+        where each row goes to one of all readers by its key, or to any. A vertex with one input on
+        which nothing may be overtaken has all of its inputs aligned.
+        Source: checkpoint coordination §5, the table of alignment types.
+        """
+        target = self.edges[edge].target
+        return all(
+            self.edges[index].partitioner.is_redistributable for index in self.inputs(target)
+        )
 
     def slots_needed(self) -> int:
         """Slots for the job when every slot hosts one subtask of each vertex."""

@@ -57,7 +57,7 @@ class ChainOutput:
     @property
     def has_room(self) -> bool:
         """Whether no channel waits for credit, and no operator down the chain is at work."""
-        return self._room.waiting == 0 and all(operator.takes_more for operator in self._next)
+        return self._room.is_free and all(operator.takes_more for operator in self._next)
 
     def emit(self, batch: Batch) -> None:
         """Pass a batch on to all consumers of the main output."""

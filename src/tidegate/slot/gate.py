@@ -1,4 +1,7 @@
-"""What comes into a subtask: a queue a channel, and event time over all of them."""
+"""What comes into a subtask: a queue a channel, and event time over all of them.
+
+Restored in-flight data are read before anything that comes.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from typing import TYPE_CHECKING
 from tidegate.model.elements import (
     MIN_TIMESTAMP_MS,
     ArrowBatch,
+    Barrier,
+    Batch,
     Element,
+    EndOfPartition,
     RowBatch,
     Watermark,
     WatermarkStatus,
@@ -17,7 +23,7 @@ from tidegate.model.elements import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from tidegate.model.ids import ChannelId
+    from tidegate.model.ids import ChannelId, CheckpointId
 
 
 class InputChannel:
@@ -38,13 +44,17 @@ class InputChannel:
 class Gate:
     """The input channels of one subtask, read in turn.
 
-    arrived: called when something has come to a gate that had nothing to read.
+    arrived: called when something has come to a gate that had nothing to read. heard: called with
+    whatever comes, before it is queued; it says whether to keep it from the queue.
     """
 
     def __init__(self, channels: Collection[InputChannel], arrived: Callable[[], None]) -> None:
         self._channels = {channel.id: channel for channel in channels}
         self._ready: deque[InputChannel] = deque()
         self._arrived = arrived
+        self._restored: deque[tuple[InputChannel, Batch]] = deque()
+        self._restored_taken = 0
+        self.heard: Callable[[InputChannel, Element], bool] | None = None
 
     @property
     def readable(self) -> bool:
@@ -52,7 +62,7 @@ class Gate:
         ready = self._ready
         while ready and ready[0].blocked:
             ready.popleft().listed = False
-        return bool(ready)
+        return bool(ready or self._restored)
 
     @property
     def channels(self) -> tuple[ChannelId, ...]:
@@ -61,6 +71,8 @@ class Gate:
 
     def put(self, channel: InputChannel, element: Element) -> None:
         """Something has come on a channel."""
+        if self.heard is not None and self.heard(channel, element):
+            return
         channel.queue.append(element)
         if not channel.listed and not channel.blocked:
             channel.listed = True
@@ -75,6 +87,8 @@ class Gate:
         """
         if not self.readable:
             return None
+        if self._restored:
+            return self._poll_restored(rows_max)
         channel = self._ready.popleft()
         queue = channel.queue
         element = queue[0]
@@ -95,6 +109,48 @@ class Gate:
         if isinstance(element, RowBatch | ArrowBatch):
             channel.grant()
         return channel, element
+
+    def restore(self, data: Collection[tuple[ChannelId, Batch]]) -> None:
+        """What was in flight when the checkpoint was taken; it costs no credit."""
+        self._restored.extend((self._channels[channel], batch) for channel, batch in data)
+
+    def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:
+        channel, batch = self._restored[0]
+        taken = self._restored_taken
+        if isinstance(batch, RowBatch) and len(batch) - taken > rows_max:
+            self._restored_taken = taken + rows_max
+            return channel, batch.piece(taken, taken + rows_max)
+        self._restored.popleft()
+        self._restored_taken = 0
+        return channel, self._rest(batch, taken)
+
+    def restored_in(self, channel: ChannelId) -> list[Batch]:
+        """Restored data of a channel that are still to be read."""
+        return [
+            self._rest(batch, 0 if position else self._restored_taken)
+            for position, (each, batch) in enumerate(self._restored)
+            if each.id == channel
+        ]
+
+    def queued_in(self, channel: ChannelId, checkpoint: CheckpointId) -> tuple[list[Batch], bool]:
+        """Data in a channel's queue up to a checkpoint's barrier, or to the channel's end.
+
+        And whether one of these is there; else more data may come before it.
+        """
+        found = self._channels[channel]
+        batches: list[Batch] = []
+        for element in found.queue:
+            if isinstance(element, RowBatch | ArrowBatch):
+                batches.append(element if batches else self._rest(element, found.taken))
+            elif isinstance(element, EndOfPartition) or (
+                isinstance(element, Barrier) and element.checkpoint == checkpoint
+            ):
+                return batches, True
+        return batches, False
+
+    @staticmethod
+    def _rest(batch: Batch, taken: int) -> Batch:
+        return batch.piece(taken, len(batch)) if taken else batch
 
     def block(self, channel: ChannelId) -> None:
         """Read no more from it."""

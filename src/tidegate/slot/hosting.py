@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
+from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.channel_state import SequentialChannelStateReader
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.output import ChannelOutput, Room, make_route
@@ -20,14 +22,16 @@ from tidegate.state.backend import OperatorBackend
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.control import Deploy
     from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.ids import ChannelId
+    from tidegate.model.ids import ChannelId, OperatorId, SubtaskId
     from tidegate.model.settings import JobSettings
-    from tidegate.model.topology import Edge, Vertex
+    from tidegate.model.topology import Edge, Topology, Vertex
     from tidegate.slot.chain import Wait
+    from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.links import Links
     from tidegate.typeinfo.types import TypeInformation
 
@@ -42,6 +46,8 @@ class Hosted:
     contexts: Sequence[SlotOperatorContext]
     backends: Sequence[OperatorBackend]
     operators: Sequence[Operator]
+    gate: Gate
+    channel_state: ChannelStateWriter
     task_name: str
     opened: list[Operator] = field(default_factory=list["Operator"])
 
@@ -50,6 +56,9 @@ class Hosted:
         infos = self.deploy.topology.vertex(self.deploy.execution.subtask.vertex).operators
         for info, backend in zip(infos, self.backends, strict=True):
             backend.restore(self.deploy.state.get(info.id, RestoredOperatorState()), read)
+        reader = SequentialChannelStateReader(read)
+        self.gate.restore(reader.read_data(self.deploy.in_flight))
+        reader.close()
 
     def open(self) -> None:
         """Open the operators, tail to head, so that all are ready before the first one emits."""
@@ -78,10 +87,17 @@ class _PassThrough(SourceOperator):
 
 
 class SubtaskBuilder:
-    """Builds the subtasks of one slot."""
+    """Builds a subtask of one slot. channel_state: where its in-flight data go."""
 
-    def __init__(self, links: Links, clock: Clock, chance: Chance) -> None:
+    def __init__(
+        self,
+        links: Links,
+        clock: Clock,
+        chance: Chance,
+        channel_state: ChannelStateWriter,
+    ) -> None:
         self._links = links
+        self._channel_state = channel_state
         self._clock = clock
         self._chance = chance
 
@@ -113,7 +129,7 @@ class SubtaskBuilder:
             for operator in operators
         ]
         self._chain(vertex, plan, chained)
-        outputs = self._outputs(deploy, plan, chained, settings, room, ports)
+        outputs = self._outputs(deploy, plan, chained, settings, room)
         backends = [
             self._backend(deploy, vertex, index, operator.key_type)
             for index, operator in enumerate(operators)
@@ -125,19 +141,33 @@ class SubtaskBuilder:
             backends,
             gate,
             outputs,
+            room,
             settings,
             ports,
             self._clock,
+            channel_state=self._channel_state,
+            channels=channel_infos(deploy.topology, deploy.execution.subtask),
+            ends=_ends(deploy.topology, vertex),
             finished_on_restore=deploy.finished,
             restored=deploy.restored,
         )
+        for output in outputs:
+            self._links.add_output(deploy.execution, output, subtask.granted)
         contexts = [
             SlotOperatorContext(info, surroundings, backend, MetricRegistry().group())
             for info, backend in zip(vertex.operators, backends, strict=True)
         ]
         channels = [*inputs, *(output.id for output in outputs)]
         return Hosted(
-            subtask, deploy, channels, contexts, backends, operators, surroundings.task_name
+            subtask,
+            deploy,
+            channels,
+            contexts,
+            backends,
+            operators,
+            gate,
+            self._channel_state,
+            surroundings.task_name,
         )
 
     def _gate(self, deploy: Deploy, ports: SubtaskPorts) -> tuple[Gate, list[ChannelId]]:
@@ -166,13 +196,12 @@ class SubtaskBuilder:
         chained: Sequence[ChainedOperator],
         settings: JobSettings,
         room: Room,
-        ports: SubtaskPorts,
     ) -> list[ChannelOutput]:
         outputs: list[ChannelOutput] = []
         for output in plan.outputs:
             edge = deploy.topology.edges[output.edge]
             channels = [
-                self._channel_output(deploy, channel, settings, room, ports)
+                self._channel_output(deploy, channel, settings, room)
                 for channel in deploy.topology.channels(output.edge)
                 if channel.producer == deploy.execution.subtask.index
             ]
@@ -191,17 +220,11 @@ class SubtaskBuilder:
         return outputs
 
     def _channel_output(
-        self,
-        deploy: Deploy,
-        channel: ChannelId,
-        settings: JobSettings,
-        room: Room,
-        ports: SubtaskPorts,
+        self, deploy: Deploy, channel: ChannelId, settings: JobSettings, room: Room
     ) -> ChannelOutput:
         deliver = self._links.sender(deploy.execution, channel, deploy.peers[channel])
-        output = ChannelOutput(channel, settings.slot, deliver, room)
-        self._links.add_output(deploy.execution, output, ports.ready)
-        return output
+        aligned_only = not deploy.topology.lets_overtake(channel.edge)
+        return ChannelOutput(channel, settings.slot, deliver, room, aligned_only=aligned_only)
 
     def _backend(
         self, deploy: Deploy, vertex: Vertex, index: int, key_type: TypeInformation | None
@@ -223,3 +246,23 @@ class SubtaskBuilder:
 def _place(deploy: Deploy, edge: Edge) -> str:
     source, target = deploy.topology.vertex(edge.source), deploy.topology.vertex(edge.target)
     return f"the edge from '{source.name}' to '{target.name}'"
+
+
+def channel_infos(topology: Topology, subtask: SubtaskId) -> dict[ChannelId, ChannelInfo]:
+    """The place of each channel of a subtask, as channel state names it."""
+    infos: dict[ChannelId, ChannelInfo] = {}
+    for gate, edge in enumerate(topology.inputs(subtask.vertex)):
+        for channel in topology.channels(edge):
+            if channel.consumer == subtask.index:
+                infos[channel] = InputChannelInfo(gate, channel.producer)
+    for partition, edge in enumerate(topology.outputs(subtask.vertex)):
+        for channel in topology.channels(edge):
+            if channel.producer == subtask.index:
+                infos[channel] = ResultSubpartitionInfo(partition, channel.consumer)
+    return infos
+
+
+def _ends(topology: Topology, vertex: Vertex) -> tuple[OperatorId, OperatorId]:
+    """The operators of a vertex at which data come in and leave."""
+    senders = [topology.edges[edge].operator for edge in topology.outputs(vertex.id)]
+    return vertex.operators[0].id, vertex.operators[max(senders, default=0)].id

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import numpy as np
 
 from tidegate.errors import GraphError
-from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
 from tidegate.model.topology import Partitioner
 from tidegate.transport.credit import CreditedSender
 from tidegate.typeinfo.copies import IMMUTABLE, private_copy
@@ -19,27 +19,39 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import KeyBy, OutputPlan
     from tidegate.model.chance import Chance
-    from tidegate.model.elements import Batch, Element, Mark
-    from tidegate.model.ids import ChannelId
+    from tidegate.model.elements import Barrier, Batch, Element, Mark
+    from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import SlotSettings
 
 
 class Room:
-    """How many channels of a subtask wait for credit; none means room."""
+    """Whether a subtask's outputs take more.
 
-    __slots__ = ("waiting",)
+    waiting: its channels that wait for credit. overdraft: what is under way may go on all the
+    same, so that the subtask comes to a point where it can be cut.
+    """
+
+    __slots__ = ("overdraft", "waiting")
 
     def __init__(self) -> None:
         self.waiting = 0
+        self.overdraft = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether more may be sent."""
+        return self.waiting == 0 or self.overdraft
 
 
 class ChannelOutput:
     """The sending end of one channel: gathers rows, and sends what has credit.
 
     deliver: hands an element to the other end. room: shared by all channels of the subtask.
+    aligned_only: no barrier may overtake data here.
     """
 
     __slots__ = (
+        "_aligned_only",
         "_deliver",
         "_gathered",
         "_room",
@@ -55,8 +67,11 @@ class ChannelOutput:
         settings: SlotSettings,
         deliver: Callable[[Element], None],
         room: Room,
+        *,
+        aligned_only: bool = False,
     ) -> None:
         self.id = channel
+        self._aligned_only = aligned_only
         self._rows = settings.rows
         self._deliver = deliver
         self._room = room
@@ -106,6 +121,36 @@ class ChannelOutput:
         """Send a mark, behind the rows gathered so far."""
         self.flush()
         self._send(mark)
+
+    def barrier(self, barrier: Barrier) -> list[Batch]:
+        """Send a barrier, ahead of what waits where it may overtake; the batches it overtook."""
+        self.flush()
+        options = barrier.options
+        if self._aligned_only:
+            self._send(barrier.under(options.forced_aligned()))
+        elif options.is_unaligned:
+            overtaken = self._sender.batches_waiting()
+            self._deliver(barrier)
+            return overtaken
+        else:
+            if options.is_timeoutable:
+                self._deliver(BarrierAnnouncement(barrier))
+            self._send(barrier)
+        return []
+
+    def holds(self, checkpoint: CheckpointId) -> bool:
+        """Whether a checkpoint's barrier, which may still turn unaligned, waits to leave."""
+        return not self._aligned_only and self._sender.holds(checkpoint)
+
+    def hasten(self, checkpoint: CheckpointId) -> list[Batch]:
+        """Turn a barrier that waits unaligned and send it; the batches that it overtook."""
+        if self._aligned_only:
+            return []
+        barrier, overtaken = self._sender.take_barrier(checkpoint)
+        if barrier is None:
+            return []
+        self._deliver(barrier.under(barrier.options.turned_unaligned()))
+        return overtaken
 
     def flush(self) -> None:
         """Send what is gathered."""
@@ -332,14 +377,16 @@ def spread(
     for index, channel in enumerate(channels):
         chosen = np.nonzero(targets == index)[0]
         if len(chosen):
-            channel.rows(_take(rows, chosen.tolist()), now_ms)
+            channel.rows(take(rows, chosen.tolist()), now_ms)
 
 
-def _take(rows: RowBatch, chosen: list[int]) -> RowBatch:
+def take(rows: RowBatch, chosen: list[int]) -> RowBatch:
+    """The rows at these positions, in that order; all of them are the batch itself."""
     if len(chosen) == len(rows):
         return rows
-    if len(chosen) == 1:
-        return rows.piece(chosen[0], chosen[0] + 1)
+    if len(chosen) <= 1:
+        start = chosen[0] if chosen else 0
+        return rows.piece(start, start + len(chosen))
     pick = itemgetter(*chosen)
     return RowBatch(
         list(pick(rows.values)),

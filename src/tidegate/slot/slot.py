@@ -14,6 +14,7 @@ import traceback
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
+from tidegate.errors import CheckpointAborted as CheckpointGivenUp
 from tidegate.errors import PeerLost, TidegateError, UserCodeFailed
 from tidegate.model.control import (
     Accepted,
@@ -38,6 +39,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import Barrier
+from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.context import SubtaskSurroundings
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
@@ -121,6 +123,9 @@ class Slot:
         self._encoding: deque[SubtaskSnapshot] = deque()
         self._snapshots: dict[ExecutionId, dict[CheckpointId, SubtaskSnapshot]] = {}
         self._writing: set[asyncio.Task[None]] = set()
+        self._channel_state = ChannelStateWriters(
+            lambda: self._storage, world.run_blocking, world.chance.bits64, self._beside
+        )
         self._wake = asyncio.Event()
         self._ended: str | None = None
         self._error: TidegateError | None = None
@@ -340,7 +345,8 @@ class Slot:
         accepted = self._accepted
         assert accepted is not None, "a slot is accepted before it is given work"
         execution, world = deploy.execution, self._world
-        builder = SubtaskBuilder(self._links, world.clock, world.chance)
+        channel_state = self._channel_state.writer(execution, accepted.settings.checkpoints)
+        builder = SubtaskBuilder(self._links, world.clock, world.chance, channel_state)
         ports = SubtaskPorts(
             ready=lambda: self._list_execution(execution),
             changed=lambda state, error: self._changed(execution, state, error),
@@ -348,6 +354,7 @@ class Slot:
             snapshot=lambda snapshot: self._take(execution, snapshot),
             aborted=lambda checkpoint: self._stop_snapshot(execution, checkpoint),
             busy=lambda: len(self._tasks.get(execution, ())),
+            at=lambda at_ms, act: self._call_at(execution, at_ms, lambda _: act()),
         )
         surroundings = SubtaskSurroundings(
             job=accepted.job,
@@ -361,7 +368,7 @@ class Slot:
             run_blocking=world.run_blocking,
             start=lambda coroutine: self._start(execution, coroutine),
             wake=lambda: self._with(execution, Subtask.wake),
-            wake_at=lambda at_ms: self._wake_at(execution, at_ms),
+            wake_at=lambda at_ms: self._call_at(execution, at_ms, Subtask.wake),
             skipped=lambda rows: self._skipped(execution, rows),
             to_coordinator=lambda operator, event: self._to_coordinator(execution, operator, event),
         )
@@ -412,6 +419,7 @@ class Slot:
             if task is not asyncio.current_task():
                 task.cancel()
         self._links.remove(execution, hosted.channels)
+        hosted.channel_state.close()
         for raised in hosted.close():
             self._world.log.warning(
                 "closing an operator failed",
@@ -486,9 +494,9 @@ class Slot:
 
         return lambda awaited, done: self._start(execution, wait(awaited, done))
 
-    def _wake_at(self, execution: ExecutionId, at_ms: int) -> None:
+    def _call_at(self, execution: ExecutionId, at_ms: int, act: Callable[[Subtask], None]) -> None:
         delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
-        asyncio.get_running_loop().call_later(delay_s, lambda: self._with(execution, Subtask.wake))
+        asyncio.get_running_loop().call_later(delay_s, lambda: self._with(execution, act))
 
     # --- snapshots ---
 
@@ -510,10 +518,7 @@ class Slot:
         except Exception as error:
             self._decline(hosted, snapshot, error)
             return
-        writing = asyncio.get_running_loop().create_task(self._write(hosted, snapshot))
-        self._writing.add(writing)
-        writing.add_done_callback(self._writing.discard)
-        await asyncio.shield(writing)
+        await asyncio.shield(self._beside(self._write(hosted, snapshot)))
 
     async def _write(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
         """Write and acknowledge; goes on to its end even where the subtask is over."""
@@ -539,13 +544,21 @@ class Slot:
                 )
             )
 
+    def _beside(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run to the end, whatever becomes of the subtasks."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return task
+
     def _decline(self, hosted: Hosted, snapshot: SubtaskSnapshot, error: Exception) -> None:
         execution = hosted.subtask.execution
         self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
         if not snapshot.cancelled:
-            why = str(as_ours(error, hosted.task_name))
-            reason = "CHECKPOINT_ASYNC_EXCEPTION"
-            self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, why))
+            ours = as_ours(error, hosted.task_name)
+            known = isinstance(ours, CheckpointGivenUp)
+            reason = ours.reason if known else "CHECKPOINT_ASYNC_EXCEPTION"
+            self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours)))
 
 
 def as_ours(error: Exception, where: str) -> TidegateError:

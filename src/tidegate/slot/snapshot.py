@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
+from tidegate.model.snapshots import EMPTY
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from tidegate.model.elements import Barrier
+    from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.snapshots import SubtaskState
+    from tidegate.slot.channel_state import ChannelStateWriteResult
     from tidegate.storage.checkpoints import CheckpointStateOutputStream, CheckpointStorage
 
 
@@ -52,9 +55,20 @@ class CheckpointPlace:
         self._streams.append(stream)
         return stream
 
-    def discard(self) -> None:
-        """Delete what was written: nobody will hear of it. Blocking."""
+    def write(self, parts: Iterable[bytes]) -> StreamStateHandle:
+        """Write one state, and say where it is. Blocking. Raises StorageFailed."""
+        stream = self.stream()
+        try:
+            for part in parts:
+                stream.write(part)
+            return stream.close_and_get_handle()
+        finally:
+            stream.close()
+
+    def discard(self, besides: Iterable[str] = ()) -> None:
+        """Delete what was written, and ``besides``: nobody will hear of it. Blocking."""
         files = [place for stream in self._streams for place in stream.checksums]
+        files += besides
         with contextlib.suppress(StorageFailed):  # left to the sweep of orphans
             self._storage.delete_files(files)
 
@@ -102,8 +116,9 @@ class SnapshotTimes:
 class SubtaskSnapshot:
     """One subtask's share of a checkpoint from its cut to its acknowledgement.
 
-    pieces: per operator, tail to head. durable: what operators wait for besides. after_finish:
-    whether the operators had finished when it was cut.
+    pieces: per operator, tail to head. durable: what operators wait for besides. in_flight: what
+    becomes of the data that its barriers overtook. ends: the operators at which these come in and
+    leave. after_finish: whether the operators had finished when it was cut.
     """
 
     def __init__(
@@ -111,6 +126,8 @@ class SubtaskSnapshot:
         barrier: Barrier,
         pieces: Sequence[tuple[OperatorId, PendingState]],
         durable: Sequence[Awaitable[None]],
+        in_flight: ChannelStateWriteResult,
+        ends: tuple[OperatorId, OperatorId],
         times: SnapshotTimes,
         *,
         after_finish: bool,
@@ -120,6 +137,8 @@ class SubtaskSnapshot:
         self.cancelled = False
         self._pieces = pieces
         self._durable = durable
+        self._in_flight = in_flight
+        self._ends = ends
         self._times = times
         self._encoding = 0
         self._encoded = asyncio.Event()
@@ -129,6 +148,10 @@ class SubtaskSnapshot:
     def checkpoint(self) -> CheckpointId:
         """The checkpoint it belongs to."""
         return self.barrier.checkpoint
+
+    def aligned_in(self, alignment_ms: int) -> None:
+        """The last barrier came this long after the first; the cut did not wait for it."""
+        self._times.alignment_ms = alignment_ms
 
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long; True once there is nothing more to encode."""
@@ -153,15 +176,17 @@ class SubtaskSnapshot:
                 piece.cancel()
 
     async def ready(self) -> None:
-        """Wait for the encoding, and for what operators make durable.
+        """Wait for the encoding, for what operators make durable, and for in-flight data.
 
-        Raises what the encoding of a value or an operator's awaitable raised.
+        Raises what the encoding of a value or an operator's awaitable raised, and what kept
+        in-flight data from being written.
         """
         await self._encoded.wait()
         if self._failure is not None:
             raise self._failure
         for durable in self._durable:
             await durable
+        await self._in_flight.ready()
 
     async def write(
         self,
@@ -182,16 +207,26 @@ class SubtaskSnapshot:
                 state = piece.upload(place.stream)
                 if not state.is_empty:
                     states[operator] = state
+            self._add_in_flight(states)
 
         try:
             await run_blocking(write)
         except Exception:
-            await run_blocking(place.discard)
+            await run_blocking(lambda: place.discard(self._in_flight.checksums))
             raise
         if self.cancelled:
-            await run_blocking(place.discard)
+            await run_blocking(lambda: place.discard(self._in_flight.checksums))
             return None
         return states
+
+    def _add_in_flight(self, states: dict[OperatorId, SubtaskState]) -> None:
+        """What had come is the head's, what was to leave is the sender's."""
+        head, sender = self._ends
+        inputs, outputs = self._in_flight.inputs, self._in_flight.outputs
+        if inputs:
+            states[head] = replace(states.get(head, EMPTY), input_channel=inputs)
+        if outputs:
+            states[sender] = replace(states.get(sender, EMPTY), result_subpartition=outputs)
 
     def figures(self, now_s: float, place: CheckpointPlace) -> CheckpointFigures:
         """What was measured of it."""
@@ -201,6 +236,8 @@ class SubtaskSnapshot:
             async_ms=round((now_s - times.cut_s) * 1000),
             alignment_ms=times.alignment_ms,
             start_delay_ms=times.start_delay_ms,
-            bytes_written=place.bytes_written,
-            checksums=place.checksums,
+            bytes_written=place.bytes_written + self._in_flight.bytes_persisted,
+            bytes_persisted=self._in_flight.bytes_persisted,
+            unaligned=self.barrier.options.is_unaligned,
+            checksums={**place.checksums, **self._in_flight.checksums},
         )

@@ -23,7 +23,11 @@ from tidegate.checkpoint.barriers import (
     CancelArrived,
     ChannelEnded,
     Decline,
+    FinishPersisting,
+    GiveUp,
+    Persist,
     Snapshot,
+    TimeReached,
     TriggeredByDriver,
     Unblock,
 )
@@ -41,21 +45,24 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.slot.gate import WatermarkValve
+from tidegate.slot.in_flight import InFlight
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import Operator
+    from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Element, Mark, OperatorEvent
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import ChannelId, CheckpointId, ExecutionId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
     from tidegate.slot.chain import Chain
+    from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.gate import Gate, InputChannel
-    from tidegate.slot.output import ChannelOutput
+    from tidegate.slot.output import ChannelOutput, Room
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
 
@@ -75,7 +82,8 @@ class SubtaskPorts:
     ready: asks for a turn. changed: its state has changed. decline: it takes no part in a
     checkpoint. snapshot: its share is cut; the slot encodes, uploads and acknowledges it.
     aborted: a checkpoint was given up; the slot stops what is under way for it.
-    busy: the number of its snapshots and coroutines that are not done.
+    busy: the number of its snapshots and coroutines that are not done. at: calls something at a
+    monotonic time, milliseconds, if the subtask is alive then.
     """
 
     ready: Callable[[], None]
@@ -84,10 +92,22 @@ class SubtaskPorts:
     snapshot: Callable[[SubtaskSnapshot], None]
     aborted: Callable[[CheckpointId], None]
     busy: Callable[[], int]
+    at: Callable[[int, Callable[[], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _OutputTimeout:
+    """The barrier of this checkpoint had its time to leave behind the data before it."""
+
+    checkpoint: CheckpointId
 
 
 class Subtask:
-    """A hosted subtask, restored and waiting for `start`."""
+    """A hosted subtask, restored and waiting for `start`.
+
+    channel_state: where its in-flight data go. channels: the place of each of its channels. ends:
+    the operators at which data come in and leave.
+    """
 
     def __init__(
         self,
@@ -97,10 +117,14 @@ class Subtask:
         backends: Sequence[OperatorBackend],
         gate: Gate,
         outputs: Sequence[ChannelOutput],
+        room: Room,
         settings: JobSettings,
         ports: SubtaskPorts,
         clock: Clock,
         *,
+        channel_state: ChannelStateWriter,
+        channels: Mapping[ChannelId, ChannelInfo],
+        ends: tuple[OperatorId, OperatorId],
         finished_on_restore: bool,
         restored: CheckpointId | None,
     ) -> None:
@@ -113,6 +137,8 @@ class Subtask:
         self._backends = backends
         self._gate = gate
         self._outputs = outputs
+        self._room = room
+        self._ends = ends
         self._settings = settings
         self._ports = ports
         self._clock = clock
@@ -120,7 +146,12 @@ class Subtask:
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
         self._with_data = set(gate.channels)
         self._drained = True
-        self._triggers: deque[Barrier] = deque()
+        self._in_flight = InFlight(gate, outputs, channel_state, channels, self._soon, self._age_ms)
+        if settings.checkpoints.unaligned:
+            gate.heard = self._in_flight.heard
+        self._urgent: deque[BarrierEvent | _OutputTimeout] = deque()
+        self._timer_ms: int | None = None
+        self._snapshot: SubtaskSnapshot | None = None
         self._commands: deque[BarrierCommand] = deque()
         self._cutting: Iterator[None] | None = None
         self._woken = False
@@ -146,9 +177,11 @@ class Subtask:
             return False
         if self._released:
             return self._has_room
+        if self._urgent:
+            return True
         if not self._chain.idle:
             return self._chain.can_go_on
-        if self._cutting is not None or self._triggers or self._ending is not None or self._woken:
+        if self._cutting is not None or self._ending is not None or self._woken:
             return True
         if not self._has_room:
             return False
@@ -161,18 +194,18 @@ class Subtask:
         began = self._clock.precise_s()
         if self._released:
             self._leave_if_sent()
+        elif self._urgent:
+            self._be_urgent(self._urgent.popleft())
         elif not self._chain.idle:
             self._chain.advance()
+        elif self._ending is not None:
+            self._go_on_ending()
         elif self._cutting is not None:
             self._go_on_cutting()
         elif self._woken:
             self._woken = False
             for operator in self._chain.operators:
                 operator.operator.on_ready(operator.out)
-        elif self._ending is not None:
-            self._go_on_ending()
-        elif self._triggers:
-            self._barrier_event(TriggeredByDriver(self._triggers.popleft()))
         elif self._is_source and not self.operators_finished:
             self._poll_source()
         else:
@@ -194,6 +227,11 @@ class Subtask:
         """An operator has asked for a turn."""
         self._source_ready = self._is_source
         self._woken = not self.operators_finished
+        self._ports.ready()
+
+    def granted(self) -> None:
+        """Credit has come for one of its outputs."""
+        self._in_flight.finish_output_if_left()
         self._ports.ready()
 
     def flush(self) -> None:
@@ -313,7 +351,7 @@ class Subtask:
 
     def _end_if_released(self) -> None:
         """End, once the operators are finished and what they made is in a completed checkpoint."""
-        if not self._data_ended or self._released:
+        if not self._data_ended or self._released or self._cutting is not None:
             return
         if self._awaits_final_checkpoint:
             final, completed = self._final_from, self._completed
@@ -322,8 +360,10 @@ class Subtask:
         if self._ports.busy():
             return
         self._released = True
-        while self._triggers:
-            self._decline_closing(self._triggers.popleft())
+        for event in self._urgent:
+            if isinstance(event, TriggeredByDriver):
+                self._decline_closing(event.barrier)
+        self._urgent.clear()
         self._broadcast(EndOfPartition())
         self._leave_if_sent()
 
@@ -352,9 +392,22 @@ class Subtask:
         """The driver asks for a checkpoint."""
         if self._released:
             self._decline_closing(barrier)
-            return
-        self._triggers.append(barrier)
+        else:
+            self._soon(TriggeredByDriver(barrier, self._age_ms(barrier)))
+
+    def _soon(self, event: BarrierEvent | _OutputTimeout) -> None:
+        """Handle it in a turn of its own, ahead of all other work."""
+        self._urgent.append(event)
         self._ports.ready()
+
+    def _be_urgent(self, event: BarrierEvent | _OutputTimeout) -> None:
+        if isinstance(event, _OutputTimeout):
+            self._in_flight.hasten(event.checkpoint)
+        else:
+            self._barrier_event(event)
+
+    def _age_ms(self, barrier: Barrier) -> int:
+        return max(0, self._clock.wall_ms() - barrier.triggered_ms)
 
     def _decline_closing(self, barrier: Barrier) -> None:
         reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
@@ -367,6 +420,7 @@ class Subtask:
         if latest_completed is not None:
             self.complete(latest_completed, None)
         self._ports.aborted(checkpoint)
+        self._in_flight.give_up(checkpoint, "the driver has given the checkpoint up")
         if self._released or self.state is not ExecutionState.RUNNING:
             return  # the channels are over: nobody waits for a barrier of this subtask
         self._barrier_event(AbortedByDriver(checkpoint))
@@ -403,6 +457,10 @@ class Subtask:
 
     def _barrier_event(self, event: BarrierEvent) -> None:
         self._commands += self._barriers.handle(event, self._clock.monotonic_ms())
+        wake_at_ms = self._barriers.wake_at_ms
+        if wake_at_ms is not None and wake_at_ms != self._timer_ms:
+            self._timer_ms = wake_at_ms
+            self._ports.at(wake_at_ms, lambda: self._soon(TimeReached()))
         self._perform_commands()
 
     def _perform_commands(self) -> None:
@@ -418,6 +476,15 @@ class Subtask:
             case Snapshot(barrier, alignment_ms):
                 self._cutting = self._cut(barrier, alignment_ms)
                 self._go_on_cutting()
+            case Persist(checkpoint, channels):
+                self._in_flight.persist(checkpoint, channels)
+            case FinishPersisting(checkpoint, alignment_ms):
+                self._in_flight.finish_input(checkpoint)
+                if self._snapshot is not None:
+                    self._snapshot.aligned_in(alignment_ms)
+            case GiveUp(checkpoint):
+                self._in_flight.give_up(checkpoint, "the subtask has given the checkpoint up")
+                self._ports.aborted(checkpoint)
             case Decline(checkpoint, reason):
                 self._ports.decline(
                     CheckpointDeclined(self.execution, checkpoint, reason.name, reason.message)
@@ -437,13 +504,18 @@ class Subtask:
     def _cut(self, barrier: Barrier, alignment_ms: int) -> Iterator[None]:
         """Prepare, broadcast the barrier, snapshot, in that order; yields while operators work."""
         began = self._clock.precise_s()
-        age = self._clock.wall_ms() - barrier.triggered_ms - alignment_ms
+        delay_ms = max(0, self._age_ms(barrier) - alignment_ms)
+        options = barrier.options
+        self._room.overdraft = options.is_unaligned or options.is_timeoutable
+        while not self._chain.idle or self._ending is not None:
+            yield
         live = () if self.finished_on_restore else self._chain.operators
         for operator in live:
             operator.operator.before_barrier(barrier.checkpoint, operator.out)
             while not self._chain.idle:
                 yield
-        self._broadcast(barrier)
+        self._room.overdraft = False
+        self._send_barrier(barrier)
         context = SnapshotContext(barrier.checkpoint, barrier.triggered_ms)
         pieces: list[tuple[OperatorId, PendingState]] = []
         durable: list[Awaitable[None]] = []
@@ -455,10 +527,24 @@ class Subtask:
             pieces.append((self._operators[index].id, backend.snapshot(barrier.checkpoint)))
         if self.operators_finished and self._final_from is None:
             self._final_from = barrier.checkpoint
-        times = SnapshotTimes(began, self._clock.precise_s(), alignment_ms, max(0, age))
-        self._ports.snapshot(
-            SubtaskSnapshot(barrier, pieces, durable, times, after_finish=self.operators_finished)
+        self._snapshot = SubtaskSnapshot(
+            barrier,
+            pieces,
+            durable,
+            self._in_flight.result(barrier.checkpoint),
+            self._ends,
+            SnapshotTimes(began, self._clock.precise_s(), alignment_ms, delay_ms),
+            after_finish=self.operators_finished,
         )
+        self._ports.snapshot(self._snapshot)
+
+    def _send_barrier(self, barrier: Barrier) -> None:
+        self._in_flight.send(barrier)
+        timeout_ms = barrier.options.aligned_timeout_ms
+        if self._in_flight.leaving and timeout_ms is not None:
+            wait_ms = max(0, timeout_ms - self._age_ms(barrier))
+            timeout = _OutputTimeout(barrier.checkpoint)
+            self._ports.at(self._clock.monotonic_ms() + wait_ms, lambda: self._soon(timeout))
 
     def _broadcast(self, mark: Mark) -> None:
         for output in self._outputs:

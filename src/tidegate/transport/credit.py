@@ -7,8 +7,12 @@ before it. The reader gives a credit back for each batch that it has taken out o
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-from tidegate.model.elements import ArrowBatch, Element, RowBatch
+from tidegate.model.elements import ArrowBatch, Barrier, Batch, Element, RowBatch
+
+if TYPE_CHECKING:
+    from tidegate.model.ids import CheckpointId
 
 
 class CreditedSender:
@@ -33,6 +37,27 @@ class CreditedSender:
     def waiting(self) -> int:
         """Elements that wait for credit."""
         return len(self._waiting)
+
+    def batches_waiting(self) -> list[Batch]:
+        """The batches that wait for credit, in order; they go on waiting."""
+        return [each for each in self._waiting if isinstance(each, RowBatch | ArrowBatch)]
+
+    def holds(self, checkpoint: CheckpointId) -> bool:
+        """Whether a checkpoint's barrier waits."""
+        return any(
+            isinstance(each, Barrier) and each.checkpoint == checkpoint for each in self._waiting
+        )
+
+    def take_barrier(self, checkpoint: CheckpointId) -> tuple[Barrier | None, list[Batch]]:
+        """Take a checkpoint's barrier out of what waits, and say which batches it overtakes."""
+        overtaken: list[Batch] = []
+        for position, each in enumerate(self._waiting):
+            if isinstance(each, RowBatch | ArrowBatch):
+                overtaken.append(each)
+            elif isinstance(each, Barrier) and each.checkpoint == checkpoint:
+                del self._waiting[position]
+                return each, overtaken
+        return None, []
 
     def offer(self, element: Element) -> bool:
         """Whether the element may go at once; else it is kept until ``grant`` returns it."""

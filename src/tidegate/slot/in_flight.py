@@ -1,0 +1,161 @@
+"""What barriers overtake at one subtask: found in its channels, handed to the writer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.barriers import BarrierAnnounced, EndAnnounced
+from tidegate.checkpoint.channel_state import (
+    SEQUENCE_NUMBER_RESTORED,
+    SEQUENCE_NUMBER_UNKNOWN,
+    InputChannelInfo,
+    ResultSubpartitionInfo,
+)
+from tidegate.model.elements import (
+    ArrowBatch,
+    Barrier,
+    BarrierAnnouncement,
+    EndOfPartition,
+    RowBatch,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from tidegate.checkpoint.barriers import BarrierEvent
+    from tidegate.model.elements import Element
+    from tidegate.model.ids import ChannelId, CheckpointId
+    from tidegate.slot.channel_state import ChannelStateWriter, ChannelStateWriteResult
+    from tidegate.slot.gate import Gate, InputChannel
+    from tidegate.slot.output import ChannelOutput
+
+
+class InFlight:
+    """The in-flight data of one subtask, checkpoint by checkpoint.
+
+    announce: told of barriers and ends as soon as they come, ahead of the data before them.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        outputs: Sequence[ChannelOutput],
+        writer: ChannelStateWriter,
+        infos: Mapping[ChannelId, InputChannelInfo | ResultSubpartitionInfo],
+        announce: Callable[[BarrierEvent], None],
+        age_ms: Callable[[Barrier], int],
+    ) -> None:
+        self._gate = gate
+        self._outputs = outputs
+        self._writer = writer
+        self._infos = infos
+        self._announce = announce
+        self._age_ms = age_ms
+        self._persisting: dict[ChannelId, CheckpointId] = {}
+        self._leaving: CheckpointId | None = None
+
+    def heard(self, channel: InputChannel, element: Element) -> bool:
+        """Something comes on a channel; whether it does not belong into the queue."""
+        match element:
+            case RowBatch() | ArrowBatch():
+                checkpoint = self._persisting.get(channel.id)
+                if checkpoint is not None:
+                    self._save_input(checkpoint, channel.id, SEQUENCE_NUMBER_UNKNOWN, [element])
+            case BarrierAnnouncement(barrier):
+                age = self._age_ms(barrier)
+                self._announce(BarrierAnnounced(channel.id, barrier, queued=False, age_ms=age))
+                return True
+            case Barrier(checkpoint):
+                if self._persisting.get(channel.id, checkpoint) <= checkpoint:
+                    self._persisting.pop(channel.id, None)
+                age = self._age_ms(element)
+                self._announce(BarrierAnnounced(channel.id, element, queued=True, age_ms=age))
+            case EndOfPartition():
+                self._persisting.pop(channel.id, None)
+                self._announce(EndAnnounced(channel.id))
+            case _:
+                pass
+        return False
+
+    def send(self, barrier: Barrier) -> None:
+        """Begin with a checkpoint, and send its barrier."""
+        checkpoint, options = barrier.checkpoint, barrier.options
+        self._writer.start(barrier)
+        for output in self._outputs:
+            self._save_output(checkpoint, output, output.barrier(barrier))
+        if not options.is_unaligned:
+            self._writer.finish_input(checkpoint)
+        if options.is_timeoutable:
+            self._leaving = checkpoint
+            self.finish_output_if_left()
+        else:
+            self._writer.finish_output(checkpoint)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether a barrier that may still turn unaligned waits to leave."""
+        return self._leaving is not None
+
+    def finish_output_if_left(self) -> None:
+        """Once the barrier has left on every channel, there are no more output data."""
+        leaving = self._leaving
+        if leaving is not None and not any(output.holds(leaving) for output in self._outputs):
+            self._writer.finish_output(leaving)
+            self._leaving = None
+
+    def hasten(self, checkpoint: CheckpointId) -> None:
+        """The time to align is over: let the barrier overtake what it waits behind."""
+        if self._leaving == checkpoint:
+            for output in self._outputs:
+                self._save_output(checkpoint, output, output.hasten(checkpoint))
+            self.finish_output_if_left()
+
+    def result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
+        """What becomes of the checkpoint's in-flight data."""
+        return self._writer.get_and_remove_write_result(checkpoint)
+
+    def persist(self, checkpoint: CheckpointId, channels: Collection[ChannelId]) -> None:
+        """Save what waits in these channels, and what comes there before the barrier."""
+        for channel in channels:
+            restored = self._gate.restored_in(channel)
+            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_RESTORED, restored)
+            queued, is_whole = self._gate.queued_in(channel, checkpoint)
+            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_UNKNOWN, queued)
+            if not is_whole:
+                self._persisting[channel] = checkpoint
+
+    def finish_input(self, checkpoint: CheckpointId) -> None:
+        """The barrier has come on every channel."""
+        self._persisting.clear()
+        self._writer.finish_input(checkpoint)
+
+    def give_up(self, checkpoint: CheckpointId, cause: str) -> None:
+        """Save nothing more for the checkpoint."""
+        self._persisting.clear()
+        if self._leaving == checkpoint:
+            self._leaving = None
+        self._writer.abort(checkpoint, cause, clean_up=True)
+
+    def close(self) -> None:
+        """The subtask is over."""
+        self._writer.close()
+
+    def _save_input(
+        self,
+        checkpoint: CheckpointId,
+        channel: ChannelId,
+        sequence: int,
+        data: Collection[Element],
+    ) -> None:
+        if data:
+            info = self._infos[channel]
+            assert isinstance(info, InputChannelInfo), "inputs are named as inputs"
+            self._writer.add_input_data(checkpoint, info, sequence, data)
+
+    def _save_output(
+        self, checkpoint: CheckpointId, output: ChannelOutput, data: Collection[Element]
+    ) -> None:
+        if data:
+            info = self._infos[output.id]
+            assert isinstance(info, ResultSubpartitionInfo), "outputs are named as outputs"
+            self._writer.add_output_data(checkpoint, info, SEQUENCE_NUMBER_UNKNOWN, data)
