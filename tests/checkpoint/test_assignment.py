@@ -245,22 +245,6 @@ CHANNEL = SubtaskState(input_channel=(InputChannelStateHandle(0, 0, 0, (4,), 9, 
 OUTPUT = SubtaskState(result_subpartition=(ResultSubpartitionStateHandle(0, 0, 0, (4,), 9, FILE),))
 
 
-def test_in_flight_data_goes_back_to_the_channels_it_came_from() -> None:
-    states = (operator(SOURCE, OUTPUT, EMPTY), operator(COUNT, EMPTY, CHANNEL))
-    assigned = assign(snapshot(*states), job())
-    sent = assigned[SubtaskId(VertexId(SOURCE), 0)].operators[SOURCE]
-    held = assigned[SubtaskId(VertexId(COUNT), 1)].operators[COUNT]
-    assert sent.result_subpartition == OUTPUT.result_subpartition
-    assert held.input_channel == CHANNEL.input_channel
-
-
-def test_in_flight_data_does_not_follow_to_another_parallelism() -> None:
-    topology = job(count=vertex(OperatorInfo(COUNT, "count"), parallelism=3))
-    with pytest.raises(RestoreRefused, match="another parallelism") as caught:
-        assign(snapshot(operator(COUNT, EMPTY, CHANNEL)), topology)
-    assert "parallelism 2 in checkpoint 17, 3 in the program" in caught.value.where
-
-
 @pytest.mark.parametrize("state", [operator(SINK, CHANNEL, EMPTY), operator(COUNT, EMPTY, OUTPUT)])
 def test_in_flight_data_within_what_is_now_a_chain_is_refused(state: OperatorState) -> None:
     with pytest.raises(RestoreRefused, match="are now chained") as caught:

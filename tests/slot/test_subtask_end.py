@@ -63,7 +63,7 @@ def test_the_operators_finish_when_the_data_of_all_channels_has_ended() -> None:
     world = World(Recorder("a", log), inputs=2, settings=WITHOUT_CHECKPOINTS).start()
     world.put(0, EndOfData(), EndOfPartition()).run()
     assert log == [] and world.states[-1] is ExecutionState.RUNNING
-    world.put(1, rows(1), EndOfData()).run()
+    world.put(1, rows(1), EndOfData(), EndOfPartition()).run()
     assert log == ["a: rows [1]", "a: finish"]
     assert world.states[-1] is ExecutionState.FINISHED
 
@@ -75,7 +75,7 @@ def test_a_finished_subtask_waits_for_a_checkpoint_taken_after_its_end() -> None
     assert world.subtask.operators_finished
     world.subtask.complete(CheckpointId(1), None)  # taken before the end: it does not count
     assert world.states[-1] is ExecutionState.RUNNING
-    world.put(0, barrier(2)).run()
+    world.put(0, barrier(2), EndOfPartition()).run()
     assert [snapshot.after_finish for snapshot in world.snapshots] == [False, True]
     world.subtask.complete(CheckpointId(2), None)
     assert log[-1] == "a: complete 2"
@@ -83,11 +83,21 @@ def test_a_finished_subtask_waits_for_a_checkpoint_taken_after_its_end() -> None
     assert world.sent[0][-1] == EndOfPartition()
 
 
+def test_a_subtask_does_not_end_before_its_producers_have() -> None:
+    """Else a checkpoint could have it finished, and them not; such a one cannot be restored."""
+    world = World(Recorder("a", []), inputs=2).start()
+    world.put(0, EndOfData(), barrier(1), EndOfPartition()).put(1, EndOfData(), barrier(1)).run()
+    world.subtask.complete(CheckpointId(1), None)
+    assert world.checkpoints_cut == [1] and world.states[-1] is ExecutionState.RUNNING
+    world.put(1, EndOfPartition()).run()
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
 def test_a_later_checkpoint_than_the_first_after_the_end_will_do() -> None:
     world = World(Recorder("a", [])).start()
     world.put(0, EndOfData(), barrier(3)).run()
     world.subtask.abort(CheckpointId(3), None)
-    world.put(0, barrier(4)).run()
+    world.put(0, barrier(4), EndOfPartition()).run()
     world.subtask.complete(CheckpointId(4), None)
     assert world.states[-1] is ExecutionState.FINISHED
 
@@ -95,7 +105,7 @@ def test_a_later_checkpoint_than_the_first_after_the_end_will_do() -> None:
 def test_a_subtask_does_not_end_before_its_snapshots_and_coroutines_have() -> None:
     world = World(Recorder("a", []), settings=WITHOUT_CHECKPOINTS).start()
     world.busy = 1
-    world.put(0, EndOfData()).run()
+    world.put(0, EndOfData(), EndOfPartition()).run()
     assert world.states[-1] is ExecutionState.RUNNING
     world.busy = 0
     world.subtask.idle_again()
@@ -105,7 +115,7 @@ def test_a_subtask_does_not_end_before_its_snapshots_and_coroutines_have() -> No
 def test_a_subtask_does_not_end_while_elements_wait_for_credit() -> None:
     world = World(Recorder("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
     world.put(0, RowBatch([1, 2, 3, 4])).run()
-    world.put(0, RowBatch([5, 6, 7, 8]), EndOfData()).run()
+    world.put(0, RowBatch([5, 6, 7, 8]), EndOfData(), EndOfPartition()).run()
     assert world.sent[0] == [RowBatch([1, 2, 3, 4])]
     world.grant()
     world.run()
@@ -121,7 +131,7 @@ def test_the_end_itself_may_have_to_wait_for_credit() -> None:
             return None
 
     world = World(LastWords("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
-    world.put(0, EndOfData()).run()
+    world.put(0, EndOfData(), EndOfPartition()).run()
     assert world.states[-1] is ExecutionState.RUNNING and not world.subtask.runnable
     world.grant()
     assert world.subtask.runnable
@@ -130,14 +140,14 @@ def test_the_end_itself_may_have_to_wait_for_credit() -> None:
 
 
 def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
-    class LastWords(Recorder):
+    class LastWords(ScriptedSource):
         def finish(self, out: Output) -> Steps | None:
             out.emit(RowBatch([1, 2, 3, 4]))
             out.emit(RowBatch([5, 6, 7, 8]))
             return None
 
-    world = World(LastWords("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
-    world.put(0, EndOfData()).run()
+    source = LastWords("a", [], [])
+    world = World(source, inputs=0, credit=1, settings=WITHOUT_CHECKPOINTS).start()
     world.subtask.trigger(barrier(9))
     world.run()
     assert [(d.checkpoint, d.reason) for d in world.declined] == [
@@ -145,6 +155,7 @@ def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
     ]
     world.grant()
     world.run()
+    assert world.states[-1] is ExecutionState.FINISHED
     assert not any(isinstance(element, Barrier) for element in world.sent[0])
 
 
@@ -186,7 +197,7 @@ def test_a_subtask_that_had_finished_waits_for_the_end_of_its_inputs() -> None:
     world.subtask.idle_again()
     world.subtask.complete(CheckpointId(4), None)
     assert world.sent[0] == [] and world.states[-1] is ExecutionState.RUNNING
-    world.put(0, EndOfData()).run()
+    world.put(0, EndOfData(), EndOfPartition()).run()
     assert world.sent[0] == [EndOfData(), EndOfPartition()]
 
 

@@ -201,9 +201,7 @@ class World:
             self.clock,
             channel_state=channel_state,
             channels={
-                **{
-                    channel.id: InputChannelInfo(0, channel.id.producer) for channel in self.inputs
-                },
+                **{channel.id: InputChannelInfo(0, channel.id.producer) for channel in self.inputs},
                 **{
                     output.id: ResultSubpartitionInfo(0, output.id.consumer)
                     for output in self.outputs

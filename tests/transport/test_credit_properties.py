@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.model.elements import Element, RowBatch, Watermark
+from tidegate.model.elements import Barrier, CheckpointOptions, Element, RowBatch, Watermark
+from tidegate.model.ids import CheckpointId
 from tidegate.transport.credit import CreditedSender
 
 ACTIONS = st.lists(st.one_of(st.just("batch"), st.just("mark"), st.integers(1, 3)), max_size=60)
@@ -51,3 +52,18 @@ def test_a_mark_needs_no_credit_but_keeps_its_place() -> None:
 def test_a_channel_without_credit_is_our_own_mistake() -> None:
     with pytest.raises(AssertionError):
         CreditedSender(0)
+
+
+def test_a_barrier_is_taken_out_of_what_waits_with_the_batches_before_it() -> None:
+    sender = CreditedSender(1)
+    batches = [RowBatch([number]) for number in range(4)]
+    barrier = Barrier(CheckpointId(7), 0, CheckpointOptions())
+    older = Barrier(CheckpointId(6), 0, CheckpointOptions())
+    for element in (*batches[:2], older, batches[2], Watermark(1), barrier, batches[3]):
+        sender.offer(element)
+    assert sender.holds(CheckpointId(7)) and not sender.holds(CheckpointId(8))
+    assert sender.batches_waiting() == batches[1:]
+    assert sender.take_barrier(CheckpointId(8)) == (None, [])
+    assert sender.take_barrier(CheckpointId(7)) == (barrier, batches[1:3])
+    assert not sender.holds(CheckpointId(7))
+    assert sender.grant(9) == [batches[1], older, batches[2], Watermark(1), batches[3]]

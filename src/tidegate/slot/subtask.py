@@ -69,10 +69,14 @@ if TYPE_CHECKING:
 PIECE_S = 0.002
 """Work that a row function is given at once, seconds; cutting a batch costs its rows again."""
 
+LONG_S = 0.02
+"""A piece that took as long tells what its rows cost now, whatever they cost before."""
+
 PIECE_ROWS_MIN = 16
+"""Fewer rows tell nothing, unless they took long."""
 
 ROW_COST_GROWTH = 1.05
-"""By how much the cost of a row may seem to grow from one piece to the next."""
+"""By how much the cost of a row may seem to grow from one short piece to the next."""
 
 
 @dataclass(slots=True)
@@ -145,6 +149,7 @@ class Subtask:
         self._valve = WatermarkValve(gate.channels)
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
         self._with_data = set(gate.channels)
+        self._open = set(gate.channels)
         self._drained = True
         self._in_flight = InFlight(gate, outputs, channel_state, channels, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
@@ -161,7 +166,7 @@ class Subtask:
         self._data_ended = False
         self._released = False
         self._source_ready = not gate.channels
-        self._rows_piece = settings.slot.rows
+        self._rows_piece = PIECE_ROWS_MIN
         self._row_s = 0.0
         self._rows_in = 0
         self._batches_in = 0
@@ -291,14 +296,18 @@ class Subtask:
         rows = len(batch)
         self._batches_in += 1
         self._rows_in += rows
-        if rows >= PIECE_ROWS_MIN:
-            took = (self._clock.precise_s() - began) / rows
+        took = self._clock.precise_s() - began
+        most = self._settings.slot.rows
+        if took >= LONG_S:
+            self._row_s = took / rows
+        elif rows >= PIECE_ROWS_MIN:
             # The least counts, and grows slowly: a turn in which the machine did other things
             # would else cut the next batches to crumbs.
-            self._row_s = min(took, self._row_s * ROW_COST_GROWTH or took)
-            most = self._settings.slot.rows
-            wanted = int(PIECE_S / self._row_s) if self._row_s > 0 else most
-            self._rows_piece = max(PIECE_ROWS_MIN, min(most, wanted))
+            self._row_s = min(took / rows, self._row_s * ROW_COST_GROWTH or took / rows)
+        elif rows == self._rows_piece and took < PIECE_S:
+            self._row_s /= 2  # so few rows were to take longer
+        wanted = int(PIECE_S / self._row_s) if self._row_s > 0 else most
+        self._rows_piece = max(1, min(most, wanted))
 
     def _mark(self, channel: InputChannel, element: Element) -> None:
         match element:
@@ -319,7 +328,9 @@ class Subtask:
                 if not self._with_data:
                     self._end_data()
             case EndOfPartition():
+                self._open.discard(channel.id)
                 self._barrier_event(ChannelEnded(channel.id))
+                self._end_if_released()
             case _:
                 raise AssertionError(f"{type(element).__name__} does not travel in channels")
 
@@ -350,8 +361,12 @@ class Subtask:
         return checkpoints.periodic and checkpoints.after_tasks_finish
 
     def _end_if_released(self) -> None:
-        """End, once the operators are finished and what they made is in a completed checkpoint."""
-        if not self._data_ended or self._released or self._cutting is not None:
+        """End, once the operators are finished and what they made is in a completed checkpoint.
+
+        And not before its producers have ended: a snapshot in which it is finished and they are
+        not could not be restored.
+        """
+        if not self._data_ended or self._open or self._released or self._cutting is not None:
             return
         if self._awaits_final_checkpoint:
             final, completed = self._final_from, self._completed
