@@ -36,8 +36,8 @@ def test_a_subtask_s_share_is_shown_in_full() -> None:
         alignment_ms=3,
         start_delay_ms=4,
         bytes_written=100,
-        bytes_processed=6,
-        bytes_persisted=7,
+        processed_bytes=6,
+        persisted_bytes=7,
         unaligned=True,
     )
     world.acknowledge(1, source, figures=figures)

@@ -271,8 +271,8 @@ class CheckpointFigures:
     alignment_ms: int = 0
     start_delay_ms: int = 0
     bytes_written: int = 0
-    bytes_processed: int = 0
-    bytes_persisted: int = 0
+    processed_bytes: int = 0
+    persisted_bytes: int = 0
     unaligned: bool = False
     checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
