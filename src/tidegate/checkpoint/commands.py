@@ -172,8 +172,9 @@ class CheckpointEnded:
     """A snapshot is complete or has failed: to be logged and measured.
 
     duration_ms: from its trigger. size_bytes: all state. written_bytes: what this one has written
-    anew. reason: name of Flink's failure reason, None where it is complete. checkpoint: None where
-    it failed before it had an id.
+    anew. reason: name of Flink's failure reason, None where it is complete. message: that reason's
+    and its cause. where: name of the subtask at which it failed, "" for none. checkpoint: None
+    where it failed before it had an id.
     """
 
     checkpoint: CheckpointId | None
@@ -184,6 +185,7 @@ class CheckpointEnded:
     pointer: str | None = None
     reason: str | None = None
     message: str = ""
+    where: str = ""
 
 
 class Ignored(Enum):

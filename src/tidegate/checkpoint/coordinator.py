@@ -186,8 +186,8 @@ class CheckpointCoordinator:
             case events.JobStatusChanged(status):
                 self._status = status
                 self._activate()
-            case events.ExecutionChanged(execution, state):
-                self._execution_changed(execution, state)
+            case events.ExecutionChanged(execution, state, error):
+                self._execution_changed(execution, state, error)
             case events.FailoverStarted():
                 self._failing_over = True
                 self._held_by = None
@@ -239,18 +239,21 @@ class CheckpointCoordinator:
             if pending.stage is not Stage.ADDING:
                 self._abort(pending, reason)
 
-    def _execution_changed(self, execution: ExecutionId, state: ExecutionState) -> None:
+    def _execution_changed(
+        self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None
+    ) -> None:
         if not self._executions.change(execution, state):
             return
         if state.is_terminal:
-            for pending in list(self._pending.values()):
-                if pending.waits_for(execution) and state is ExecutionState.FINISHED:
-                    reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-                    self._abort(pending, reason, execution=execution)
-                elif pending.waits_for(execution):
-                    self._abort(pending, FailureReason.TASK_FAILURE)
-            if state is not ExecutionState.FINISHED:
+            reason = FailureReason.TASK_FAILURE
+            if state is ExecutionState.FINISHED:
+                reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+            else:
                 self._gateways.drop(execution)
+            cause = "" if error is None else str(error)
+            for pending in list(self._pending.values()):
+                if pending.waits_for(execution):
+                    self._abort(pending, reason, cause, execution=execution)
         self._activate()
 
     def _restored(self, checkpoint: CheckpointId | None, wall_ms: int) -> None:
@@ -343,7 +346,7 @@ class CheckpointCoordinator:
                 after_tasks_finish=self._settings.after_tasks_finish,
             )
         except Aborted as aborted:
-            self._fail(request, FailureReason.named(aborted.reason), aborted.what)
+            self._fail(request, FailureReason.named(aborted.reason), str(aborted))
             return None
 
     def _refuse(self, request: Request, reason: FailureReason) -> None:
@@ -351,10 +354,10 @@ class CheckpointCoordinator:
         self._let_go(request)
         self._out.extend(self._reports.refused(request, reason))
 
-    def _fail(self, request: Request, reason: FailureReason, message: str = "") -> None:
+    def _fail(self, request: Request, reason: FailureReason, cause: str = "") -> None:
         """Give up a trigger that has no checkpoint id yet."""
         self._let_go(request)
-        self._out.extend(self._reports.failed_before(request, reason, message))
+        self._out.extend(self._reports.failed_before(request, reason, cause))
 
     def _let_go(self, request: Request) -> None:
         """A request is over without success: what it held back may go on."""
@@ -372,7 +375,7 @@ class CheckpointCoordinator:
         match event:
             case events.NextIdFailed(_, error):
                 reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
-                self._fail(trigger.request, reason, error.what)
+                self._fail(trigger.request, reason, str(error))
             case events.NextIdTaken(_, checkpoint, wall_ms):
                 assert checkpoint > self._highest, f"checkpoint id {checkpoint} is not above"
                 self._highest = checkpoint
@@ -421,7 +424,7 @@ class CheckpointCoordinator:
             ):
                 reason = reason_of(error, FailureReason.TRIGGER_CHECKPOINT_FAILURE)
                 answered = isinstance(event, events.LocationFailed)
-                self._abort(pending, reason, error.what, answered=answered)
+                self._abort(pending, reason, str(error), answered=answered)
             case _:
                 assert_never(event)
 
@@ -465,7 +468,7 @@ class CheckpointCoordinator:
             states = self._disposal.register(message, savepoint=pending.is_savepoint)
         except Aborted as aborted:
             reason = FailureReason.named(aborted.reason)
-            self._abort(pending, reason, aborted.what, execution=message.execution)
+            self._abort(pending, reason, str(aborted), execution=message.execution)
             self._out.extend(self._disposal.acknowledged_in_vain(message, pending))
             return
         result = pending.acknowledge(message, states)
@@ -501,7 +504,7 @@ class CheckpointCoordinator:
             try:
                 self._out.append(self._finisher.write(pending))
             except Aborted as aborted:
-                self._abort(pending, FailureReason.named(aborted.reason), aborted.what)
+                self._abort(pending, FailureReason.named(aborted.reason), str(aborted))
 
     def _store_answered(self, event: events.StoreAnswer) -> None:
         match event:
@@ -532,7 +535,7 @@ class CheckpointCoordinator:
     ) -> None:
         pending = self._finisher.failed(checkpoint, stage)
         reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
-        self._abort(pending, reason, error.what, keep=keep, answered=True)
+        self._abort(pending, reason, str(error), keep=keep, answered=True)
 
     def _metadata_written(self, event: events.MetadataWritten) -> None:
         match self._finisher.written(event):
@@ -567,7 +570,7 @@ class CheckpointCoordinator:
         self,
         pending: PendingCheckpoint,
         reason: FailureReason,
-        message: str = "",
+        cause: str = "",
         *,
         execution: ExecutionId | None = None,
         keep: bool = False,
@@ -575,7 +578,7 @@ class CheckpointCoordinator:
     ) -> None:
         """Give a checkpoint up.
 
-        execution: the attempt that is to blame. keep: whether its pointer stands is not known, so
+        execution: the attempt at which it failed. keep: whether its pointer stands is not known, so
         nothing is deleted and no subtask is told. answered: no answer about it is to come.
         """
         unanswered = not answered and pending.stage in (Stage.LOCATION, Stage.WRITING)
@@ -584,13 +587,9 @@ class CheckpointCoordinator:
         if not keep:
             latest = self._completed.latest_id
             self._out.extend(pending.tell_aborted(self._executions, latest))
-            expired = reason is FailureReason.CHECKPOINT_EXPIRED
-            self._out.extend(
-                self._disposal.give_up(pending, expired=expired, unanswered=unanswered)
-            )
+            self._out.extend(self._disposal.give_up(pending, reason, unanswered=unanswered))
         self._let_go(pending.request)
-        reports = self._reports.failed(pending, reason, message, execution, self._now_ms)
-        self._out.extend(reports)
+        self._out.extend(self._reports.failed(pending, reason, cause, execution, self._now_ms))
 
     def _remove(self, pending: PendingCheckpoint) -> None:
         pending.stage = Stage.DISPOSED

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.commands import DeleteFiles, DiscardCheckpoint, ForgetPointers, Ignored
+from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
 
 if TYPE_CHECKING:
@@ -82,13 +83,13 @@ class Disposal:
         }
 
     def give_up(
-        self, pending: PendingCheckpoint, *, expired: bool, unanswered: bool
+        self, pending: PendingCheckpoint, reason: FailureReason, *, unanswered: bool
     ) -> list[DiscardCheckpoint]:
         """A checkpoint is given up.
 
         unanswered: its folder is just being made or its metadata written; it is deleted after.
         """
-        if expired:
+        if reason is FailureReason.CHECKPOINT_EXPIRED:
             self._expired.append(pending.checkpoint)
         self._given_up[pending.checkpoint] = pending.is_savepoint
         if len(self._given_up) > GIVEN_UP_MAX:

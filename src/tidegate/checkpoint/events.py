@@ -41,13 +41,14 @@ class JobStatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionChanged:
-    """An attempt at running a subtask is in another state.
+    """An attempt at running a subtask is in another state. error: why it has FAILED.
 
     The newest attempt is the subtask's current one from its first mention, CREATED, on.
     """
 
     execution: ExecutionId
     state: ExecutionState
+    error: TidegateError | None = None
 
 
 @dataclass(frozen=True, slots=True)

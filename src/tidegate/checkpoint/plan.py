@@ -150,8 +150,6 @@ def _triggered(
 
 
 def _not_running(topology: Topology, subtask: SubtaskId, what: str) -> CheckpointAborted:
-    vertex = topology.vertex(subtask.vertex)
     return CheckpointAborted(
-        FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name,
-        f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism}) {what}.",
+        FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name, f"{topology.name_of(subtask)} {what}."
     )

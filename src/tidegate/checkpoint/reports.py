@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.commands import (
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.pending import PendingCheckpoint
     from tidegate.checkpoint.requests import Request
     from tidegate.checkpoint.statistics import StatisticsTracker
-    from tidegate.model.ids import CheckpointId, ExecutionId, JobId
+    from tidegate.model.ids import ExecutionId, JobId
 
 Report = CheckpointEnded | RequestDone | FailJob | FailExecution
 
@@ -37,11 +38,12 @@ class Reports:
         """Nothing is restarted from now on."""
         self._job_ended = True
 
-    def refused(self, request: Request, reason: FailureReason, message: str = "") -> list[Report]:
+    def refused(self, request: Request, reason: FailureReason, cause: str = "") -> list[Report]:
         """A request was answered without having been begun."""
+        failure = Failure(reason, cause)
         if request.number is None:
-            return []
-        return [RequestDone(request.number, error=self._error(reason, message, None))]
+            return [self._ended(request, failure)]
+        return [RequestDone(request.number, error=self._error(failure))]
 
     def no_folder(self, number: int) -> RequestDone:
         """A savepoint was asked for, and nobody says where it is to be."""
@@ -52,45 +54,38 @@ class Reports:
         )
         return RequestDone(number, error=error)
 
-    def failed_before(self, request: Request, reason: FailureReason, message: str) -> list[Report]:
+    def failed_before(self, request: Request, reason: FailureReason, cause: str) -> list[Report]:
         """A trigger was given up before it had a checkpoint id."""
         self._statistics.failed_before()
-        text = _text(reason, message)
-        return [
-            CheckpointEnded(None, request.kind, 0, reason=reason.name, message=text),
-            *self.refused(request, reason, message),
-            *self._count(Failure(reason, text, savepoint=request.properties.is_savepoint)),
-        ]
+        failure = Failure(reason, cause, savepoint=request.properties.is_savepoint)
+        return [self._ended(request, failure), *self._answer(request, failure)]
 
     def failed(
         self,
         pending: PendingCheckpoint,
         reason: FailureReason,
-        message: str,
+        cause: str,
         execution: ExecutionId | None,
         now_ms: int,
     ) -> list[Report]:
-        """A checkpoint was given up. execution: the attempt that is to blame."""
-        text = _text(reason, message)
-        checkpoint, request = pending.checkpoint, pending.request
-        final = self._statistics.failed(checkpoint, text, now_ms)
-        ended = CheckpointEnded(
-            checkpoint,
-            request.kind,
-            final.duration_ms,
-            final.state_size,
-            final.checkpointed_size,
-            reason=reason.name,
-            message=text,
-        )
+        """A checkpoint was given up. execution: the attempt at which it failed."""
         failure = Failure(
-            reason, text, checkpoint, execution, pending.is_savepoint, pending.is_synchronous
+            reason,
+            cause,
+            pending.checkpoint,
+            execution,
+            "" if execution is None else pending.topology.name_of(execution.subtask),
+            pending.is_savepoint,
+            pending.is_synchronous,
         )
-        reports: list[Report] = [ended]
-        if request.number is not None:
-            error = self._error(reason, message, checkpoint)
-            reports.append(RequestDone(request.number, error=error))
-        return [*reports, *self._count(failure)]
+        final = self._statistics.failed(failure, now_ms)
+        ended = replace(
+            self._ended(pending.request, failure),
+            duration_ms=final.duration_ms,
+            size_bytes=final.state_size,
+            written_bytes=final.checkpointed_size,
+        )
+        return [ended, *self._answer(pending.request, failure)]
 
     def completed(self, finished: Finished, now_ms: int) -> list[Report]:
         """A checkpoint or savepoint is complete."""
@@ -111,18 +106,30 @@ class Reports:
             return [ended]
         return [ended, RequestDone(request.number, checkpoint, completed.pointer)]
 
-    def _count(self, failure: Failure) -> list[Report]:
-        command = self._failures.failed(failure)
-        return [] if command is None or self._job_ended else [command]
-
-    def _error(
-        self, reason: FailureReason, message: str, checkpoint: CheckpointId | None
-    ) -> CheckpointAborted:
-        number = "" if checkpoint is None else f", checkpoint {checkpoint}"
-        return CheckpointAborted(
-            reason.name, _text(reason, message), where=f"job {self._job}{number}"
+    def _ended(self, request: Request, failure: Failure) -> CheckpointEnded:
+        return CheckpointEnded(
+            failure.checkpoint,
+            request.kind,
+            0,
+            reason=failure.reason.name,
+            message=failure.reason.told(failure.cause),
+            where=failure.where,
         )
 
+    def _answer(self, request: Request, failure: Failure) -> list[Report]:
+        """Tell whoever asked, and restart after too many."""
+        told: list[Report] = []
+        if request.number is not None:
+            told.append(RequestDone(request.number, error=self._error(failure)))
+        command = self._failures.failed(failure)
+        return told if command is None or self._job_ended else [*told, command]
 
-def _text(reason: FailureReason, message: str) -> str:
-    return f"{reason.message} {message}" if message else reason.message
+    def _error(self, failure: Failure) -> CheckpointAborted:
+        number = None if failure.checkpoint is None else f"checkpoint {failure.checkpoint}"
+        parts = (f"job {self._job}", number, failure.where)
+        return CheckpointAborted(
+            failure.reason.name,
+            failure.reason.told(failure.cause),
+            where=", ".join(part for part in parts if part),
+            remedy=failure.reason.remedy,
+        )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.checkpoint.completed import CompletedCheckpoint
+    from tidegate.checkpoint.failures import Failure, FailureReason
     from tidegate.checkpoint.pending import PendingCheckpoint
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
@@ -96,7 +97,8 @@ class CheckpointStatistics:
 
     duration_ms: from the trigger to the last acknowledgement, of a failed one to its failure; −1
     before the first acknowledgement. checkpointed_size: bytes written anew. pointer: None before
-    completion.
+    completion. reason, failure, failed_at: of a failed one why, its message with the cause, and
+    the name of the subtask at which it failed, "" for none; ``reason.remedy`` says what to do.
     """
 
     checkpoint: CheckpointId
@@ -118,7 +120,9 @@ class CheckpointStatistics:
     pointer: str | None = None
     discarded: bool = False
     failed_ms: int = -1
+    reason: FailureReason | None = None
     failure: str | None = None
+    failed_at: str = ""
 
     def vertex(self, vertex: VertexId) -> VertexStatistics | None:
         """The share of one vertex, if it is in the job."""
@@ -266,16 +270,19 @@ class StatisticsTracker:
         self._keep(final)
         return final
 
-    def failed(self, checkpoint: CheckpointId, failure: str, now_ms: int) -> CheckpointStatistics:
+    def failed(self, failure: Failure, now_ms: int) -> CheckpointStatistics:
         """A checkpoint under way has failed; its final figures."""
-        progress = self._progress.pop(checkpoint)
+        assert failure.checkpoint is not None, "a checkpoint under way has an id"
+        progress = self._progress.pop(failure.checkpoint)
         duration_ms = now_ms - progress.pending.begun_ms
         final = replace(
             _figures(progress),
             status=CheckpointStatus.FAILED,
             duration_ms=duration_ms,
             failed_ms=progress.pending.triggered_ms + duration_ms,
-            failure=failure,
+            reason=failure.reason,
+            failure=failure.reason.told(failure.cause),
+            failed_at=failure.where,
         )
         counts = self._counts
         self._counts = replace(counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)

@@ -320,14 +320,20 @@ class Performer:
                 written_bytes=ended.written_bytes,
             )
         else:
+            reason = FailureReason[ended.reason]
+            tell = self._log.info
+            if reason.counts:
+                tell = self._log.warning
+            elif reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS:
+                tell = self._log.debug  # put off, as the settings ask for: no failure
             # What does not count is part of a job's life: a restart, an end, a busy moment.
-            counts = FailureReason[ended.reason].counts
-            tell = self._log.warning if counts else self._log.info
             tell(
                 "checkpoint failed",
                 checkpoint=ended.checkpoint,
                 reason=ended.reason,
                 message=ended.message,
+                where=ended.where,
+                remedy=reason.remedy,
             )
 
 

@@ -267,7 +267,7 @@ class JobMaster:
         hosted = self._graph.on_slot(slot)
         for execution in hosted:
             if not execution.state.is_terminal:
-                self._enter(execution, ExecutionState.FAILED, now_ms)
+                self._enter(execution, ExecutionState.FAILED, now_ms, lost)
         if self._deploying:
             self._slot_error = lost
             self._failures.concurrent(lost)
@@ -331,8 +331,8 @@ class JobMaster:
                 if self._graph.all_restored and self._status is JobStatus.RUNNING:
                     self._start_all(now_ms)
             case ExecutionState.FAILED:
-                self._enter(execution, ExecutionState.FAILED, now_ms)
                 error = change.error or SlotLost("a subtask failed without saying why")
+                self._enter(execution, ExecutionState.FAILED, now_ms, error)
                 task = self._task(execution.id.subtask.vertex)
                 self._failed(error, task, execution.slot, now_ms)
             case ExecutionState.RUNNING:
@@ -347,9 +347,15 @@ class JobMaster:
                     task = self._task(execution.id.subtask.vertex)
                     self._failed(lost, task, execution.slot, now_ms)
 
-    def _enter(self, execution: Execution, state: ExecutionState, now_ms: int) -> None:
+    def _enter(
+        self,
+        execution: Execution,
+        state: ExecutionState,
+        now_ms: int,
+        error: TidegateError | None = None,
+    ) -> None:
         execution.enter(state, now_ms)
-        self._checkpoint(ExecutionChanged(execution.id, state), now_ms)
+        self._checkpoint(ExecutionChanged(execution.id, state, error), now_ms)
 
     def _start_all(self, now_ms: int) -> None:
         for execution in self._graph:

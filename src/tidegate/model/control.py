@@ -295,7 +295,10 @@ class CheckpointAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDeclined:
-    """The subtask could not take its share. reason: name of Flink's failure reason."""
+    """The subtask could not take its share.
+
+    reason: name of Flink's failure reason. message: the cause, "" where the reason says it all.
+    """
 
     execution: ExecutionId
     checkpoint: CheckpointId

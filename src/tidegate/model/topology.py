@@ -108,6 +108,11 @@ class Topology:
         """The vertex of that id."""
         return next(v for v in self.vertices if v.id == vertex)
 
+    def name_of(self, subtask: SubtaskId) -> str:
+        """``name (2/4)``: vertex, index from 1, parallelism."""
+        vertex = self.vertex(subtask.vertex)
+        return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"
+
     def inputs(self, vertex: VertexId) -> tuple[int, ...]:
         """Indexes of the edges that end in the vertex."""
         return tuple(i for i, e in enumerate(self.edges) if e.target == vertex)

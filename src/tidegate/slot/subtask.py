@@ -426,9 +426,7 @@ class Subtask:
 
     def _decline_closing(self, barrier: Barrier) -> None:
         reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-        self._ports.decline(
-            CheckpointDeclined(self.execution, barrier.checkpoint, reason.name, reason.message)
-        )
+        self._ports.decline(CheckpointDeclined(self.execution, barrier.checkpoint, reason.name))
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
         """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
@@ -501,9 +499,7 @@ class Subtask:
                 self._in_flight.give_up(checkpoint, "the subtask has given the checkpoint up")
                 self._ports.aborted(checkpoint)
             case Decline(checkpoint, reason):
-                self._ports.decline(
-                    CheckpointDeclined(self.execution, checkpoint, reason.name, reason.message)
-                )
+                self._ports.decline(CheckpointDeclined(self.execution, checkpoint, reason.name))
             case Cancel(checkpoint):
                 self._broadcast(CancelBarrier(checkpoint))
             case _:
