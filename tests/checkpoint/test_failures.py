@@ -174,6 +174,51 @@ def test_each_reason_is_reported_by_its_name_and_counts_or_not(reason: str) -> N
         assert FailureReason[reason].message in str(restart.error)
 
 
+@pytest.mark.parametrize("reason", FailureReason)
+def test_the_history_the_log_and_a_restart_say_where_why_and_what_to_do(
+    reason: FailureReason,
+) -> None:
+    world = running()
+    world.request(7)
+    world.decline(1, world.subtask("map", 1), reason, "the disk is full")
+    told = f"{reason.message} the disk is full"
+    ended = world.all(commands.CheckpointEnded)[0]
+    assert (ended.reason, ended.message, ended.where) == (reason.name, told, "map (2/3)")
+    row = world.coordinator.statistics.history[0]
+    assert (row.reason, row.failure, row.failed_at) == (reason, told, "map (2/3)")
+    answer = world.all(commands.RequestDone)[0].error
+    assert isinstance(answer, CheckpointAborted)
+    assert (answer.reason, answer.what, answer.remedy) == (reason.name, told, reason.remedy)
+    assert answer.where.endswith("checkpoint 1, map (2/3)")
+    for restart in world.all(FailJob) + world.all(FailExecution):
+        assert f"due to {reason.name}: {told}" in restart.error.what
+        assert "checkpoint 1" in restart.error.where
+        assert restart.error.remedy.startswith(reason.remedy)
+
+
+def test_a_subtask_that_fails_gives_its_cause_to_the_checkpoint() -> None:
+    world = running()
+    world.advance(0)
+    error = TidegateError("the function raised", where="map (1/3)")
+    failed = world.execution(world.subtask("map"))
+    world.send(events.ExecutionChanged(failed, ExecutionState.FAILED, error))
+    row = world.coordinator.statistics.history[0]
+    assert (row.reason, row.failed_at) == (FailureReason.TASK_FAILURE, "map (1/3)")
+    assert "the function raised" in str(row.failure)
+    assert not world.all(FailJob) + world.all(FailExecution), "it is restarted for its failure"
+
+
+def test_a_periodic_checkpoint_that_is_put_off_is_told_and_counts_nowhere() -> None:
+    world = World(CheckpointSettings(interval_ms=1_000, min_pause_ms=1_000), acknowledges=True)
+    world.start()
+    world.advance(1_000)
+    world.now_ms += 10
+    world.request(1)
+    world.advance(2_000)
+    assert "MINIMUM_TIME_BETWEEN_CHECKPOINTS" in reasons(world.log)
+    assert world.counts()[3] == 0
+
+
 @pytest.mark.feature("F219")
 def test_requests_that_never_began_are_answered_with_their_reason() -> None:
     world = running(interval_ms=None)
