@@ -1,7 +1,8 @@
 """A checkpoint folder that is slow, held up or broken on demand: ``faulty:///folder``.
 
-Latches beside the folder rule it: ``slow`` (holds milliseconds), ``held`` and ``broken``. Only
-files of state obey them; the records of who leads the job and ``_metadata`` are written as ever.
+Latches beside the folder rule it: ``slow`` (holds milliseconds), ``held``, ``held-chk-1`` (that
+checkpoint alone) and ``broken``. Only files of state obey them; the records of who leads the job
+and ``_metadata`` are written as ever.
 Other processes know nothing of it, so jobs that use it run in the test's own.
 """
 
@@ -59,6 +60,7 @@ def obey_latches(file: Path) -> None:
     if slow.exists():
         time.sleep(int(slow.read_text()) / 1000)
     Latch(beside / "held").wait()
+    Latch(beside / f"held-{file.parent.name}").wait()
     Journal(beside / "writes").note("write", thread=threading.get_ident())
     if (beside / "broken").exists():
         raise OSError("the disk is told to be broken")
