@@ -1,0 +1,57 @@
+"""Prints how many branches of the protocol cores the last run of the tests has taken.
+
+Exit status 1 where a core has less than `LEAST` percent: what decides about checkpoints, restarts
+and leadership is held to more than the rest. Reads the data that `coverage` has combined.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+ROOT = Path(__file__).resolve().parent.parent
+LEAST: Final = 95.0
+CORES: Final = {
+    "checkpoint": ("src/tidegate/checkpoint/",),
+    "jobmaster": ("src/tidegate/jobmaster/",),
+    "transport": ("src/tidegate/transport/protocol.py", "src/tidegate/transport/credit.py"),
+    "ha": ("src/tidegate/ha/chain.py", "src/tidegate/ha/leadership.py"),
+}
+
+Figures = dict[str, dict[str, int]]
+
+
+def main() -> int:
+    """Print a line a core."""
+    shares = shares_of(read())
+    for core, share in shares.items():
+        verdict = "" if share >= LEAST else f", less than {LEAST:g} %"
+        print(f"{core}: {share:.1f} % of the branches{verdict}")
+    return 0 if all(share >= LEAST for share in shares.values()) else 1
+
+
+def read() -> Figures:
+    """The figures of each file, by its path."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "coverage.json"
+        command = [sys.executable, "-m", "coverage", "json", "-q", "-o", str(report)]
+        subprocess.run(command, cwd=ROOT, check=True)
+        files = json.loads(report.read_text(encoding="utf-8"))["files"]
+    return {path: file["summary"] for path, file in files.items()}
+
+
+def shares_of(figures: Figures) -> dict[str, float]:
+    """Percent of the branches taken, by core; one of which nothing was measured has 0."""
+    shares = {}
+    for core, places in CORES.items():
+        measured = [figures[path] for path in figures if path.startswith(places)]
+        branches = sum(file["num_branches"] for file in measured)
+        taken = sum(file["covered_branches"] for file in measured)
+        shares[core] = 100 * taken / branches if branches else 0.0
+    return shares
+
+
+if __name__ == "__main__":
+    sys.exit(main())
