@@ -97,6 +97,7 @@ def test_a_mark_costs_no_credit() -> None:
     assert inputs.granted == []
 
 
+@pytest.mark.feature("F127")
 def test_a_blocked_channel_is_passed_over_and_keeps_its_credit() -> None:
     inputs = Inputs(2)
     inputs.put(0, rows("held"))

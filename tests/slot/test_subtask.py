@@ -215,6 +215,29 @@ def test_a_subtask_with_many_channels_takes_its_snapshot_once_all_barriers_are_t
     assert sorted(log[3:]) == [f"a: rows ['behind {n}']" for n in range(3)]
 
 
+@pytest.mark.feature("F129")
+def test_rows_behind_the_barrier_of_a_fast_channel_wait_for_the_snapshot_and_are_not_lost() -> None:
+    log: list[str] = []
+    world = World(Recorder("join", log), inputs=2)
+    joined(world, log)
+    world.start()
+    log.clear()
+    fast, slow = 0, 1
+    world.put(fast, rows("before"), barrier(1), rows("behind"), rows("behind too")).run()
+    world.put(slow, rows("still before")).run()
+    assert [line for line in log if line.startswith("join: rows")] == [
+        "join: rows ['before']",
+        "join: rows ['still before']",
+    ]
+    world.put(slow, barrier(1)).run()
+    assert [line for line in log if line.startswith("join:")][-3:] == [
+        "join: snapshot 1",
+        "join: rows ['behind']",
+        "join: rows ['behind too']",
+    ]
+    assert world.sent[0][-1] == rows("behind", "behind too")
+
+
 @pytest.mark.feature("F119")
 def test_no_operator_sees_a_barrier() -> None:
     class Strict(Recorder):
