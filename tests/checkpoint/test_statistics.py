@@ -14,6 +14,7 @@ from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings
+from tidegate.model.snapshots import SavepointFormat
 
 EVERY_SECOND = CheckpointSettings(interval_ms=1_000, tolerable_failures=100)
 
@@ -168,3 +169,58 @@ def test_one_checkpoint_is_every_percentile() -> None:
 
 def test_the_summary_of_nothing_is_empty() -> None:
     assert started().coordinator.statistics.summary.duration_ms.percentiles is None
+
+
+@pytest.mark.feature("F076")
+def test_each_kind_of_snapshot_is_shown_by_its_type() -> None:
+    world = started(replace(EVERY_SECOND, unaligned=True))
+    world.advance(0)
+    world.acknowledge(1)
+    world.advance(1_000)
+    overtaken = CheckpointFigures(persisted_bytes=10, unaligned=True)
+    world.acknowledge(2, figures=overtaken)
+    for number, kind in enumerate((SnapshotKind.SAVEPOINT, SnapshotKind.SUSPEND), start=3):
+        world.request(number, kind)
+        world.acknowledge(number)
+    types = [row.type.value for row in reversed(world.coordinator.statistics.history)]
+    assert types == ["CHECKPOINT", "UNALIGNED_CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+
+
+@pytest.mark.feature("F231")
+def test_type_and_format_are_right_for_canonical_native_and_full() -> None:
+    world = started(CheckpointSettings())
+    for number, asked in enumerate(
+        (
+            events.CheckpointRequested(1, SnapshotKind.SAVEPOINT, "/sp"),
+            events.CheckpointRequested(
+                2, SnapshotKind.SAVEPOINT, "/sp", format=SavepointFormat.NATIVE
+            ),
+            events.CheckpointRequested(3, SnapshotKind.FULL_CHECKPOINT),
+            events.CheckpointRequested(
+                4, SnapshotKind.TERMINATE, "/sp", format=SavepointFormat.NATIVE
+            ),
+        ),
+        start=1,
+    ):
+        world.send(asked)
+        world.acknowledge(number)
+    rows = list(reversed(world.coordinator.statistics.history))
+    assert [(row.type.value, row.savepoint_format) for row in rows] == [
+        ("SAVEPOINT", SavepointFormat.CANONICAL),
+        ("SAVEPOINT", SavepointFormat.NATIVE),
+        ("CHECKPOINT", None),
+        ("SYNC_SAVEPOINT", SavepointFormat.NATIVE),
+    ]
+    assert [row.kind for row in rows][2] is SnapshotKind.FULL_CHECKPOINT
+
+
+@pytest.mark.feature("F012")
+def test_without_an_interval_nothing_is_taken_and_a_savepoint_can_be() -> None:
+    world = started(CheckpointSettings())
+    world.advance(1_000_000)
+    assert world.coordinator.wake_at_ms is None and world.counts() == (0, 0, 0, 0)
+    world.request(1, SnapshotKind.SAVEPOINT)
+    world.acknowledge(1)
+    assert world.counts() == (1, 0, 1, 0)
+    latest = world.coordinator.statistics.latest_savepoint
+    assert latest is not None and latest.pointer == "/sp/savepoint-1"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from tidegate.model.snapshots import SavepointType
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.ids import CheckpointId, VertexId
-    from tidegate.model.snapshots import CheckpointProperties, SubtaskState
+    from tidegate.model.snapshots import CheckpointProperties, SavepointFormat, SubtaskState
 
 SUMMARY_WINDOW: Final = 10_000
 """Completed checkpoints that percentiles look back on."""
@@ -34,6 +36,15 @@ class CheckpointStatus(Enum):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
+
+
+class CheckpointKind(Enum):
+    """Types of checkpoints in figures; names as on Flink's pages."""
+
+    CHECKPOINT = "CHECKPOINT"
+    UNALIGNED_CHECKPOINT = "UNALIGNED_CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +134,20 @@ class CheckpointStatistics:
     reason: FailureReason | None = None
     failure: str | None = None
     failed_at: str = ""
+
+    @property
+    def type(self) -> CheckpointKind:
+        """Its type; a checkpoint is an unaligned one where the share of a subtask is."""
+        if self.kind.is_savepoint:
+            synchronous = self.kind.is_synchronous
+            return CheckpointKind.SYNC_SAVEPOINT if synchronous else CheckpointKind.SAVEPOINT
+        return CheckpointKind.UNALIGNED_CHECKPOINT if self.unaligned else CheckpointKind.CHECKPOINT
+
+    @property
+    def savepoint_format(self) -> SavepointFormat | None:
+        """The format of a savepoint; None for a checkpoint."""
+        kind = self.properties.snapshot_type
+        return kind.format if isinstance(kind, SavepointType) else None
 
     def vertex(self, vertex: VertexId) -> VertexStatistics | None:
         """The share of one vertex, if it is in the job."""
