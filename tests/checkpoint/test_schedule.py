@@ -32,6 +32,15 @@ def test_the_first_start_is_delayed_by_chance_later_ones_by_the_pause() -> None:
     assert made.next_ms == 5_200
 
 
+@pytest.mark.feature("F223")
+def test_where_sources_wait_for_it_the_first_one_comes_early() -> None:
+    chance = FixedChance(10_000)
+    settings = CheckpointSettings(interval_ms=60_000, min_pause_ms=200, pause_sources=True)
+    made = Schedule(settings, chance)
+    made.start(0)
+    assert chance.drawn == [(200, 400)] and made.next_ms == 400
+
+
 def test_it_is_not_started_twice() -> None:
     made = schedule()
     made.start(0)

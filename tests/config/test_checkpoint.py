@@ -66,6 +66,15 @@ def test_all_contradictions_are_told_at_once() -> None:
     assert "execution.checkpointing.dir" in caught.value.remedy
 
 
+def test_sources_that_wait_for_a_checkpoint_need_periodic_ones() -> None:
+    paused = Configuration.from_dict({"pipeline.sources.pause-until-first-checkpoint": "true"})
+    with pytest.raises(ConfigError, match="none is ever taken by itself") as caught:
+        checkpoint_settings(paused)
+    assert "execution.checkpointing.interval" in caught.value.remedy
+    paused.set(options.CHECKPOINT_INTERVAL, "1 s")
+    assert checkpoint_settings(paused).pause_sources
+
+
 def test_a_backlog_interval_of_nought_takes_none_meanwhile() -> None:
     configuration = with_interval().set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 ms")
     assert checkpoint_settings(configuration).interval_during_backlog_ms == 0

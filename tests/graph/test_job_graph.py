@@ -67,6 +67,29 @@ def test_an_operator_with_two_inputs_begins_a_chain() -> None:
     assert names(built(program)) == ["Source: a", "Source: b", "Map -> Sink: all"]
 
 
+@pytest.mark.feature("F006")
+def test_unaligned_checkpoints_with_a_custom_partitioner_are_refused_unless_forced() -> None:
+    def program() -> Program:
+        made = Program()
+        dealt = PartitionTransformation(made.source("a"), Partitioner.CUSTOM, partition=max)
+        made.sink("all", made.step("Map", dealt))
+        return made
+
+    unaligned = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.unaligned.enabled": "true",
+    }
+    with pytest.raises(GraphError) as caught:
+        built(program(), unaligned)
+    assert "custom partitioners" in caught.value.what and "'Map'" in caught.value.where
+    assert "execution.checkpointing.unaligned.forced" in caught.value.remedy
+    forced = {**unaligned, "execution.checkpointing.unaligned.forced": "true"}
+    assert built(program(), forced).settings.checkpoints.unaligned
+    at_least_once = {**unaligned, "execution.checkpointing.mode": "AT_LEAST_ONCE"}
+    assert not built(program(), at_least_once).settings.checkpoints.unaligned
+    built(program(), {"execution.checkpointing.unaligned.enabled": "true"})
+
+
 def test_a_stream_united_with_itself_has_two_edges_to_its_reader() -> None:
     program = Program()
     source = program.source("a")

@@ -89,8 +89,9 @@ def test_the_six_steps_of_a_checkpoint_come_in_their_order(jobs: Jobs) -> None:
         assert len(aligned) == 2
         places = [notes.index(note) for note in (trigger, *sources)]
         assert places[0] < min(places[1:]), "the sources are triggered after the coordinators"
-        assert max(places[1:]) < min(map(notes.index, aligned)), "barriers come from all sources"
-        assert max(map(notes.index, aligned)) < notes.index(complete)
+        # A source's barrier goes ahead of its snapshot: those behind may be noted before it.
+        taken = [*places[1:], *map(notes.index, aligned)]
+        assert places[0] < min(taken) and max(taken) < notes.index(complete)
         assert trigger["thread"] == complete["thread"] == "tidegate-driver"
         first, last = checkpoint.vertices[0], checkpoint.vertices[-1]
         for share, note in zip(first.acknowledged, sources, strict=True):

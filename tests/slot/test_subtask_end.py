@@ -1,5 +1,9 @@
 """A subtask: the end of data, restored as finished, and who asks for turns."""
 
+from dataclasses import replace
+
+import pytest
+
 from tests.slot.world import (
     PERIODIC,
     WITHOUT_CHECKPOINTS,
@@ -212,6 +216,32 @@ def test_a_source_with_nothing_to_give_is_polled_again_when_woken() -> None:
     world.subtask.wake()
     world.run()
     assert "s: polled b" in log and not world.subtask.runnable
+
+
+@pytest.mark.feature("F223")
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_source_that_waits_for_the_first_checkpoint_gives_no_row_before_its_completion(
+    lost: bool,
+) -> None:
+    log: list[str] = []
+    source = ScriptedSource("s", log, ["a", "b", Polled.NOTHING])
+    checkpoints = replace(PERIODIC.checkpoints, pause_sources=True)
+    settings = replace(PERIODIC, checkpoints=checkpoints)
+    world = World(source, inputs=0, restored=CheckpointId(3), settings=settings).start()
+    world.subtask.wake()
+    world.run()
+    world.subtask.trigger(barrier(4))
+    world.run()
+    assert world.checkpoints_cut == [4]
+    world.subtask.abort(CheckpointId(5), CheckpointId(3))
+    world.run()
+    assert not [line for line in log if "polled" in line]
+    if lost:
+        world.subtask.abort(CheckpointId(6), CheckpointId(4))
+    else:
+        world.subtask.complete(CheckpointId(4), None)
+    world.run()
+    assert [line for line in log if "polled" in line] == ["s: polled a", "s: polled b"]
 
 
 def test_a_wake_up_within_the_poll_counts() -> None:

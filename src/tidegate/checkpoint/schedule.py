@@ -37,7 +37,10 @@ class Schedule:
         return during_backlog_ms or None
 
     def start(self, now_ms: int) -> None:
-        """Every subtask runs. The first delay is drawn, so that jobs spread in time."""
+        """Every subtask runs. The first delay is drawn, so that jobs spread in time.
+
+        It is a short one where sources wait for the first checkpoint.
+        """
         assert not self.running, "the schedule is running already"
         self.running = True
         interval_ms = self._settings.interval_ms
@@ -45,7 +48,8 @@ class Schedule:
             return
         delay_ms = self._settings.min_pause_ms
         if not self._started_before:
-            delay_ms = self._chance.uniform_ms(delay_ms, max(delay_ms, interval_ms))
+            latest_ms = 2 * delay_ms if self._settings.pause_sources else interval_ms
+            delay_ms = self._chance.uniform_ms(delay_ms, max(delay_ms, latest_ms))
         self._started_before = True
         self.next_ms = now_ms + delay_ms
 

@@ -206,6 +206,7 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         inline_threshold_bytes=configuration.get(options.INLINE_THRESHOLD),
         state_backend=configuration.get(options.STATE_BACKEND),
         history_max=configuration.get(options.CHECKPOINT_HISTORY),
+        pause_sources=configuration.get(options.PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT),
     )
     _refuse_contradictions(settings, configuration)
     if interval_ms is not None and interval_ms < min_pause_ms:
@@ -259,6 +260,14 @@ def _refuse_contradictions(settings: CheckpointSettings, configuration: Configur
                 options.CHECKPOINT_INTERVAL_DURING_BACKLOG,
                 f"Set {options.CHECKPOINT_INTERVAL_DURING_BACKLOG.key} to 0 or to at least "
                 "the interval.",
+            )
+        )
+    if settings.pause_sources and not settings.periodic:
+        faults.append(
+            (
+                "Sources shall wait for the first checkpoint, but none is ever taken by itself",
+                options.PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT,
+                f"Set {options.CHECKPOINT_INTERVAL.key}, or switch the pause off.",
             )
         )
     if settings.storage == "filesystem" and settings.directory is None:

@@ -124,6 +124,13 @@ ALIGNED_CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "With unaligned checkpoints: start aligned, turn unaligned after this time; 0 turns at once.",
     old_keys=("execution.checkpointing.alignment-timeout",),
 )
+PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT: Final = ConfigOption(
+    "pipeline.sources.pause-until-first-checkpoint",
+    _BOOLEAN,
+    False,
+    "Sources give no rows until the first checkpoint after each start and restart is complete; "
+    "it is triggered early.",
+)
 FORCE_UNALIGNED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.unaligned.forced",
     _BOOLEAN,

@@ -17,7 +17,7 @@ from tidegate.graph.chaining import Chain, chainable, chains
 from tidegate.graph.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from tidegate.model.ids import OperatorId, VertexId
-from tidegate.model.topology import Edge, OperatorInfo, Topology, Vertex
+from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +88,11 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
     """Chain a stream graph, and make it fit to ship. Raises as ``build_job_graph``."""
     if not configuration.get(options.AUTO_GENERATE_UIDS):
         _refuse_missing_uids(graph)
+    settings = job_settings(configuration)
+    if settings.checkpoints.unaligned and not configuration.get(
+        options.FORCE_UNALIGNED_CHECKPOINTS
+    ):
+        _refuse_custom_partitioners(graph)
     chained = chainable(graph, enabled=configuration.get(options.OPERATOR_CHAINING))
     ids = operator_ids(
         [HashedNode(node.id, node.uid) for node in graph.nodes],
@@ -101,7 +106,7 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
         name=name,
         topology=Topology(tuple(made.vertices), tuple(made.edges)),
         plans=made.plans(),
-        settings=job_settings(configuration),
+        settings=settings,
         coordinators=made.coordinators(),
     )
 
@@ -214,4 +219,17 @@ def _refuse_missing_uids(graph: StreamGraph) -> None:
             f"operator {named}",
             where=options.AUTO_GENERATE_UIDS.key,
             remedy="Give each a uid, or leave the option on.",
+        )
+
+
+def _refuse_custom_partitioners(graph: StreamGraph) -> None:
+    names = {node.id: node.name for node in graph.nodes}
+    behind = [names[e.target] for e in graph.edges if e.partitioner is Partitioner.CUSTOM]
+    if behind:
+        raise GraphError(
+            "Unaligned checkpoints are not supported for custom partitioners: rows that a barrier "
+            "has overtaken could not be dealt out anew at another parallelism",
+            where="before " + ", ".join(f"'{name}'" for name in behind),
+            remedy=f"Switch {options.UNALIGNED_CHECKPOINTS.key} off, or set "
+            f"{options.FORCE_UNALIGNED_CHECKPOINTS.key} to true where the parallelism stays.",
         )

@@ -60,6 +60,7 @@ class CheckpointSettings:
     inline_threshold_bytes: int = 20 * 1024
     state_backend: str = "hashmap"
     history_max: int = 10
+    pause_sources: bool = False
 
     @property
     def periodic(self) -> bool:

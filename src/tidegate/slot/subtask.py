@@ -166,6 +166,7 @@ class Subtask:
         self._data_ended = False
         self._released = False
         self._source_ready = not gate.channels
+        self._paused = settings.checkpoints.pause_sources and self._is_source
         self._rows_piece = PIECE_ROWS_MIN
         self._row_s = 0.0
         self._rows_in = 0
@@ -191,7 +192,7 @@ class Subtask:
         if not self._has_room:
             return False
         if self._is_source and not self.operators_finished:
-            return self._source_ready
+            return self._source_ready and not self._paused
         return self._gate.readable
 
     def turn(self) -> None:
@@ -445,6 +446,9 @@ class Subtask:
         if known or self.state is not ExecutionState.RUNNING:
             return
         self._completed = checkpoint
+        if self._paused:
+            self._paused = False
+            self._ports.ready()
         self._tell_operators(lambda operator: operator.on_complete(checkpoint))
         if subsumed is not None:
             self._tell_operators(lambda operator: operator.on_subsumed(subsumed))
