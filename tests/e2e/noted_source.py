@@ -51,8 +51,9 @@ class NotedEnumerator(Noted):
     """The half on the driver."""
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        self._note("trigger", checkpoint=checkpoint)
-        return self._inner.snapshot(checkpoint)
+        data = self._inner.snapshot(checkpoint)
+        self._note("trigger", checkpoint=checkpoint, data=data.hex())
+        return data
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         self._note("completed", checkpoint=checkpoint)
