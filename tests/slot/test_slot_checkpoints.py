@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.checkpoint.world import started
-from tests.slot.cluster import Cluster, line, run, vertex
+from tests.slot.cluster import JOB, Cluster, line, run, vertex
 from tests.slot.operators import (
     NOTHING,
     ONE_BY_ONE,
@@ -26,9 +26,10 @@ from tidegate.model.control import (
     CheckpointDeclined,
     ExecutionState,
     Release,
+    TriggerCheckpoint,
 )
-from tidegate.model.elements import Batch, RowBatch
-from tidegate.model.handles import KeyGroupsStateHandle
+from tidegate.model.elements import Batch, CheckpointOptions, RowBatch, SnapshotKind
+from tidegate.model.handles import KeyGroupsStateHandle, RelativeFileStateHandle
 from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Partitioner
 
@@ -112,6 +113,40 @@ def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
         written = sum(len(data) for data in cluster.files.files.values())
         assert acknowledged.figures.bytes_written == written > 0
         assert set(acknowledged.figures.checksums) == set(cluster.files.files)
+
+    run(
+        lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
+        work,
+        monkeypatch,
+    )
+
+
+@pytest.mark.feature("F022")
+def test_all_files_of_a_savepoint_lie_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology = line(vertex("source"), vertex("count"), partitioner=Partitioner.HASH)
+    operators = {
+        "source": [ScriptedSource("s", [], ["x", "y", "x", *NOTHING])],
+        "count": [Counting("c", [])],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, count = await cluster.deploy([slot])
+        await cluster.settle()
+        options = CheckpointOptions(SnapshotKind.SAVEPOINT, target="memory:/mine/savepoint-1")
+        at_ms = cluster.clock.wall_ms()
+        cluster.tell(slot, TriggerCheckpoint(source, CheckpointId(1), at_ms, options))
+        (state,) = ((await cluster.acknowledged(count, 1)).state or {}).values()
+        files = [*cluster.files.files]
+        assert len(files) == 2 and all(
+            name.startswith("memory:/mine/savepoint-1/") for name in files
+        )
+        for handle in (state.managed_keyed, state.managed_operator):
+            assert handle is not None and isinstance(handle.delegate, RelativeFileStateHandle)
+        cluster.trigger(slot, source, 2)
+        await cluster.acknowledged(count, 2)
+        own = [name for name in cluster.files.files if name not in files]
+        assert len(own) == 2 and all(f"{JOB}/chk-2/" in name for name in own)
 
     run(
         lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),

@@ -204,6 +204,23 @@ def test_no_handle_names_a_file_that_was_not_written_to_its_end() -> None:
     stream.close()
 
 
+@pytest.mark.feature("F020")
+@pytest.mark.parametrize("target", [None, "memory:/savepoints/savepoint-1"])
+def test_without_a_folder_every_location_is_in_memory(target: str | None) -> None:
+    files = MemoryFiles()
+    storage = checkpoint_storage(JOB, CheckpointSettings(), Stores(files))
+    assert storage.initialize_location(CheckpointId(1)).startswith("memory:")
+    for scope in CheckpointScope:
+        with storage.create_stream(
+            CheckpointId(1), scope, f"s-{scope.value}", target=target
+        ) as out:
+            out.write(b"state")
+            handle = out.close_and_get_handle()
+        assert isinstance(handle, ByteStreamStateHandle)
+        assert storage.read_handle(handle) == b"state"
+    assert not files.files
+
+
 @pytest.mark.feature("F024")
 def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
     world = MemoryFiles()
