@@ -17,6 +17,7 @@ from tidegate.config.values import (
     DurationType,
     EnumType,
     IntegerType,
+    ListType,
     MapType,
     MemoryType,
     NumberType,
@@ -386,6 +387,18 @@ HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "A peer without a sign of life for this long is taken for dead.",
     differs="Flink waits 50 s. A closed connection tells most losses at once; this bounds the "
     "rest.",
+)
+TRACE_REPORTERS: Final[ConfigOption[tuple[str, ...] | None]] = ConfigOption(
+    "traces.reporters",
+    ListType(),
+    None,
+    "Reporters of spans, one for each checkpoint and each start of the subtasks: 'file', or none.",
+)
+TRACE_FILE: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.traces.file",
+    _TEXT,
+    None,
+    "File on the driver's machine to which the reporter 'file' appends each span, a line of JSON.",
 )
 CHECKPOINT_HISTORY: Final = ConfigOption(
     "web.checkpoints.history",

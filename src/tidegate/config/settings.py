@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.config import options
@@ -34,8 +35,30 @@ def job_settings(configuration: Configuration) -> JobSettings:
         exception_history_max=configuration.get(options.EXCEPTION_HISTORY),
         leader_beat_ms=configuration.get(options.LEADER_BEAT_INTERVAL),
         leader_lease_ms=configuration.get(options.LEADER_LEASE),
+        trace_file=_trace_file(configuration),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
     )
+
+
+def _trace_file(configuration: Configuration) -> str | None:
+    reporters = configuration.get(options.TRACE_REPORTERS) or ()
+    unknown = [name for name in reporters if name != "file"]
+    if unknown:
+        raise ConfigError(
+            f"There is no trace reporter '{unknown[0]}'",
+            where=configuration.where_set(options.TRACE_REPORTERS),
+            remedy=f"Set {options.TRACE_REPORTERS.key} to 'file'.",
+        )
+    path = configuration.get(options.TRACE_FILE)
+    if not reporters:
+        return None
+    if path is None:
+        raise ConfigError(
+            "Spans shall be written to a file, and there is no path for it",
+            where=configuration.where_set(options.TRACE_REPORTERS),
+            remedy=f"Set {options.TRACE_FILE.key}.",
+        )
+    return str(Path(path).absolute())
 
 
 def restart_settings(configuration: Configuration, *, checkpointing: bool) -> RestartSettings:

@@ -26,6 +26,7 @@ from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
+from tidegate.driver.traces import Tracing, trace_reporters
 from tidegate.errors import JobCanceled, StorageFailed, TidegateError, UserCodeFailed
 from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
@@ -105,6 +106,9 @@ class Driver:
         self._last_view: JobView | None = None
         self._end: tuple[JobStatus, TidegateError | None] | None = None
         self._crash: Exception | None = None
+        self._tracing = Tracing(
+            trace_reporters(graph.settings), world.run_blocking, self.spawn, world.log
+        )
 
     # --- life ---
 
@@ -363,6 +367,7 @@ class Driver:
         commands: list[JobCommand] = machine.handle(event, self._world.clock.monotonic_ms())
         for command in commands:
             performer.perform(command)
+        self._tracing.follow(commands, self.view)
         if machine.settled:
             self._settled.set()
 

@@ -149,7 +149,8 @@ class SlotSettings:
 class JobSettings:
     """All settings of one job.
 
-    parameters: what user functions may ask for by name. leader_beat_ms: time between two signs of
+    parameters: what user functions may ask for by name. trace_file: where the driver writes spans;
+    None for nowhere. leader_beat_ms: time between two signs of
     life of the driver. leader_lease_ms: after this long without one another may take the job over.
     """
 
@@ -161,4 +162,5 @@ class JobSettings:
     exception_history_max: int = 16
     leader_beat_ms: int = 500
     leader_lease_ms: int = 3_000
+    trace_file: str | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,172 @@
+"""Spans: what they say of checkpoints and starts, and that nothing they meet harms the job."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
+from tests.jobmaster.world import World as JobWorld
+from tidegate.checkpoint.commands import CheckpointEnded
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.driver.traces import (
+    FileTraceReporter,
+    Span,
+    Tracing,
+    checkpoint_span,
+    initialization_span,
+)
+from tidegate.errors import StorageFailed
+from tidegate.jobmaster.commands import Deployed
+from tidegate.model.control import CheckpointFigures, ExecutionState
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import Attempt, CheckpointId
+from tidegate.model.settings import JobSettings, NoRestart
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+SPAN = Span("Checkpoint", "job", 1, 2, {"checkpointId": 1})
+
+
+def test_the_span_of_a_checkpoint_has_the_greatest_and_the_sum_of_each_figure() -> None:
+    world = started(topology=chain(vertex("source", 1), vertex("sink", 1)))
+    world.states = {world.subtask("source"): keyed_state("/chk-1/a", size=500)}
+    world.advance(0)
+    world.now_ms = 40
+    figures = CheckpointFigures(1, 2, 3, 4, 50, 6, 7, unaligned=True)
+    world.acknowledge(1, world.subtask("source"), figures=figures)
+    world.acknowledge(1, world.subtask("sink"), figures=CheckpointFigures(10, bytes_written=5))
+    final = world.coordinator.statistics.latest_completed
+    assert final is not None
+    span = checkpoint_span("job", final)
+    assert (span.name, span.job, span.start_ms, span.end_ms) == (
+        "Checkpoint",
+        "job",
+        WALL_MS,
+        WALL_MS + 40,
+    )
+    assert span.attributes == {
+        "checkpointId": 1,
+        "fullSize": 500,
+        "checkpointedSize": 55,
+        "metadataSize": 100,
+        "checkpointStatus": "COMPLETED",
+        "isUnaligned": "true",
+        "checkpointType": "Checkpoint",
+        "maxStateSizeBytes": 500,
+        "sumStateSizeBytes": 500,
+        "maxCheckpointedSizeBytes": 50,
+        "sumCheckpointedSizeBytes": 55,
+        "maxCheckpointStartDelayMs": 4,
+        "sumCheckpointStartDelayMs": 4,
+        "maxAlignmentDurationMs": 3,
+        "sumAlignmentDurationMs": 3,
+        "maxSyncCheckpointDurationMs": 10,
+        "sumSyncCheckpointDurationMs": 11,
+        "maxAsyncCheckpointDurationMs": 2,
+        "sumAsyncCheckpointDurationMs": 2,
+        "maxProcessedDataBytes": 6,
+        "sumProcessedDataBytes": 6,
+        "maxPersistedDataBytes": 7,
+        "sumPersistedDataBytes": 7,
+    }
+
+
+def test_the_span_of_a_failed_checkpoint_ends_with_its_failure() -> None:
+    world = started()
+    world.advance(0)
+    world.now_ms = 30
+    world.decline(1, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED)
+    final = world.coordinator.statistics.latest_failed
+    assert final is not None
+    span = checkpoint_span("job", final)
+    assert (span.end_ms, span.attributes["checkpointStatus"]) == (WALL_MS + 30, "FAILED")
+    assert span.attributes["sumStateSizeBytes"] == 0
+
+
+def test_the_span_of_a_start_is_there_once_all_subtasks_run() -> None:
+    world = JobWorld(prompt=False).running()
+    while initialization_span(world.machine.view(0)) is None:
+        assert ExecutionState.RUNNING not in set(world.states.values()) or world.waiting
+        world.deliver()
+    span = initialization_span(world.machine.view(0))
+    assert span is not None and set(world.states.values()) == {ExecutionState.RUNNING}
+    assert (span.name, span.attributes["initializationStatus"]) == (
+        "JobInitialization",
+        "COMPLETED",
+    )
+    assert "checkpointId" not in span.attributes
+    assert span.start_ms <= span.end_ms
+
+
+def test_the_span_of_a_start_that_fails_says_so() -> None:
+    world = JobWorld(JobSettings(restart=NoRestart()), prompt=False).running()
+    while not world.states:
+        world.deliver()
+    world.change(next(iter(world.states)), ExecutionState.FAILED, StorageFailed("no state"))
+    span = initialization_span(world.machine.view(0))
+    assert span is not None and span.attributes["initializationStatus"] == "FAILED"
+
+
+class Reporting:
+    """A tracing whose work is done when the test says so."""
+
+    def __init__(self, *reporters: Any) -> None:
+        self.work: list[Coroutine[object, object, None]] = []
+
+        async def run_blocking(call: Any) -> object:
+            return call()
+
+        self.tracing = Tracing(reporters, run_blocking, self.work.append, structlog.get_logger())
+
+    def done(self) -> None:
+        async def do() -> None:
+            for work in self.work:
+                await work
+
+        asyncio.run(do())
+
+
+def test_a_file_gets_a_line_a_span_behind_those_it_has(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "spans.jsonl"
+    for _ in range(2):
+        FileTraceReporter(file).report(SPAN)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (
+        lines
+        == [
+            {"name": "Checkpoint", "job": "job", "start_ms": 1, "end_ms": 2}
+            | {"attributes": {"checkpointId": 1}}
+        ]
+        * 2
+    )
+
+
+def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> None:
+    class Broken:
+        def report(self, span: Span) -> None:
+            raise OSError("the disk is full")
+
+    world = JobWorld().running()
+    file = tmp_path / "spans"
+    reporting = Reporting(Broken(), FileTraceReporter(file))
+    with structlog.testing.capture_logs() as log:
+        reporting.tracing.follow([Deployed(Attempt(0), None)], lambda: world.machine.view(0))
+        reporting.done()
+    assert [line["event"] for line in log] == ["a span could not be reported"]
+    assert "JobInitialization" in file.read_text()
+
+
+def test_without_reporters_nobody_looks() -> None:
+    def view() -> Any:
+        raise AssertionError("looked at")
+
+    reporting = Reporting()
+    ended = CheckpointEnded(CheckpointId(1), SnapshotKind.CHECKPOINT, 5)
+    reporting.tracing.follow([ended, Deployed(Attempt(0), None)], view)
+    assert reporting.work == []
