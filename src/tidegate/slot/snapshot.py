@@ -237,7 +237,7 @@ class SubtaskSnapshot:
             alignment_ms=times.alignment_ms,
             start_delay_ms=times.start_delay_ms,
             bytes_written=place.bytes_written + self._in_flight.bytes_persisted,
-            bytes_persisted=self._in_flight.bytes_persisted,
+            persisted_bytes=self._in_flight.bytes_persisted,
             unaligned=self.barrier.options.is_unaligned,
             checksums={**place.checksums, **self._in_flight.checksums},
         )
