@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.checkpoint.world import started
-from tests.slot.cluster import JOB, Cluster, line, run, vertex
+from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
 from tests.slot.operators import (
     NOTHING,
     ONE_BY_ONE,
@@ -26,10 +26,15 @@ from tidegate.model.control import (
     CheckpointDeclined,
     ExecutionState,
     Release,
+    Start,
     TriggerCheckpoint,
 )
-from tidegate.model.elements import Batch, CheckpointOptions, RowBatch, SnapshotKind
-from tidegate.model.handles import KeyGroupsStateHandle, RelativeFileStateHandle
+from tidegate.model.elements import AlignmentType, Batch, CheckpointOptions, RowBatch, SnapshotKind
+from tidegate.model.handles import (
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    RelativeFileStateHandle,
+)
 from tidegate.model.ids import CheckpointId
 from tidegate.model.topology import Partitioner
 
@@ -116,6 +121,54 @@ def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
 
     run(
         lambda: Cluster(topology, operators, keys={"source": KeyBy(selector=lambda v: v)}),
+        work,
+        monkeypatch,
+    )
+
+
+@pytest.mark.feature("F100")
+def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Passing(Counting):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            super().process(batch, port, out)
+            out.emit(batch)
+            return None
+
+    topology = line(vertex("source"), vertex("count"), vertex("sink"), partitioner=Partitioner.HASH)
+    operators = {
+        "source": [ScriptedSource("s", [], [*"abcdefgh" * 4, *NOTHING])],
+        "count": [Passing("c", [])],
+        "sink": [Recorder("k", [])],
+    }
+    unaligned = replace(
+        SETTINGS,
+        checkpoints=replace(SETTINGS.checkpoints, unaligned=True, subtasks_a_channel_state_file=1),
+        slot=replace(SETTINGS.slot, rows=1, credit=2),
+    )
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, count, _ = await cluster.deploy([slot], start=False)
+        for execution in (source, count):  # not the sink: what it is sent stays where it is
+            cluster.tell(slot, Start(execution))
+        await cluster.settle()
+        options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
+        at_ms = cluster.clock.wall_ms()
+        cluster.tell(slot, TriggerCheckpoint(source, CheckpointId(1), at_ms, options))
+        acknowledged = await cluster.acknowledged(count, 1)
+        (state,) = (acknowledged.state or {}).values()
+        assert isinstance(state.managed_keyed, KeyGroupsStateHandle)
+        assert isinstance(state.managed_operator, OperatorStreamStateHandle)
+        assert state.input_channel and state.result_subpartition
+        assert acknowledged.figures.unaligned and acknowledged.figures.persisted_bytes > 0
+
+    run(
+        lambda: Cluster(
+            topology,
+            operators,
+            settings=unaligned,
+            keys=dict.fromkeys(("source", "count"), KeyBy(selector=lambda v: v)),
+        ),
         work,
         monkeypatch,
     )
