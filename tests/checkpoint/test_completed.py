@@ -113,4 +113,6 @@ def test_the_private_files_of_a_checkpoint_are_those_of_its_subtasks() -> None:
     )
     completed = restored_checkpoint(1)
     metadata = replace(completed.metadata, operators=(operator,))
-    assert replace(completed, metadata=metadata).private_paths() == ("/a", "/b")
+    found = replace(completed, metadata=metadata)
+    assert found.private_paths() == ("/a", "/b")
+    assert found.paths() == {"/a", "/b"}

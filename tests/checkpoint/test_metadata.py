@@ -328,6 +328,21 @@ def test_properties_of_unknown_classes_are_refused(old: bytes, new: bytes, found
     assert caught.value.where == "checkpoint properties"
 
 
+def test_any_other_byte_in_properties_is_read_or_refused_with_its_place() -> None:
+    whole = of_properties(lambda data: data + b"\0")
+    begin = whole.index(b"\xac\xed\x00\x05")
+    refused = 0
+    for offset in range(begin, len(whole) - 1):
+        for byte in (0x00, 0x02, 0x70, 0x71, 0x72, 0x73, 0x74, 0x78, 0x7E, 0xFF):
+            changed = whole[:offset] + bytes([byte]) + whole[offset + 1 :]
+            try:
+                metadata.decode(changed, ids())
+            except FormatError as error:
+                refused += 1
+                assert error.offset <= len(whole) and error.expected and error.found
+    assert refused > 1_000
+
+
 def test_bytes_behind_the_end_are_not_looked_at() -> None:
     snapshot = of_operator(EMPTY)
     assert metadata.decode(metadata.encode(snapshot) + b"junk", ids()) == snapshot

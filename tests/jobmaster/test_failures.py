@@ -29,6 +29,7 @@ from tidegate.jobmaster.slots import GRACE_MS, LATE_WAKE_MS
 from tidegate.model.control import (
     Cancel,
     CheckpointAcknowledged,
+    CheckpointDeclined,
     CheckpointFigures,
     Deploy,
     ExecutionState,
@@ -37,7 +38,7 @@ from tidegate.model.control import (
     Start,
     SubtaskChanged,
 )
-from tidegate.model.ids import SlotId
+from tidegate.model.ids import CheckpointId, SlotId
 from tidegate.model.settings import FixedDelay, JobSettings, NoRestart, SlotSettings
 
 RESTARTS = JobSettings(restart=FixedDelay(attempts=100, delay_ms=2_000), slots_timeout_ms=10**9)
@@ -73,6 +74,22 @@ def test_a_failed_subtask_has_all_cancelled_and_deployed_again_after_the_wait() 
     assert world.statuses[-1] is JobStatus.RUNNING
     assert {s.state for s in world.subtasks()} == {ExecutionState.RUNNING}
     assert {s.attempt for s in world.subtasks()} == {1}
+
+
+def test_a_checkpoint_too_many_restarts_the_job_for_the_subtask_that_declined() -> None:
+    world = World(RESTARTS).running()
+    world.prompt = False
+    world.send(CheckpointRequested(1))
+    while not world.machine.view(world.now_ms).checkpoints.counts.in_progress:
+        world.deliver()
+    declining = world.executions[-1]
+    declined = CheckpointDeclined(declining, CheckpointId(1), "CHECKPOINT_DECLINED", "it is full")
+    world.send(declined)
+    assert world.statuses[-1] is JobStatus.RESTARTING
+    (restart,) = world.of(Restarting)
+    assert "CHECKPOINT_DECLINED: Checkpoint was declined. it is full" in str(restart.error)
+    seen = world.machine.view(world.now_ms)
+    assert seen.failures[0].task == seen.vertices[-1].name
 
 
 def test_nothing_is_deployed_while_a_subtask_of_the_former_attempt_lives() -> None:

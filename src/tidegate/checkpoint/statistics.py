@@ -416,11 +416,12 @@ def _distribution(values: list[int], percentiles: tuple[float, ...] = ()) -> Dis
 
 
 def _percentile(ordered: list[int], percentile: float) -> float:
-    """By linear interpolation at percentile · (n + 1) / 100, as in Apache Commons Math."""
+    """By linear interpolation at percentile · (n + 1) / 100, as in Apache Commons Math.
+
+    For percentiles from 50 on: below the first value none of them falls.
+    """
     position = percentile * (len(ordered) + 1) / 100
     below = int(position)
-    if below < 1:
-        return float(ordered[0])
     if below >= len(ordered):
         return float(ordered[-1])
     low, high = ordered[below - 1], ordered[below]
