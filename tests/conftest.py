@@ -15,6 +15,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.e2e.zookeeper import ZooKeeperServer
+
 settings.register_profile("default", deadline=None)
 settings.register_profile(
     "fast", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
@@ -99,6 +101,20 @@ def nothing_is_left_behind(
     _, alive = psutil.wait_procs(child_processes() - known_processes, timeout=ENDS_WITHIN_S)
     known_processes.update(alive)
     assert not alive, f"processes are left behind: {alive}"
+
+
+@pytest.fixture(scope="session")
+def zookeeper(
+    tmp_path_factory: pytest.TempPathFactory, known_processes: set[psutil.Process]
+) -> Iterator[ZooKeeperServer]:
+    """A real server, one for all tests of this process; each keeps to a root of its own."""
+    server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    try:
+        server.start()
+        known_processes |= child_processes()
+        yield server
+    finally:
+        server.stop()
 
 
 def child_processes() -> set[psutil.Process]:

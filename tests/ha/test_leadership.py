@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ha.world import SteppedClock
+from tests.ha.world import SteppedClock, Timed, over_zookeeper
 from tidegate.errors import ConfigError, LeadershipLost, OutcomeUnknown, StorageFailed
 from tidegate.ha.chain import HaStore, Pointer, last_beat
 from tidegate.ha.filesystem import FileSystemHaStore, open_chain
@@ -18,27 +20,50 @@ from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
+
+    from tests.e2e.zookeeper import ZooKeeperServer
 
 
 async def run_here(call: Callable[[], object]) -> object:
     return call()
 
 
-STORES: dict[str, Callable[[Path], HaStore]] = {
-    "memory": lambda _: MemoryHaStore(),
-    "files": lambda folder: FileSystemHaStore(Stores().open(str(folder)), run_here),
-    "files in memory": lambda _: FileSystemHaStore(MemoryFiles().store(), run_here),
-}
+Open = Callable[[], AbstractAsyncContextManager[HaStore]]
+"""Opens the store on the loop that is to use it."""
+
+
+@asynccontextmanager
+async def over_files(folder: str) -> AsyncIterator[HaStore]:
+    yield FileSystemHaStore(Stores().open(folder), run_here)
+
+
+@asynccontextmanager
+async def over_memory(store: HaStore) -> AsyncIterator[HaStore]:
+    yield store
+
+
+def opens(kind: str, request: pytest.FixtureRequest) -> Open:
+    match kind:
+        case "memory":
+            return lambda: over_memory(MemoryHaStore())
+        case "files":
+            folder: Path = request.getfixturevalue("tmp_path")
+            return lambda: over_files(str(folder))
+        case "files in memory":
+            return lambda: over_memory(FileSystemHaStore(MemoryFiles().store(), run_here))
+        case _:
+            server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+            return lambda: over_zookeeper(server.settings())
 
 
 class Drivers:
     """Drivers of one job on one machine, each with its own chance."""
 
     def __init__(self, store: HaStore) -> None:
-        self.store = store
         self.clock = SteppedClock()
+        self.store = Timed(store, self.clock)
         self.started = 0
         self.leaders: list[Leadership] = []
 
@@ -54,21 +79,24 @@ class Drivers:
         return leader
 
 
-def play(store: HaStore, script: Callable[[Drivers], Awaitable[None]]) -> None:
+def play(store: Open, script: Callable[[Drivers], Awaitable[None]]) -> None:
     async def main() -> None:
-        drivers = Drivers(store)
-        try:
-            await script(drivers)
-        finally:
-            for leader in drivers.leaders:
-                await leader.close()
+        async with store() as opened:
+            drivers = Drivers(opened)
+            try:
+                await script(drivers)
+            finally:
+                for leader in drivers.leaders:
+                    await leader.close()
 
     asyncio.run(main())
 
 
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> HaStore:
-    return STORES[request.param](tmp_path)
+@pytest.fixture(
+    params=["memory", "files", "files in memory", pytest.param("zookeeper", marks=pytest.mark.slow)]
+)
+def store(request: pytest.FixtureRequest) -> Open:
+    return opens(request.param, request)
 
 
 def pointers(*checkpoints: int) -> tuple[Pointer, ...]:
@@ -83,7 +111,7 @@ async def complete(leader: Leadership, *, retained: int = 1) -> CheckpointId:
     return checkpoint
 
 
-def test_ids_count_from_one_without_a_gap(store: HaStore) -> None:
+def test_ids_count_from_one_without_a_gap(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         leader = await drivers.start()
         assert (leader.epoch, leader.completed, leader.previous) == (1, (), None)
@@ -95,7 +123,7 @@ def test_ids_count_from_one_without_a_gap(store: HaStore) -> None:
     play(store, script)
 
 
-def test_the_newest_checkpoints_stand_oldest_first(store: HaStore) -> None:
+def test_the_newest_checkpoints_stand_oldest_first(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         leader = await drivers.start()
         for _ in range(3):
@@ -111,7 +139,7 @@ def test_the_newest_checkpoints_stand_oldest_first(store: HaStore) -> None:
     play(store, script)
 
 
-def test_a_dead_leaders_job_goes_on_with_higher_ids_and_its_checkpoints(store: HaStore) -> None:
+def test_a_dead_leaders_job_goes_on_with_higher_ids_and_its_checkpoints(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         for _ in range(5):
@@ -125,7 +153,7 @@ def test_a_dead_leaders_job_goes_on_with_higher_ids_and_its_checkpoints(store: H
     play(store, script)
 
 
-def test_a_job_that_was_suspended_goes_on_at_once_without_a_gap(store: HaStore) -> None:
+def test_a_job_that_was_suspended_goes_on_at_once_without_a_gap(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await complete(first)
@@ -138,7 +166,7 @@ def test_a_job_that_was_suspended_goes_on_at_once_without_a_gap(store: HaStore) 
     play(store, script)
 
 
-def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store: HaStore) -> None:
+def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await complete(first, retained=9)
@@ -157,7 +185,7 @@ def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store:
 
 
 def test_a_fresh_job_over_a_dead_leaders_chain_leaves_its_checkpoints_alone(
-    store: HaStore,
+    store: Open,
 ) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
@@ -173,7 +201,7 @@ def test_a_fresh_job_over_a_dead_leaders_chain_leaves_its_checkpoints_alone(
     play(store, script)
 
 
-def test_an_ended_job_can_be_resumed_from_what_it_retained(store: HaStore) -> None:
+def test_an_ended_job_can_be_resumed_from_what_it_retained(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await complete(first)
@@ -186,7 +214,7 @@ def test_an_ended_job_can_be_resumed_from_what_it_retained(store: HaStore) -> No
 
 @pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
 def test_an_ended_job_that_retained_nothing_is_not_begun_again_by_resuming(
-    store: HaStore, status: JobStatus
+    store: Open, status: JobStatus
 ) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
@@ -200,7 +228,7 @@ def test_an_ended_job_that_retained_nothing_is_not_begun_again_by_resuming(
     play(store, script)
 
 
-def test_a_job_whose_leader_died_before_its_first_checkpoint_begins_again(store: HaStore) -> None:
+def test_a_job_whose_leader_died_before_its_first_checkpoint_begins_again(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await first.close()
@@ -210,7 +238,7 @@ def test_a_job_whose_leader_died_before_its_first_checkpoint_begins_again(store:
     play(store, script)
 
 
-def test_there_has_to_be_something_to_resume(store: HaStore) -> None:
+def test_there_has_to_be_something_to_resume(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         with pytest.raises(ConfigError, match="no earlier run of job 'orders'"):
             await drivers.start(resume=True)
@@ -218,7 +246,7 @@ def test_there_has_to_be_something_to_resume(store: HaStore) -> None:
     play(store, script)
 
 
-def test_a_second_execute_is_refused_within_seconds_and_does_no_harm(store: HaStore) -> None:
+def test_a_second_execute_is_refused_within_seconds_and_does_no_harm(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         for resume in (False, True):
@@ -233,7 +261,7 @@ def test_a_second_execute_is_refused_within_seconds_and_does_no_harm(store: HaSt
     play(store, script)
 
 
-def test_of_two_that_start_at_once_one_leads_and_the_other_knows(store: HaStore) -> None:
+def test_of_two_that_start_at_once_one_leads_and_the_other_knows(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         outcomes = await asyncio.gather(drivers.start(), drivers.start(), return_exceptions=True)
         await drivers.clock.pause(2_000)
@@ -244,7 +272,7 @@ def test_of_two_that_start_at_once_one_leads_and_the_other_knows(store: HaStore)
     play(store, script)
 
 
-def test_a_standby_takes_over_when_the_leader_dies(store: HaStore) -> None:
+def test_a_standby_takes_over_when_the_leader_dies(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         standby = asyncio.create_task(drivers.start(resume=True, standby=True))
@@ -259,7 +287,7 @@ def test_a_standby_takes_over_when_the_leader_dies(store: HaStore) -> None:
 
 
 @pytest.mark.parametrize("act", ["id", "add", "end"])
-def test_a_deposed_leader_can_do_nothing_more(store: HaStore, act: str) -> None:
+def test_a_deposed_leader_can_do_nothing_more(store: Open, act: str) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await complete(first)
@@ -283,7 +311,7 @@ def test_a_deposed_leader_can_do_nothing_more(store: HaStore, act: str) -> None:
     play(store, script)
 
 
-def test_a_leader_that_lives_on_learns_that_it_was_deposed(store: HaStore) -> None:
+def test_a_leader_that_lives_on_learns_that_it_was_deposed(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         told = asyncio.create_task(first.lost())
@@ -304,7 +332,7 @@ def test_a_leader_that_lives_on_learns_that_it_was_deposed(store: HaStore) -> No
     play(store, script)
 
 
-def hidden_beats(store: HaStore) -> Callable[[str], Awaitable[list[str]]]:
+def hidden_beats(store: Open) -> Callable[[str], Awaitable[list[str]]]:
     listing = store.list
 
     async def listed(prefix: str) -> list[str]:
@@ -333,7 +361,7 @@ class Unanswering:
 
 @pytest.mark.parametrize("happens", [True, False])
 def test_a_write_without_an_answer_is_asked_again_until_it_is_known(
-    store: HaStore, happens: bool
+    store: Open, happens: bool
 ) -> None:
     async def script(drivers: Drivers) -> None:
         slow = Unanswering(drivers.store)
@@ -346,7 +374,7 @@ def test_a_write_without_an_answer_is_asked_again_until_it_is_known(
 
 
 @pytest.mark.parametrize("happens", [True, False])
-def test_an_unknown_outcome_is_settled_by_the_next_call(store: HaStore, happens: bool) -> None:
+def test_an_unknown_outcome_is_settled_by_the_next_call(store: Open, happens: bool) -> None:
     async def script(drivers: Drivers) -> None:
         slow = Unanswering(drivers.store)
         leader = await drivers.start(store=slow)
@@ -364,7 +392,7 @@ def test_an_unknown_outcome_is_settled_by_the_next_call(store: HaStore, happens:
     play(store, script)
 
 
-def test_an_unknown_outcome_ends_in_a_loss_where_somebody_took_over(store: HaStore) -> None:
+def test_an_unknown_outcome_ends_in_a_loss_where_somebody_took_over(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         slow = Unanswering(drivers.store)
         leader = await drivers.start(store=slow)
@@ -379,7 +407,7 @@ def test_an_unknown_outcome_ends_in_a_loss_where_somebody_took_over(store: HaSto
     play(store, script)
 
 
-def test_a_long_run_and_many_runs_leave_few_files(store: HaStore) -> None:
+def test_a_long_run_and_many_runs_leave_few_files(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         for _ in range(3):
             leader = await drivers.start()
@@ -390,6 +418,7 @@ def test_a_long_run_and_many_runs_leave_few_files(store: HaStore) -> None:
             assert len(beats) <= 2
             assert await last_beat(drivers.store) == beats[-1]
             await leader.end(JobStatus.FINISHED)
+            await leader.conclude()
         assert await drivers.store.list("beats/") == []
         chains = await drivers.store.list("chains/")
         assert len([path for path in chains if "/0000000003/" in path]) <= 128

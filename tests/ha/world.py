@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StorageFailed
+from tidegate.ha.zookeeper import ZooKeeperHaStore, open_chain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable, Iterator
     from random import Random
 
+    from tidegate.ha.chain import HaStore
+
     from tidegate.ha.memory import MemoryHaStore
+    from tidegate.model.settings import ZooKeeperSettings
 
 
 class SteppedClock:
@@ -19,6 +25,7 @@ class SteppedClock:
 
     def __init__(self) -> None:
         self.now_ms = 0
+        self.calls = 0
 
     def monotonic_ms(self) -> int:
         return self.now_ms
@@ -35,8 +42,56 @@ class SteppedClock:
         while self.now_ms < until_ms:
             before_ms = self.now_ms
             await asyncio.sleep(0)
-            if self.now_ms == before_ms:
+            if self.calls:
+                await asyncio.sleep(0.0005)  # a real store is at work: no time passes meanwhile
+            elif self.now_ms == before_ms:
                 self.now_ms += 10
+
+
+class Timed:
+    """A store whose calls take none of the clock's time, however long they really take."""
+
+    def __init__(self, inner: HaStore, clock: SteppedClock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    async def create(self, path: str, data: bytes) -> bool:
+        with self._call():
+            return await self._inner.create(path, data)
+
+    async def read(self, path: str) -> bytes | None:
+        with self._call():
+            return await self._inner.read(path)
+
+    async def list(self, prefix: str) -> list[str]:
+        with self._call():
+            return await self._inner.list(prefix)
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        with self._call():
+            await self._inner.delete(paths)
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        self._clock.calls += 1
+        try:
+            yield
+        finally:
+            self._clock.calls -= 1
+
+
+@asynccontextmanager
+async def over_zookeeper(settings: ZooKeeperSettings) -> AsyncIterator[ZooKeeperHaStore]:
+    """The chain of job 'orders' in a real ZooKeeper, on the running loop."""
+    loop = asyncio.get_running_loop()
+    with ThreadPoolExecutor(2) as pool:
+        store = await open_chain(
+            settings, "orders", lambda call: loop.run_in_executor(pool, call)
+        )
+        try:
+            yield store
+        finally:
+            await store.close()
 
 
 class ScheduledStore:

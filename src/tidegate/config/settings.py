@@ -17,10 +17,12 @@ from tidegate.model.settings import (
     RestartSettings,
     RestoreSettings,
     SlotSettings,
+    ZooKeeperSettings,
 )
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
+    from tidegate.model.settings import CheckpointSettings
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
@@ -36,6 +38,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         leader_beat_ms=configuration.get(options.LEADER_BEAT_INTERVAL),
         leader_lease_ms=configuration.get(options.LEADER_LEASE),
         trace_file=_trace_file(configuration),
+        zookeeper=zookeeper_settings(configuration, checkpoints),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
     )
 
@@ -112,6 +115,46 @@ def restore_settings(configuration: Configuration) -> RestoreSettings:
         claim_mode=configuration.get(options.RESTORE_CLAIM_MODE),
         without_in_flight_of=None if without < 0 else without,
     )
+
+
+def zookeeper_settings(
+    configuration: Configuration, checkpoints: CheckpointSettings
+) -> ZooKeeperSettings | None:
+    """Where the job's records are kept, where that is ZooKeeper."""
+    if configuration.get(options.HIGH_AVAILABILITY) != "ZOOKEEPER":
+        return None
+    if checkpoints.directory is None:
+        raise ConfigError(
+            "The job is to be highly available, but there is no folder for its checkpoints: they "
+            "would end with the driver",
+            where=configuration.where_set(options.HIGH_AVAILABILITY),
+            remedy=f"Set {options.CHECKPOINT_DIRECTORY.key}.",
+        )
+    root, cluster = (
+        configuration.get(option).strip("/")
+        for option in (options.ZOOKEEPER_ROOT, options.HA_CLUSTER)
+    )
+    return ZooKeeperSettings(
+        quorum=_quorum(configuration),
+        path="".join(f"/{part}" for part in (root, cluster) if part),
+        session_timeout_ms=configuration.get(options.ZOOKEEPER_SESSION_TIMEOUT),
+        connection_timeout_ms=configuration.get(options.ZOOKEEPER_CONNECTION_TIMEOUT),
+    )
+
+
+def _quorum(configuration: Configuration) -> str:
+    given = configuration.get(options.ZOOKEEPER_QUORUM) or ""
+    servers = [server.strip() for server in given.split(",")]
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(
+                f"{options.ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper servers",
+                where=configuration.where_set(options.ZOOKEEPER_QUORUM),
+                remedy="Write host:port, several with commas between them; the node below which "
+                f"Tidegate keeps its own is {options.ZOOKEEPER_ROOT.key}.",
+            )
+    return ",".join(servers)
 
 
 def slot_settings(configuration: Configuration) -> SlotSettings:

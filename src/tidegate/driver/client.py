@@ -66,7 +66,7 @@ class DriverClient:
             self.cancel()
             raise StorageFailed(
                 f"the job was not accepted within {timeout_s:g} s",
-                remedy="Check that the checkpoint folder answers.",
+                remedy="Check that the checkpoint folder answers, and ZooKeeper where it is used.",
             ) from error
         except TidegateError:
             self._join()

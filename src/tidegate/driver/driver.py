@@ -27,7 +27,13 @@ from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
 from tidegate.driver.traces import Tracing, trace_reporters
-from tidegate.errors import JobCanceled, StorageFailed, TidegateError, UserCodeFailed
+from tidegate.errors import (
+    JobCanceled,
+    JobFailed,
+    StorageFailed,
+    TidegateError,
+    UserCodeFailed,
+)
 from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
 from tidegate.jobmaster.machine import JobMaster
@@ -139,11 +145,15 @@ class Driver:
                 await self._blocking(storage.initialize_base_locations)
             completed = await self._read_completed(storage, leadership)
             topology = self._fitted(completed)
-            self._machine = self._make_machine(leadership, topology, completed)
+            machine = self._make_machine(leadership, topology, completed)
             loop = asyncio.get_running_loop()
             self._hosts = CoordinatorHosts(
                 self._graph, self.post, self._world.run_blocking, self.spawn, loop
             )
+            if leadership.status.is_terminal:
+                await self._already_over(machine, storage, leadership)
+                return
+            self._machine = machine
             links = SlotLinks(self.post, self._hosts.event, self._world.log)
             hooks = MasterHooks(self._graph.hooks, self._world.run_blocking, self._world.log)
             leaving.push_async_callback(hooks.close)
@@ -173,6 +183,28 @@ class Driver:
                 await self._sweep_at_the_end(storage, leadership)
             if self._crash is not None:
                 raise self._crash
+            if leadership.status.is_terminal:
+                await leadership.conclude()
+
+    async def _already_over(
+        self, machine: JobMaster, storage: CheckpointStorage, leadership: Leadership
+    ) -> None:
+        """The job has ended before, and its driver died over it: tidy up, say how it ended."""
+        status = leadership.status
+        self._world.log.warning(
+            "the job has ended already and is not run again; start it once more to run it anew",
+            status=status.value,
+        )
+        self._last_view = replace(machine.view(self._world.clock.monotonic_ms()), status=status)
+        self.accepted.set_result(leadership.job)
+        error: TidegateError | None = None
+        if status is JobStatus.FAILED:
+            error = JobFailed("the job has failed before; the log of its driver says why")
+        elif status is JobStatus.CANCELED:
+            error = JobCanceled("the job was canceled before")
+        self._end = (status, error)
+        await self._sweep_at_the_end(storage, leadership)
+        await leadership.conclude()
 
     async def _end_tasks(self) -> None:
         if self._timer is not None:
@@ -228,6 +260,7 @@ class Driver:
             ),
             self._graph.name,
             resume=self._graph.settings.restore.path == LATEST,
+            recover=self._graph.settings.zookeeper is not None,
         )
 
     async def _read_completed(

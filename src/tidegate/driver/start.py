@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.driver.client import DriverClient
 from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.ha.zookeeper import ZooKeeperHaStore
+    from tidegate.model.settings import ZooKeeperSettings
     from tidegate.transport.wire import Network
 
 T = TypeVar("T")
@@ -49,10 +54,11 @@ def start_driver(
 
     async def live() -> None:
         with ThreadPoolExecutor(DRIVER_IO_THREADS, thread_name_prefix="tidegate-driver-io") as pool:
-            driver = Driver(graph, _world(graph, network, secret, pool), provider)
-            clients.append(DriverClient(driver, asyncio.get_running_loop()))
-            ready.set()
-            await driver.run()
+            async with contextlib.AsyncExitStack() as leaving:
+                driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
+                clients.append(DriverClient(driver, asyncio.get_running_loop()))
+                ready.set()
+                await driver.run()
 
     def run() -> None:
         try:
@@ -77,7 +83,11 @@ def start_driver(
 
 
 def _world(
-    graph: JobGraph, network: Network, secret: bytes, pool: ThreadPoolExecutor
+    graph: JobGraph,
+    network: Network,
+    secret: bytes,
+    pool: ThreadPoolExecutor,
+    leaving: contextlib.AsyncExitStack,
 ) -> DriverWorld:
     loop = asyncio.get_running_loop()
     stores = Stores(MemoryFiles())
@@ -86,7 +96,11 @@ def _world(
         return loop.run_in_executor(pool, call)
 
     async def chain(graph: JobGraph) -> HaStore:
-        directory = graph.settings.checkpoints.directory
+        settings, directory = graph.settings, graph.settings.checkpoints.directory
+        if settings.zookeeper is not None:
+            store = await _zookeeper_chain(settings.zookeeper, graph.name, run_blocking)
+            leaving.push_async_callback(store.close)
+            return store
         if directory is None:
             return MemoryHaStore()
         return await open_chain(stores, directory, graph.name, run_blocking)
@@ -101,3 +115,17 @@ def _world(
         log=process_log().bind(job=graph.name),
         secret=secret,
     )
+
+
+async def _zookeeper_chain(
+    settings: ZooKeeperSettings, job_name: str, run_blocking: RunBlocking
+) -> ZooKeeperHaStore:
+    try:
+        from tidegate.ha import zookeeper
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "ZooKeeper's client for Python is not installed where the driver runs",
+            where="high-availability.type",
+            remedy=f"Install it: pip install 'tidegate[zookeeper]'. {error}",
+        ) from error
+    return await zookeeper.open_chain(settings, job_name, run_blocking)

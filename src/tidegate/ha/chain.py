@@ -217,6 +217,13 @@ async def last_beat(store: HaStore) -> str:
     return beats[-1] if beats else ""
 
 
+async def forget_beats(store: HaStore, epoch: Epoch) -> None:
+    """Deletes the signs of life of an epoch and of those before it."""
+    await store.delete(
+        [beat for beat in await store.list(_BEATS) if beat < beat_path(epoch + 1, 0)]
+    )
+
+
 async def sweep(store: HaStore, epoch: Epoch) -> None:
     """Deletes what an epoch's leader does not need of lower ones; called once it leads.
 
@@ -228,8 +235,8 @@ async def sweep(store: HaStore, epoch: Epoch) -> None:
     for place, next_place in pairwise(places):
         if place.rpartition("/")[0] == next_place.rpartition("/")[0]:
             doomed.append(place)
-    doomed += [beat for beat in await store.list(_BEATS) if beat < beat_path(epoch, 0)]
     await store.delete(doomed)
+    await forget_beats(store, Epoch(epoch - 1))
 
 
 async def _newest_of(store: HaStore, epoch: int) -> JobRecord | None:

@@ -22,6 +22,7 @@ from tidegate.ha.chain import (
     claim_epoch,
     decode,
     encode,
+    forget_beats,
     last_beat,
     newest_record,
     place_path,
@@ -71,20 +72,27 @@ class HaWorld:
     records_kept: int = 64
 
 
-async def lead(world: HaWorld, name: str, *, resume: bool, standby: bool = False) -> Leadership:
+async def lead(
+    world: HaWorld, name: str, *, resume: bool, recover: bool = False, standby: bool = False
+) -> Leadership:
     """Becomes the leader of a job.
 
     name: of the job, for messages. resume: go on with the job that was led last, its id, its
-    checkpoints and their numbers; else a job of its own begins. standby: wait for a living leader
-    to go instead of failing. Raises ConfigError where somebody leads the job, or where there is
-    nothing to resume; StorageFailed or OutcomeUnknown where the store does not answer.
+    checkpoints and their numbers; else a job of its own begins. recover: go on with it where it
+    was not brought to its end; then one that had ended, but whose driver died before it had said
+    so, is led as one that is over. standby: wait for a living leader to go instead of failing.
+    Raises ConfigError where somebody leads the job, or where there is nothing to resume;
+    StorageFailed or OutcomeUnknown where the store does not answer.
     """
     await _await_vacancy(world, name, standby=standby)
     token = f"{world.chance.bits64():016x}"
     epoch = await claim_epoch(world.store, token)
     last = await seal_below(world.store, epoch)
-    if resume and last is not None:
-        if last.status.is_terminal and not last.completed:
+    over = last is not None and last.status.is_terminal
+    if last is not None and over and recover and not resume and await last_beat(world.store):
+        record = replace(last, epoch=epoch, token=token)
+    elif last is not None and (resume or (recover and not over)):
+        if over and not last.completed:
             raise _nothing_retained(name, last.status)
         record = replace(last, epoch=epoch, token=token, status=JobStatus.RUNNING)
     elif resume:
@@ -107,8 +115,8 @@ async def lead(world: HaWorld, name: str, *, resume: bool, standby: bool = False
 def _nothing_retained(name: str, status: JobStatus) -> ConfigError:
     """To begin from the beginning would read everything again, and write it again."""
     return ConfigError(
-        f"The earlier run of job '{name}' has ended ({status.value}) and kept no checkpoint to go "
-        "on with",
+        f"No completed checkpoint available: the earlier run of job '{name}' has ended "
+        f"({status.value}) and kept no checkpoint to go on with",
         remedy="Start it without 'latest'. To go on after an end, keep checkpoints with "
         "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION.",
     )
@@ -139,10 +147,11 @@ async def _await_vacancy(world: HaWorld, name: str, *, standby: bool) -> None:
 
 def _second_execute(name: str) -> ConfigError:
     return ConfigError(
-        f"Job '{name}' is already running over this checkpoint folder",
+        f"Job '{name}' is already running",
         where=f"job '{name}'",
         remedy="Stop it first, give this one another name with execute('…') or pipeline.name, or "
-        "set another execution.checkpointing.dir.",
+        "set another execution.checkpointing.dir (with ZooKeeper another "
+        "high-availability.cluster-id).",
     )
 
 
@@ -189,6 +198,11 @@ class Leadership:
         return CheckpointId(self._next_id)
 
     @property
+    def status(self) -> JobStatus:
+        """RUNNING; how the job has ended where that is all there was to take over."""
+        return self._record.status
+
+    @property
     def previous(self) -> JobRecord | None:
         """What the run before left; None where there was none."""
         return self._previous
@@ -209,6 +223,8 @@ class Leadership:
             await self._append(replace(self._record, next_id=CheckpointId(self._next_id + 1)))
         except LeadershipLost:
             raise _second_execute(self._name) from None
+        if self._record.released:
+            return  # the last sign of life stays until the end was told
         self._beating = asyncio.create_task(self._beat(), name=f"beats of {self._name}")
 
     async def next_checkpoint_id(self, *, above: int = 0) -> CheckpointId:
@@ -253,8 +269,8 @@ class Leadership:
     ) -> None:
         """Says that the job has ended, or is SUSPENDED to go on elsewhere; stops leading.
 
-        retained: the checkpoints whose pointers stand, all unless told otherwise. Raises
-        LeadershipLost or OutcomeUnknown.
+        retained: the checkpoints whose pointers stand, all unless told otherwise. `conclude` comes
+        behind it. Raises LeadershipLost or OutcomeUnknown.
         """
         assert status is not JobStatus.RUNNING, "a job that ends does not run"
         async with self._turn:
@@ -264,10 +280,15 @@ class Leadership:
                 replace(self._record, completed=kept, next_id=self._next_id, status=status)
             )
         await self.close()
+
+    async def conclude(self) -> None:
+        """Says that nothing is left to be done for the job that has ended: no sign of life stays.
+
+        Until then the job counts as ended, and as one whose driver may have died over it.
+        """
+        assert self._record.released, "the job has ended"
         with contextlib.suppress(StorageFailed):
-            await self._world.store.delete(
-                [beat_path(self.epoch, self._beats - 1), beat_path(self.epoch, self._beats)]
-            )
+            await forget_beats(self._world.store, self.epoch)
 
     async def close(self) -> None:
         """Stops the signs of life without a word; others take over after the lease."""

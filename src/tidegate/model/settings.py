@@ -146,12 +146,23 @@ class SlotSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperSettings:
+    """Where record chains are kept. quorum: ``host:port,…``. path: node above those of the jobs."""
+
+    quorum: str
+    path: str
+    session_timeout_ms: int = 10_000
+    connection_timeout_ms: int = 15_000
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """All settings of one job.
 
     parameters: what user functions may ask for by name. trace_file: where the driver writes spans;
     None for nowhere. leader_beat_ms: time between two signs of
     life of the driver. leader_lease_ms: after this long without one another may take the job over.
+    zookeeper: given where the job is highly available; a driver that is started again then goes on.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -163,4 +174,5 @@ class JobSettings:
     leader_beat_ms: int = 500
     leader_lease_ms: int = 3_000
     trace_file: str | None = None
+    zookeeper: ZooKeeperSettings | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,206 @@
+"""Record chains in ZooKeeper: a job is one node, its files are that node's children.
+
+All nodes are persistent and nothing hangs on the session: who leads is decided by the chain alone,
+so a session that expires costs a new one and no more. A file's slashes become dots, so that one
+call lists a whole chain, as it was at one moment.
+
+ZooKeeper creates a node on a quorum and only once, but a server that lags behind may answer a
+reading from its own past. So each reading comes right behind a write of the same session: what
+stood before it is seen. (A ``sync`` would nearly do, but it asks no quorum.)
+
+Needs tidegate[zookeeper].
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final, TypeVar, cast
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+)
+
+from tidegate.errors import StorageFailed
+from tidegate.storage import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kazoo.interfaces import IAsyncResult
+
+    from tidegate.ha.filesystem import RunBlocking
+    from tidegate.model.settings import ZooKeeperSettings
+
+T = TypeVar("T")
+
+RECONNECT_MAX_S: Final = 1.0
+"""Longest wait between two tries to reach a server."""
+
+
+class ZooKeeperHaStore:
+    """One job's chain. Used on one loop; `close` ends its session.
+
+    node: of the job; there once `open` has returned.
+    """
+
+    def __init__(self, settings: ZooKeeperSettings, node: str, run_blocking: RunBlocking) -> None:
+        self._settings = settings
+        self._node = node
+        self._run_blocking = run_blocking
+        self._limit_s = settings.connection_timeout_ms / 1000
+        self._client = KazooClient(
+            settings.quorum,
+            timeout=settings.session_timeout_ms / 1000,
+            connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
+        )
+
+    async def open(self) -> None:
+        """Connects, and makes the job's node. Raises StorageFailed where that cannot be done."""
+        connected = self._client.start_async()
+        if not await self._run_blocking(lambda: connected.wait(self._limit_s)):
+            await self.close()
+            raise StorageFailed(
+                f"No ZooKeeper server has answered within {self._limit_s:g} s",
+                where=self._settings.quorum,
+                remedy="Check high-availability.zookeeper.quorum, and that the servers run, have a "
+                "quorum and can be reached from the driver.",
+            )
+        try:
+            await self._answer("make the job's node", self._client.ensure_path_async(self._node))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the session and the threads behind it; calls under way fail."""
+
+        def close() -> None:
+            # The session of a client that cannot say good-bye expires by itself.
+            with contextlib.suppress(KazooException):
+                self._client.stop()
+            self._client.close()
+
+        await self._run_blocking(close)
+
+    async def create(self, path: str, data: bytes) -> bool:
+        """Makes a node unless there is one. Raises StorageFailed: it may be there, or may be yet."""
+        try:
+            await self._answer(f"create {path}", self._client.create_async(self._child(path), data))
+        except NodeExistsError:
+            return False
+        except NoNodeError as error:
+            raise self._gone() from error
+        return True
+
+    async def read(self, path: str) -> bytes | None:
+        """A node's bytes; None where there is none."""
+        get = self._client.get_async
+        try:
+            found = await self._read(f"read {path}", lambda: get(self._child(path)))
+        except NoNodeError:
+            return None
+        return cast("tuple[bytes, object]", found)[0]
+
+    async def list(self, prefix: str) -> list[str]:
+        """The paths below a prefix, in order."""
+        get_children = self._client.get_children_async
+        found = await self._read(f"list {prefix}", lambda: get_children(self._node))
+        listed = (name.replace(".", "/") for name in cast("list[str]", found))
+        return sorted(path for path in listed if path.startswith(prefix))
+
+    async def delete(self, paths: Iterable[str]) -> None:
+        """Deletes nodes."""
+        for path in paths:
+            with contextlib.suppress(NoNodeError):
+                await self._answer(f"delete {path}", self._client.delete_async(self._child(path)))
+
+    def _child(self, path: str) -> str:
+        return f"{self._node}/{path.replace('/', '.')}"
+
+    async def _read(self, what: str, read: Callable[[], IAsyncResult]) -> object:
+        """The answer to a reading that sees every earlier write, whoever made it."""
+        session = self._client.client_id
+        written, found = self._client.set_async(self._node, b""), read()
+        try:
+            await self._answer(what, written)
+        except NoNodeError as error:
+            raise self._gone() from error
+        answer = await self._answer(what, found)
+        if session is None or self._client.client_id != session:
+            raise self._failed(what, "the session has ended meanwhile")
+        return answer
+
+    async def _answer(self, what: str, result: IAsyncResult) -> object:
+        """The answer to a call. Raises NodeExistsError, NoNodeError, else StorageFailed."""
+        try:
+            async with asyncio.timeout(self._limit_s):
+                return await _awaitable(result)
+        except TimeoutError:
+            raise self._failed(what, f"there was no answer within {self._limit_s:g} s") from None
+        except (NodeExistsError, NoNodeError):
+            raise
+        except (AuthFailedError, NoAuthError) as error:
+            raise StorageFailed(
+                f"ZooKeeper does not permit to {what}",
+                where=self._where,
+                remedy="Let the driver create, read, write and delete below "
+                "high-availability.zookeeper.path.root, or name another root.",
+            ) from error
+        except KazooException as error:
+            raise self._failed(what, f"{type(error).__name__} {error}".rstrip()) from error
+
+    def _failed(self, what: str, why: str) -> StorageFailed:
+        return StorageFailed(
+            f"ZooKeeper could not be asked to {what}: {why}",
+            where=self._where,
+            remedy="Check that the servers run, have a quorum and can be reached from the driver.",
+        )
+
+    def _gone(self) -> StorageFailed:
+        return StorageFailed(
+            "The job's node in ZooKeeper is gone, and with it who leads the job",
+            where=self._where,
+            remedy="Somebody has deleted it. Start the job anew from a checkpoint by its path.",
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"{self._settings.quorum}{self._node}"
+
+
+async def open_chain(
+    settings: ZooKeeperSettings, job_name: str, run_blocking: RunBlocking
+) -> ZooKeeperHaStore:
+    """The chain of a named job. Raises StorageFailed where no server answers."""
+    node = paths.join(settings.path, "jobs", paths.quoted_name(job_name))
+    store = ZooKeeperHaStore(settings, node, run_blocking)
+    await store.open()
+    return store
+
+
+def _awaitable(answer: IAsyncResult) -> Awaitable[object]:
+    """What a thread of the client will say, on this loop."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[object] = loop.create_future()
+
+    def settle() -> None:
+        if future.done():
+            return
+        if answer.exception is not None:
+            future.set_exception(answer.exception)
+        else:
+            future.set_result(answer.get())
+
+    def tell(_: IAsyncResult) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended; nobody waits any more
+            loop.call_soon_threadsafe(settle)
+
+    answer.rawlink(tell)
+    return future
+
