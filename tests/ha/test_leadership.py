@@ -68,13 +68,18 @@ class Drivers:
         self.leaders: list[Leadership] = []
 
     async def start(
-        self, *, resume: bool = False, standby: bool = False, store: HaStore | None = None
+        self,
+        *,
+        resume: bool = False,
+        recover: bool = False,
+        standby: bool = False,
+        store: HaStore | None = None,
     ) -> Leadership:
         self.started += 1
         world = HaWorld(
             store or self.store, self.clock, SeededChance(self.started), self.clock.pause
         )
-        leader = await lead(world, "orders", resume=resume, standby=standby)
+        leader = await lead(world, "orders", resume=resume, recover=recover, standby=standby)
         self.leaders.append(leader)
         return leader
 
@@ -234,6 +239,55 @@ def test_a_job_whose_leader_died_before_its_first_checkpoint_begins_again(store:
         await first.close()
         second = await drivers.start(resume=True)
         assert (second.job, second.completed) == (first.job, ())
+
+    play(store, script)
+
+
+def test_recovering_begins_what_nobody_began_and_goes_on_with_what_is_not_over(
+    store: Open,
+) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start(recover=True)
+        await complete(first)
+        await first.close()
+        second = await drivers.start(recover=True)
+        assert (second.job, second.completed) == (first.job, pointers(1))
+        await second.end(JobStatus.SUSPENDED)
+        third = await drivers.start(recover=True)
+        assert (third.job, third.epoch, third.completed) == (first.job, 3, pointers(1))
+
+    play(store, script)
+
+
+def test_recovering_runs_a_job_anew_that_was_brought_to_its_end(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start(recover=True)
+        await complete(first)
+        await first.end(JobStatus.CANCELED)
+        await first.conclude()
+        second = await drivers.start(recover=True)
+        assert second.job != first.job
+        assert (second.completed, second.status) == ((), JobStatus.RUNNING)
+
+    play(store, script)
+
+
+@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.FAILED])
+def test_an_ended_job_whose_driver_died_over_it_is_not_run_again(
+    store: Open, status: JobStatus
+) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start(recover=True)
+        await drivers.clock.pause(1_000)
+        await complete(first)
+        await first.end(status)
+        for _ in range(2):  # the second one dies before it has concluded, too
+            again = await drivers.start(recover=True)
+            assert (again.job, again.status) == (first.job, status)
+            await drivers.clock.pause(1_000)
+            await again.close()
+        await again.conclude()
+        assert (await drivers.start(recover=True)).job != first.job
 
     play(store, script)
 

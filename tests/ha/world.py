@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.errors import StorageFailed
-from tidegate.ha.zookeeper import ZooKeeperHaStore, open_chain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from tidegate.ha.chain import HaStore
 
     from tidegate.ha.memory import MemoryHaStore
+    from tidegate.ha.zookeeper import ZooKeeperHaStore
     from tidegate.model.settings import ZooKeeperSettings
 
 
@@ -81,13 +81,15 @@ class Timed:
 
 
 @asynccontextmanager
-async def over_zookeeper(settings: ZooKeeperSettings) -> AsyncIterator[ZooKeeperHaStore]:
-    """The chain of job 'orders' in a real ZooKeeper, on the running loop."""
+async def over_zookeeper(
+    settings: ZooKeeperSettings, name: str = "orders"
+) -> AsyncIterator[ZooKeeperHaStore]:
+    """The chain of a job in a real ZooKeeper, on the running loop."""
+    from tidegate.ha.zookeeper import open_chain
+
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(2) as pool:
-        store = await open_chain(
-            settings, "orders", lambda call: loop.run_in_executor(pool, call)
-        )
+        store = await open_chain(settings, name, lambda call: loop.run_in_executor(pool, call))
         try:
             yield store
         finally:

@@ -121,11 +121,11 @@ async def _zookeeper_chain(
     settings: ZooKeeperSettings, job_name: str, run_blocking: RunBlocking
 ) -> ZooKeeperHaStore:
     try:
-        from tidegate.ha import zookeeper
+        from tidegate.ha.zookeeper import open_chain as open_zookeeper_chain
     except ModuleNotFoundError as error:
         raise ConfigError(
             "ZooKeeper's client for Python is not installed where the driver runs",
             where="high-availability.type",
             remedy=f"Install it: pip install 'tidegate[zookeeper]'. {error}",
         ) from error
-    return await zookeeper.open_chain(settings, job_name, run_blocking)
+    return await open_zookeeper_chain(settings, job_name, run_blocking)
