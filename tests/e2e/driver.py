@@ -5,11 +5,14 @@ It counts numbers into Parquet files, resumes where that was asked for, and ends
 
 import json
 import os
+import signal
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests.e2e.deadly import signal_at
 from tests.e2e.jobs import COUNT_SCHEMA, running_counts
 from tests.e2e.runtimes import RESTART_AT_ONCE
 from tidegate import Configuration, StreamExecutionEnvironment
@@ -21,13 +24,20 @@ NAME = "counts of a driver"
 
 @dataclass(frozen=True)
 class Orders:
-    """What a driver is to do. spark: on a session of its own, else on this machine."""
+    """What a driver is to do.
+
+    spark: on a session of its own, else on this machine. settings: beside the usual ones. place:
+    of `tests.e2e.deadly`, where it sends itself the signal.
+    """
 
     folder: str
     rows: int
     rate: float
     spark: bool = False
     resume: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)
+    place: str = ""
+    signal: int = signal.SIGKILL
 
 
 def started(orders: Orders, log: Path) -> subprocess.Popen[bytes]:
@@ -39,7 +49,11 @@ def started(orders: Orders, log: Path) -> subprocess.Popen[bytes]:
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                "TIDEGATE_LOG_LEVEL": "info",
+            },
             start_new_session=True,
         )
 
@@ -54,6 +68,7 @@ def main() -> None:
         "execution.checkpointing.dir": str(folder / "checkpoints"),
         **RESTART_AT_ONCE,
         **({"execution.state-recovery.path": "latest"} if orders.resume else {}),
+        **orders.settings,
     }
     configuration = Configuration()
     for key, value in settings.items():
@@ -64,6 +79,8 @@ def main() -> None:
         env = StreamExecutionEnvironment.local(configuration=configuration)
     counts = running_counts(env, orders.rows, orders.rate)
     counts.sink_to(FileSink.parquet(str(folder / "out"), COUNT_SCHEMA)).uid("files")
+    if orders.place:
+        signal_at(orders.place, orders.signal)
     env.execute(NAME)
 
 

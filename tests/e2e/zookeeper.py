@@ -42,9 +42,9 @@ class ZooKeeperServer:
         """Where clients find it."""
         return f"127.0.0.1:{self._port}"
 
-    def settings(self, *, quorum: str | None = None, answers_within_ms: int = 20_000) -> (
-        ZooKeeperSettings
-    ):
+    def settings(
+        self, *, quorum: str | None = None, answers_within_ms: int = 20_000
+    ) -> ZooKeeperSettings:
         """For a client that keeps to a root of its own."""
         return ZooKeeperSettings(
             quorum=quorum or self.quorum,

@@ -1,4 +1,4 @@
-"""What only a real ZooKeeper shows: lost answers, servers that hang or end, sessions that expire."""
+"""What only a real ZooKeeper shows: lost answers, hung servers, sessions that expire."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import asyncio
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,10 +18,15 @@ from tidegate import Configuration, StreamExecutionEnvironment
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, LeadershipLost, OutcomeUnknown, StorageFailed
 from tidegate.ha.leadership import HaWorld, Leadership, lead
-from tidegate.ha.zookeeper import ZooKeeperHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import ZooKeeperSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+    from tidegate.ha.zookeeper import ZooKeeperHaStore
 
 pytestmark = pytest.mark.slow
 
@@ -103,7 +107,9 @@ class Line:
                 self._spawn(self._asked, client, server, answers)
                 self._spawn(self._answered, server, client, answers)
 
-    def _asked(self, client: socket.socket, server: socket.socket, answers: threading.Event) -> None:
+    def _asked(
+        self, client: socket.socket, server: socket.socket, answers: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
                 if self.cut_at is not None and self.cut_at in data:
@@ -320,7 +326,7 @@ def test_a_job_whose_store_does_not_answer_is_refused_at_its_start(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with pytest.raises(StorageFailed, match="No ZooKeeper server has answered within 0.5 s"):
+    with pytest.raises(StorageFailed, match=r"No ZooKeeper server has answered within 0\.5 s"):
         job(tmp_path, f"127.0.0.1:{port}").execute("orders")
     assert not capfd.readouterr().out
 

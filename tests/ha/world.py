@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from random import Random
 
     from tidegate.ha.chain import HaStore
-
     from tidegate.ha.memory import MemoryHaStore
     from tidegate.ha.zookeeper import ZooKeeperHaStore
     from tidegate.model.settings import ZooKeeperSettings

@@ -54,14 +54,20 @@ def states_of(
     return {operator.id: state_of(metadata, operator) for operator in vertex.operators}
 
 
-def _check_operators(metadata: CheckpointMetadata, topology: Topology) -> None:
-    operators = [operator for vertex in topology.vertices for operator in vertex.operators]
+def unclaimed(metadata: CheckpointMetadata, topology: Topology) -> list[OperatorState]:
+    """What the snapshot holds of operators that the job lacks."""
+    operators = (operator for vertex in topology.vertices for operator in vertex.operators)
     known = {wanted for operator in operators for wanted in (operator.id, operator.uid_hash)}
-    missing = [
+    return [
         state for state in metadata.operators if state.operator_id not in known and state.has_state
     ]
+
+
+def _check_operators(metadata: CheckpointMetadata, topology: Topology) -> None:
+    missing = unclaimed(metadata, topology)
     if not missing:
         return
+    operators = [operator for vertex in topology.vertices for operator in vertex.operators]
     new = [operator for operator in operators if state_of(metadata, operator) is None]
     raise OperatorMissing(
         f"Cannot map checkpoint/savepoint state for {'; '.join(map(_shown, missing))} to the new "

@@ -13,19 +13,19 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidegate.api.client import CheckpointDone, JobExecutionResult
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
-from tidegate.checkpoint.fitting import fit
+from tidegate.checkpoint.fitting import fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
+from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.traces import Tracing, trace_reporters
 from tidegate.errors import (
     JobCanceled,
@@ -39,9 +39,7 @@ from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFa
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
 from tidegate.model.ids import CheckpointId, Epoch
-from tidegate.model.snapshots import CheckpointProperties
 from tidegate.model.versions import versions
-from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     import structlog
 
     from tidegate.api.results import ResultBuffer
+    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.clock import Clock
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
@@ -61,9 +60,6 @@ if TYPE_CHECKING:
     from tidegate.model.topology import Topology
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network
-
-LATEST: Final = "latest"
-"""Restore path that means: go on with the last run of the job of this name."""
 
 SETTLE_TIMEOUT_S: Final = 30.0
 """How long a job that is over waits for its files to be in order."""
@@ -143,7 +139,15 @@ class Driver:
             storage = self._world.storage(self._graph, leadership.job)
             if self._graph.settings.checkpoints.periodic:
                 await self._blocking(storage.initialize_base_locations)
-            completed = await self._read_completed(storage, leadership)
+            start = StartReader(
+                self._graph.settings,
+                storage,
+                leadership,
+                self._world.run_blocking,
+                self._new_id,
+                self._world.log,
+            )
+            completed = await start.read()
             topology = self._fitted(completed)
             machine = self._make_machine(leadership, topology, completed)
             loop = asyncio.get_running_loop()
@@ -173,7 +177,7 @@ class Driver:
             )
             self.accepted.set_result(leadership.job)
             former = leadership.previous
-            if former is not None and former.job == leadership.job:
+            if former is not None and former.job == leadership.job and not start.damaged:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self.post(JobStarted(self._world.clock.wall_ms()))
@@ -263,38 +267,6 @@ class Driver:
             recover=self._graph.settings.zookeeper is not None,
         )
 
-    async def _read_completed(
-        self, storage: CheckpointStorage, leadership: Leadership
-    ) -> list[CompletedCheckpoint]:
-        """What the job may start from, oldest first: its own checkpoints, else the path's."""
-        found: list[CompletedCheckpoint] = []
-        for pointer in leadership.completed:
-            read = await self._read(storage, pointer.location)
-            properties = CheckpointProperties.for_checkpoint(
-                self._graph.settings.checkpoints.retention
-            )
-            found.append(replace(read, properties=properties))
-        path = self._graph.settings.restore.path
-        if not found and path is not None and path != LATEST:
-            read = await self._read(storage, path)
-            unclaimed = CheckpointProperties.for_unclaimed_snapshot()
-            found.append(replace(read, properties=unclaimed))
-        return found
-
-    async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
-        def read() -> CompletedCheckpoint:
-            file = storage.read_metadata(pointer)
-            decoded = resolve_relative(metadata.decode(file.data, self._new_id), file.directory)
-            return CompletedCheckpoint(
-                decoded.checkpoint_id,
-                file.directory,
-                file.directory,
-                decoded,
-                decoded.properties or CheckpointProperties.for_unclaimed_snapshot(),
-            )
-
-        return cast("CompletedCheckpoint", await self._blocking(read))
-
     async def _sweep(
         self,
         storage: CheckpointStorage,
@@ -317,7 +289,7 @@ class Driver:
         assert self._retained is not None, "the job is over"
         retained = self._retained.retained
         pointers = {pointer.checkpoint for pointer in leadership.completed}
-        over = self._end is not None and self._end[0].is_terminal
+        over = self._end is not None and self._end[0].is_terminal and not leadership.is_lost
         if over and pointers == {one.checkpoint for one in retained}:
             none_yet = CheckpointId(leadership.next_id)
             await self._sweep(storage, Epoch(leadership.epoch + 1), none_yet, retained)
@@ -325,11 +297,17 @@ class Driver:
     def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:
         if not completed:
             return self._graph.topology
-        return fit(
-            completed[-1].metadata,
-            self._graph.topology,
-            allow_unclaimed_state=self._graph.settings.restore.allow_non_restored,
-        )
+        newest, topology = completed[-1].metadata, self._graph.topology
+        allowed = self._graph.settings.restore.allow_non_restored
+        fitted = fit(newest, topology, allow_unclaimed_state=allowed)
+        for state in unclaimed(newest, topology):
+            self._world.log.info(
+                "state of an operator that the program lacks is skipped",
+                operator=state.operator_id.hex(),
+                name=state.name,
+                size_bytes=state.state_size,
+            )
+        return fitted
 
     def _new_id(self) -> str:
         return f"{self._world.chance.bits64():016x}{self._world.chance.bits64():016x}"

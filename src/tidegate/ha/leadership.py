@@ -247,7 +247,7 @@ class Leadership:
         *,
         retained: Collection[CheckpointId] | None = None,
     ) -> None:
-        """Makes a completed checkpoint exist.
+        """Makes a completed checkpoint exist; ids go on above its number.
 
         retained: the checkpoints whose pointers stand from then on, all unless told otherwise.
         Raises LeadershipLost, or OutcomeUnknown where the pointer may stand or not.
@@ -256,6 +256,7 @@ class Leadership:
             await self._settle()
             kept = _kept(self._record.completed, retained)
             kept = tuple(pointer for pointer in kept if pointer.checkpoint != checkpoint)
+            self._next_id = CheckpointId(max(self._next_id, checkpoint + 1))
             await self._append(
                 replace(
                     self._record,

@@ -89,7 +89,7 @@ class ZooKeeperHaStore:
         await self._run_blocking(close)
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Makes a node unless there is one. Raises StorageFailed: it may be there, or may be yet."""
+        """Makes a node unless there is one. Raises StorageFailed: it may be there."""
         try:
             await self._answer(f"create {path}", self._client.create_async(self._child(path), data))
         except NodeExistsError:
@@ -203,4 +203,3 @@ def _awaitable(answer: IAsyncResult) -> Awaitable[object]:
 
     answer.rawlink(tell)
     return future
-

@@ -191,6 +191,16 @@ class CheckpointStorage:
             ) from error
         return MetadataFile(data, directory)
 
+    def missing(self, files: Iterable[str]) -> list[str]:
+        """Which of these absolute places no file is at, in order; a listing for each folder."""
+        wanted = sorted(files)
+        there = {
+            paths.join(folder, info.path)
+            for folder in dict.fromkeys(paths.parent(file) for file in wanted)
+            for info in self._stores.open(folder).list()
+        }
+        return [file for file in wanted if file not in there]
+
     def discard(self, location: str, files: Iterable[str]) -> None:
         """Deletes a snapshot: ``_metadata`` first, then its files, then its folder.
 
