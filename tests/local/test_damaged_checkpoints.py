@@ -14,6 +14,7 @@ from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until
 from tidegate import JobClient, RestoreRefused
 from tidegate.connectors import FileSink
+from tidegate.errors import FormatError
 
 pytestmark = pytest.mark.slow
 
@@ -119,6 +120,15 @@ def test_a_damaged_older_checkpoint_is_given_up_with_a_warning(
     assert warning["path"] == str(checkpoints[0])
     assert text in warning["error"]
     check_each_counted_once(committed_rows(jobs.folder / "out"), ROWS)
+
+
+def test_a_snapshot_that_was_named_and_is_cut_short_is_refused_with_its_file(jobs: Jobs) -> None:
+    checkpoints = three_checkpoints(jobs)
+    break_metadata(checkpoints[1])
+    with pytest.raises(FormatError, match="the bytes end") as told:
+        start(jobs, **{"execution.state-recovery.path": str(checkpoints[1])})
+    assert told.value.where.startswith(f"{checkpoints[1]}/_metadata")
+    assert "name another" in told.value.remedy
 
 
 def test_a_snapshot_that_was_named_and_lacks_files_is_refused(jobs: Jobs) -> None:

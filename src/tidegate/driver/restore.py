@@ -17,6 +17,7 @@ from tidegate.errors import FileMissing, FormatError, RestoreRefused, TidegateEr
 from tidegate.model.control import JobStatus
 from tidegate.model.snapshots import CheckpointProperties
 from tidegate.storage.checkpoints import resolve_relative
+from tidegate.storage.paths import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -127,7 +128,13 @@ class StartReader:
     async def _read(self, pointer: str) -> CompletedCheckpoint:
         def read() -> CompletedCheckpoint:
             file = self._storage.read_metadata(pointer)
-            decoded = resolve_relative(metadata.decode(file.data, self._new_id), file.directory)
+            try:
+                decoded = metadata.decode(file.data, self._new_id)
+            except FormatError as error:
+                error.where = ", ".join(filter(None, [f"{file.directory}/{METADATA}", error.where]))
+                error.remedy = error.remedy or "Put the file back, or name another snapshot."
+                raise
+            decoded = resolve_relative(decoded, file.directory)
             completed = CompletedCheckpoint(
                 decoded.checkpoint_id,
                 file.directory,
@@ -164,7 +171,7 @@ class StartReader:
             anew += ", under another high-availability.cluster-id"
         return RestoreRefused(
             f"The job's newest checkpoint, {newest.checkpoint}, cannot be read: {error.what}",
-            where=error.where or newest.location,
+            where=error.where,
             remedy="Put back what is missing and start again. An older checkpoint is not taken in "
             "its place: sinks may have committed what came up to this one, and would write it "
             f"again. Where that can be borne, {anew}.",
