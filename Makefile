@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate mutants features bench docs clean
+.PHONY: help setup demo test check simulate mutants chaos features bench docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -22,6 +22,9 @@ simulate: setup ## random jobs under random faults, on virtual time: make simula
 
 mutants: setup ## plants faults in the protocol, one at a time, and counts those the simulator finds
 	@.venv/bin/python -m scripts.mutants $(SEEDS)
+
+chaos: setup ## kills random slots of running jobs, then looks at what came out: make chaos KILLS=200 SPARK=20
+	@.venv/bin/python -m scripts.chaos $(or $(KILLS),200) $(or $(SPARK),20) $(SEED)
 
 features: setup ## every row of docs/features.tsv with its tests and state
 	@.venv/bin/python scripts/features.py

@@ -322,6 +322,7 @@ def test_where_nothing_may_be_overtaken_it_aligns_and_gives_the_kind_back(
     assert handler.read(B, 1, forced) == [
         Block(B),
         Snapshot(barrier(1, options), 0),
+        *([finish(1)] if options.is_unaligned else []),
         Unblock((A, B)),
     ]
 

@@ -158,10 +158,13 @@ class TestContract:
         either.abort(SECOND, "under way", clean_up=True)
         either.abort(SECOND, "again", clean_up=False)
         files.run_all()
+        assert files.written == []
 
-    def test_it_may_be_closed_twice(self, either: ChannelStateWriter) -> None:
+    def test_it_may_be_closed_twice(self, either: ChannelStateWriter, files: Files) -> None:
         either.close()
         either.close()
+        files.run_all()
+        assert files.written == []
 
 
 @pytest.mark.feature("F157", "F166")

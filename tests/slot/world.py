@@ -13,7 +13,11 @@ from tidegate.api.operator import (
     SourceOperator,
     Steps,
 )
-from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
+from tidegate.checkpoint.channel_state import (
+    ChannelInfo,
+    InputChannelInfo,
+    ResultSubpartitionInfo,
+)
 from tidegate.errors import TidegateError
 from tidegate.model.control import CheckpointDeclined, ExecutionState
 from tidegate.model.elements import (
@@ -41,6 +45,7 @@ from tidegate.model.topology import OperatorInfo
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
 from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room
 from tidegate.slot.snapshot import SubtaskSnapshot
 from tidegate.slot.subtask import Subtask, SubtaskPorts
@@ -145,6 +150,11 @@ def backend_of(info: OperatorInfo, clock: ManualClock) -> OperatorBackend:
     )
 
 
+def info_of(number: int) -> OperatorInfo:
+    """The description of one of the operators."""
+    return OperatorInfo(OperatorId(bytes([number]) * 16), f"operator {number}")
+
+
 class World:
     """One subtask, its inputs and outputs, and all that it said."""
 
@@ -181,10 +191,7 @@ class World:
             ChannelOutput(ChannelId(1, 0, n), slot, self._sender(n), room) for n in range(outputs)
         ]
         self.waits: list[object] = []
-        infos = [
-            OperatorInfo(OperatorId(bytes([n]) * 16), f"operator {n}")
-            for n in range(len(operators))
-        ]
+        infos = [info_of(n) for n in range(len(operators))]
         self.operator_ids = [info.id for info in infos]
         self.backends = [backend_of(info, self.clock) for info in infos]
         self.execution = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
@@ -199,18 +206,18 @@ class World:
             settings,
             self._ports(),
             self.clock,
-            channel_state=channel_state,
-            channels={
-                **{channel.id: InputChannelInfo(0, channel.id.producer) for channel in self.inputs},
-                **{
-                    output.id: ResultSubpartitionInfo(0, output.id.consumer)
-                    for output in self.outputs
-                },
-            },
-            ends=(infos[0].id, infos[-1].id),
+            in_flight=self._places(channel_state, infos),
             finished_on_restore=finished_on_restore,
             restored=restored,
         )
+
+    def _places(self, writer: ChannelStateWriter, infos: Sequence[OperatorInfo]) -> InFlightPlaces:
+        places: dict[ChannelId, ChannelInfo] = {
+            each.id: InputChannelInfo(0, each.id.producer) for each in self.inputs
+        }
+        for each in self.outputs:
+            places[each.id] = ResultSubpartitionInfo(0, each.id.consumer)
+        return InFlightPlaces(writer, places, infos[0].id, infos[-1].id)
 
     def _ports(self) -> SubtaskPorts:
         return SubtaskPorts(

@@ -112,12 +112,21 @@ class AlternatingBarriers(AlignedBarriers):
             return self._finish_if_all(now_ms)
         if self._pending is not None and self._pending.options.is_unaligned:
             return self._turn_unaligned(now_ms)
-        return [
-            replace(command, barrier=command.barrier.under(command.barrier.options.unforced()))
-            if isinstance(command, Snapshot)
-            else command
-            for command in super()._complete_if_all(now_ms)
-        ]
+        commands: list[BarrierCommand] = []
+        for command in super()._complete_if_all(now_ms):
+            if isinstance(command, Snapshot):
+                commands += self._unforced(command)
+            else:
+                commands.append(command)
+        return commands
+
+    def _unforced(self, snapshot: Snapshot) -> list[BarrierCommand]:
+        """The snapshot of an aligned cut, for whose outputs the barrier may be unaligned again."""
+        barrier = snapshot.barrier.under(snapshot.barrier.options.unforced())
+        commands: list[BarrierCommand] = [replace(snapshot, barrier=barrier)]
+        if barrier.options.is_unaligned:
+            commands.append(FinishPersisting(barrier.checkpoint, snapshot.alignment_ms))
+        return commands
 
     def _turn_unaligned(self, now_ms: int) -> list[BarrierCommand]:
         """Take the snapshot now, and have the data in front of the barriers persisted."""

@@ -126,8 +126,9 @@ class ChannelStateWriter(Protocol):
     """Takes a subtask's in-flight data, checkpoint by checkpoint."""
 
     def start(self, barrier: Barrier) -> None:
-        """Begin with a checkpoint. Raises ValueError where it has begun, RuntimeError for too many
-        results that nobody has taken.
+        """Begin with a checkpoint.
+
+        Raises ValueError where it has begun, RuntimeError for too many results that nobody took.
         """
         ...
 

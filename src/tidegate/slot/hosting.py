@@ -15,6 +15,7 @@ from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import SequentialChannelStateReader
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room, make_route
 from tidegate.slot.subtask import Subtask, SubtaskPorts
 from tidegate.state.backend import OperatorBackend
@@ -120,20 +121,16 @@ class SubtaskBuilder:
             operators = [_PassThrough() for _ in plan.operators]
         gate, inputs = self._gate(deploy, ports)
         room = Room()
+        share = settings.slot.object_reuse
         chained = [
             ChainedOperator(
-                operator,
-                ChainOutput(room, self._clock.monotonic_ms, share=settings.slot.object_reuse),
-                wait,
+                operator, ChainOutput(room, self._clock.monotonic_ms, share=share), wait
             )
             for operator in operators
         ]
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room)
-        backends = [
-            self._backend(deploy, vertex, index, operator.key_type)
-            for index, operator in enumerate(operators)
-        ]
+        backends = self._backends(deploy, vertex, operators)
         subtask = Subtask(
             deploy.execution,
             vertex.operators,
@@ -145,24 +142,24 @@ class SubtaskBuilder:
             settings,
             ports,
             self._clock,
-            channel_state=self._channel_state,
-            channels=channel_infos(deploy.topology, deploy.execution.subtask),
-            ends=_ends(deploy.topology, vertex),
+            in_flight=InFlightPlaces(
+                self._channel_state,
+                channel_infos(deploy.topology, deploy.execution.subtask),
+                *_ends(deploy.topology, vertex),
+            ),
             finished_on_restore=deploy.finished,
             restored=deploy.restored,
         )
         for output in outputs:
             self._links.add_output(deploy.execution, output, subtask.granted)
-        contexts = [
-            SlotOperatorContext(info, surroundings, backend, MetricRegistry().group())
-            for info, backend in zip(vertex.operators, backends, strict=True)
-        ]
-        channels = [*inputs, *(output.id for output in outputs)]
         return Hosted(
             subtask,
             deploy,
-            channels,
-            contexts,
+            [*inputs, *(output.id for output in outputs)],
+            [
+                SlotOperatorContext(info, surroundings, backend, MetricRegistry().group())
+                for info, backend in zip(vertex.operators, backends, strict=True)
+            ],
             backends,
             operators,
             gate,
@@ -225,6 +222,14 @@ class SubtaskBuilder:
         deliver = self._links.sender(deploy.execution, channel, deploy.peers[channel])
         aligned_only = not deploy.topology.lets_overtake(channel.edge)
         return ChannelOutput(channel, settings.slot, deliver, room, aligned_only=aligned_only)
+
+    def _backends(
+        self, deploy: Deploy, vertex: Vertex, operators: Sequence[Operator]
+    ) -> list[OperatorBackend]:
+        return [
+            self._backend(deploy, vertex, index, operator.key_type)
+            for index, operator in enumerate(operators)
+        ]
 
     def _backend(
         self, deploy: Deploy, vertex: Vertex, index: int, key_type: TypeInformation | None

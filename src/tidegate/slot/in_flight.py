@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.barriers import BarrierAnnounced, EndAnnounced
@@ -23,11 +24,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidegate.checkpoint.barriers import BarrierEvent
+    from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.model.elements import Element
-    from tidegate.model.ids import ChannelId, CheckpointId
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateWriter, ChannelStateWriteResult
     from tidegate.slot.gate import Gate, InputChannel
     from tidegate.slot.output import ChannelOutput
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightPlaces:
+    """Where a subtask's in-flight data go.
+
+    infos: the place of each of its channels. head, sender: the operators at which they come in and
+    leave.
+    """
+
+    writer: ChannelStateWriter
+    infos: Mapping[ChannelId, ChannelInfo]
+    head: OperatorId
+    sender: OperatorId
 
 
 class InFlight:
@@ -40,15 +56,14 @@ class InFlight:
         self,
         gate: Gate,
         outputs: Sequence[ChannelOutput],
-        writer: ChannelStateWriter,
-        infos: Mapping[ChannelId, InputChannelInfo | ResultSubpartitionInfo],
+        places: InFlightPlaces,
         announce: Callable[[BarrierEvent], None],
         age_ms: Callable[[Barrier], int],
     ) -> None:
         self._gate = gate
         self._outputs = outputs
-        self._writer = writer
-        self._infos = infos
+        self._writer = places.writer
+        self._infos = places.infos
         self._announce = announce
         self._age_ms = age_ms
         self._persisting: dict[ChannelId, CheckpointId] = {}

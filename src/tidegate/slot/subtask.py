@@ -49,19 +49,18 @@ from tidegate.slot.in_flight import InFlight
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from tidegate.api.operator import Operator
-    from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Element, Mark, OperatorEvent
-    from tidegate.model.ids import ChannelId, CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
     from tidegate.slot.chain import Chain
-    from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.gate import Gate, InputChannel
+    from tidegate.slot.in_flight import InFlightPlaces
     from tidegate.slot.output import ChannelOutput, Room
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
@@ -107,11 +106,7 @@ class _OutputTimeout:
 
 
 class Subtask:
-    """A hosted subtask, restored and waiting for `start`.
-
-    channel_state: where its in-flight data go. channels: the place of each of its channels. ends:
-    the operators at which data come in and leave.
-    """
+    """A hosted subtask, restored and waiting for `start`."""
 
     def __init__(
         self,
@@ -126,9 +121,7 @@ class Subtask:
         ports: SubtaskPorts,
         clock: Clock,
         *,
-        channel_state: ChannelStateWriter,
-        channels: Mapping[ChannelId, ChannelInfo],
-        ends: tuple[OperatorId, OperatorId],
+        in_flight: InFlightPlaces,
         finished_on_restore: bool,
         restored: CheckpointId | None,
     ) -> None:
@@ -142,7 +135,7 @@ class Subtask:
         self._gate = gate
         self._outputs = outputs
         self._room = room
-        self._ends = ends
+        self._ends = (in_flight.head, in_flight.sender)
         self._settings = settings
         self._ports = ports
         self._clock = clock
@@ -151,7 +144,7 @@ class Subtask:
         self._with_data = set(gate.channels)
         self._open = set(gate.channels)
         self._drained = True
-        self._in_flight = InFlight(gate, outputs, channel_state, channels, self._soon, self._age_ms)
+        self._in_flight = InFlight(gate, outputs, in_flight, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
             gate.heard = self._in_flight.heard
         self._urgent: deque[BarrierEvent | _OutputTimeout] = deque()
