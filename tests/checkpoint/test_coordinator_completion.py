@@ -210,6 +210,15 @@ def test_the_newest_is_restored_and_counted() -> None:
     assert world.all(TriggerCheckpoint)[-1].execution.attempt == 1
 
 
+@pytest.mark.feature("F199")
+def test_after_the_end_nothing_is_restored_any_more() -> None:
+    world = started(acknowledges=True)
+    world.advance(1_000)
+    world.send(events.JobEnded(JobStatus.SUSPENDED))
+    with pytest.raises(AssertionError, match="is shut down"):
+        world.coordinator.latest_completed()
+
+
 @pytest.mark.feature("F205")
 def test_without_a_checkpoint_the_job_starts_empty() -> None:
     world = started(BY_HAND)

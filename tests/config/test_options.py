@@ -37,7 +37,12 @@ def test_every_key_is_flinks_or_says_that_it_is_ours() -> None:
 
 def test_the_defaults_that_differ_from_flinks_say_why() -> None:
     differing = {option.key for option in options.ALL if option.differs}
-    assert differing == {"heartbeat.interval", "heartbeat.timeout"}
+    assert differing == {
+        "heartbeat.interval",
+        "heartbeat.timeout",
+        "high-availability.zookeeper.client.session-timeout",
+        "high-availability.zookeeper.path.root",
+    }
 
 
 def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:

@@ -15,6 +15,7 @@ from tidegate.model.settings import (
     NoRestart,
     RestartSettings,
     SlotSettings,
+    ZooKeeperSettings,
 )
 
 
@@ -95,3 +96,44 @@ def test_what_has_no_effect_is_said() -> None:
     assert second == (
         "execution.checkpointing.num-retained is -3; at least one checkpoint is kept, so 1 is used."
     )
+
+
+@pytest.mark.parametrize("quorum", [None, "", "zk-1", "zk-1:2181/flink", "zk-1:2181,,", "zk:x"])
+def test_servers_that_are_none_are_refused(quorum: str | None) -> None:
+    configuration = Configuration().set("high-availability.type", "zookeeper")
+    configuration.set("execution.checkpointing.dir", "/c")
+    if quorum is not None:
+        configuration.set("high-availability.zookeeper.quorum", quorum)
+    with pytest.raises(ConfigError, match="names no ZooKeeper servers") as refused:
+        job_settings(configuration)
+    assert "host:port" in refused.value.remedy
+
+
+def test_high_availability_needs_a_folder_that_outlives_the_driver() -> None:
+    configuration = Configuration().set("high-availability.type", "zookeeper")
+    configuration.set("high-availability.zookeeper.quorum", "zk:2181")
+    with pytest.raises(ConfigError, match="no folder for its checkpoints") as refused:
+        job_settings(configuration)
+    assert "execution.checkpointing.dir" in refused.value.remedy
+
+
+def test_zookeeper_is_found_by_flinks_keys_and_their_older_spellings() -> None:
+    configuration = Configuration.from_dict(
+        {
+            "recovery.mode": "zookeeper",
+            "recovery.zookeeper.quorum": "zk-1:2181, zk-2:2182",
+            "high-availability.zookeeper.path.root": "/base/",
+            "high-availability.cluster-id": "blue",
+            "high-availability.zookeeper.client.session-timeout": "4 s",
+            "execution.checkpointing.dir": "/c",
+        }
+    )
+    assert job_settings(configuration).zookeeper == ZooKeeperSettings(
+        "zk-1:2181,zk-2:2182", "/base/blue", session_timeout_ms=4_000
+    )
+    assert job_settings(Configuration()).zookeeper is None
+
+
+def test_a_kind_of_high_availability_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="KUBERNETES"):
+        Configuration().set("high-availability.type", "KUBERNETES")

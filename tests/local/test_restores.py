@@ -3,18 +3,19 @@
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.e2e import restores
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.leftovers import check_left_over
-from tests.e2e.probes import Breaking
+from tests.e2e.probes import Breaking, BreakingOnce
 from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
-from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
+from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finish_by_checkpoints, finished
 from tests.e2e.verify import check_each_counted_once
-from tests.e2e.watch import completed, view, wait_completed
-from tidegate import UserError
+from tests.e2e.watch import completed, view, wait_completed, wait_running
+from tidegate import JobClient, UserError
 
 pytestmark = pytest.mark.slow
 
@@ -52,6 +53,43 @@ def test_a_pointer_to_no_checkpoint_is_refused_before_anything_runs(
         start_counts(jobs, 2, pointer=pointer)
     assert refused.value.remedy
     assert not ledger_rows(jobs.folder / "out")
+
+
+@pytest.mark.feature("F195")
+def test_a_failure_before_the_first_checkpoint_goes_back_to_the_snapshot_that_was_named(
+    jobs: Jobs,
+) -> None:
+    before = stopped_with_checkpoint(start_counts(jobs, 1))
+    broken = Latch(jobs.folder / "broken")
+    broken.set()
+    env = jobs.checkpointed(1, 3_600_000, **{restores.RESTORE_PATH: before.pointer})
+    numbers = running_counts(env, TOTAL, None).map(BreakingOnce(broken))
+    numbers.sink_to(LedgerSink(jobs.folder / "on")).uid("ledger")
+    client = jobs.start(env, "on")
+    finish_by_checkpoints(client)
+    seen = view(client)
+    assert (seen.restarts, seen.checkpoints.counts.restored) == (1, 2)
+    assert seen.checkpoints.latest_restored is not None
+    assert seen.checkpoints.latest_restored.pointer == before.pointer
+    rows = ledger_rows(jobs.folder / "out", jobs.folder / "on")
+    check_each_counted_once(rows, TOTAL)
+
+
+@pytest.mark.feature("F042")
+def test_the_newest_is_restored_whatever_an_old_setting_says(jobs: Jobs) -> None:
+    def start(**settings: object) -> JobClient:
+        env = jobs.checkpointed(1, 100, **RETAIN, **settings)
+        running_counts(env, TOTAL, SLOWLY).sink_to(LedgerSink(jobs.folder / "out"))
+        return jobs.start(env, "counts")
+
+    newest = stopped_with_checkpoint(start())
+    old = {"execution.checkpointing.prefer-checkpoint-for-recovery": "false"}
+    with structlog.testing.capture_logs() as logs:
+        client = start(**{restores.RESTORE_PATH: "latest"}, **old)
+    told = [log["setting"] for log in logs if log["event"] == "a setting has no effect"]
+    assert [text.partition(" ")[0] for text in told] == list(old)
+    restored = wait_running(client).checkpoints.latest_restored
+    assert restored is not None and restored.checkpoint == newest.checkpoint
 
 
 @pytest.mark.feature("F040")

@@ -144,7 +144,7 @@ class CheckpointCoordinator:
 
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What to restore from; None where there is nothing. To be asked while ``settled``."""
-        assert self.settled, "a pointer is being added: the latest checkpoint is not known"
+        assert self._ending is None and self.settled, "it is shut down, or the latest is not known"
         return self._completed.latest
 
     def handle(

@@ -1,4 +1,7 @@
-"""Keys of Flink 2.3, so that one that Tidegate does not read is told from a slip of the pen."""
+"""Keys of Flink 2.3, and of older ones where people still have them in their configurations.
+
+So one that Tidegate does not read is told from a slip of the pen.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ FLINK_KEYS: Final = (
     "execution.checkpointing.min-pause",
     "execution.checkpointing.mode",
     "execution.checkpointing.num-retained",
+    "execution.checkpointing.prefer-checkpoint-for-recovery",
     "execution.checkpointing.savepoint-dir",
     "execution.checkpointing.snapshot-compression",
     "execution.checkpointing.storage",
