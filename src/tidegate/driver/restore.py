@@ -81,7 +81,7 @@ class StartReader:
         elif path in (None, LATEST) or self._leadership.status is not JobStatus.RUNNING:
             return []
         else:
-            newest = await self._named(cast("str", path))
+            newest = await self._named(path)
             found = [newest]
         self._log.info("reset checkpoint id", next_id=self._leadership.next_id)
         return found

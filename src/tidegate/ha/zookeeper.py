@@ -32,7 +32,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from kazoo.interfaces import IAsyncResult
+    from kazoo.handlers.utils import AsyncResult
 
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.model.settings import ZooKeeperSettings
@@ -123,7 +123,7 @@ class ZooKeeperHaStore:
     def _child(self, path: str) -> str:
         return f"{self._node}/{path.replace('/', '.')}"
 
-    async def _read(self, what: str, read: Callable[[], IAsyncResult]) -> object:
+    async def _read(self, what: str, read: Callable[[], AsyncResult]) -> object:
         """The answer to a reading that sees every earlier write, whoever made it."""
         session = self._client.client_id
         written, found = self._client.set_async(self._node, b""), read()
@@ -136,7 +136,7 @@ class ZooKeeperHaStore:
             raise self._failed(what, "the session has ended meanwhile")
         return answer
 
-    async def _answer(self, what: str, result: IAsyncResult) -> object:
+    async def _answer(self, what: str, result: AsyncResult) -> object:
         """The answer to a call. Raises NodeExistsError, NoNodeError, else StorageFailed."""
         try:
             async with asyncio.timeout(self._limit_s):
@@ -184,7 +184,7 @@ async def open_chain(
     return store
 
 
-def _awaitable(answer: IAsyncResult) -> Awaitable[object]:
+def _awaitable(answer: AsyncResult) -> Awaitable[object]:
     """What a thread of the client will say, on this loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[object] = loop.create_future()
@@ -192,12 +192,12 @@ def _awaitable(answer: IAsyncResult) -> Awaitable[object]:
     def settle() -> None:
         if future.done():
             return
-        if answer.exception is not None:
-            future.set_exception(answer.exception)
-        else:
-            future.set_result(answer.get())
+        try:
+            future.set_result(answer.get_nowait())
+        except Exception as error:
+            future.set_exception(error)
 
-    def tell(_: IAsyncResult) -> None:
+    def tell(_: AsyncResult) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended; nobody waits any more
             loop.call_soon_threadsafe(settle)
 
