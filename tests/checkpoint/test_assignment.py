@@ -179,7 +179,7 @@ def take_back(restore: SubtaskRestore) -> dict[str, tuple[StateDistribution, lis
     return elements
 
 
-@pytest.mark.feature("F259")
+@pytest.mark.feature("F206", "F259")
 def test_operator_state_is_whole_after_2_3_and_1_subtasks() -> None:
     def elements(split: list[int], union: list[int]) -> SubtaskState:
         return put_away(

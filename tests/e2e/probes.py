@@ -14,8 +14,10 @@ from tidegate import (
     KeyedProcessFunction,
     MapFunction,
     OperatorStateDescriptor,
+    RedistributionMode,
     RuntimeContext,
     SnapshotContext,
+    Types,
 )
 from tidegate.model.ids import CheckpointId
 
@@ -148,3 +150,32 @@ class BreakingOnce:
         if self.latch.is_set and self.latch.take():
             raise ValueError(f"told to fail once, at {value!r}")
         return value
+
+
+@dataclass
+class Holding(MapFunction[Counted, Counted], CheckpointedFunction):
+    """Passes rows on and holds their numbers, in a list that is split and in one that all see."""
+
+    journal: Journal
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        union = RedistributionMode.UNION
+        self._list = runtime_context.get_operator_list_state(
+            OperatorStateDescriptor("list", Types.LONG())
+        )
+        self._union = runtime_context.get_operator_list_state(
+            OperatorStateDescriptor("union", Types.LONG(), union)
+        )
+        self._numbers = list(self._list.get())
+        self.journal.note("open", list=self._numbers, union=sorted(self._union.get()))
+
+    def map(self, value: Counted) -> Counted:
+        self._numbers.append(value["number"])
+        return value
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        self._list.update(self._numbers)
+        self._union.update(self._numbers)
+
+    def close(self) -> None:
+        self.journal.note("close", list=self._numbers)

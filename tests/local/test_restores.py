@@ -7,10 +7,10 @@ import structlog
 
 from tests.e2e import restores
 from tests.e2e.jobs import running_counts
-from tests.e2e.journal import Latch
+from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.leftovers import check_left_over
-from tests.e2e.probes import Breaking, BreakingOnce
+from tests.e2e.probes import Breaking, BreakingOnce, Holding
 from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
 from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finish_by_checkpoints, finished
 from tests.e2e.verify import check_each_counted_once
@@ -19,10 +19,40 @@ from tidegate import JobClient, UserError
 
 pytestmark = pytest.mark.slow
 
+SPREAD = 5_000
+
 
 @pytest.mark.feature("F030", "F141", "F196", "F198")
 def test_a_job_goes_on_at_other_parallelisms(jobs: Jobs) -> None:
     restores.check_rescaled([(jobs, 1), (jobs, 2), (jobs, 3), (jobs, 1)])
+
+
+@pytest.mark.feature("F206")
+def test_state_of_each_kind_is_whole_at_2_3_and_1_subtasks(jobs: Jobs) -> None:
+    """Keyed, split and union; broadcast state: tests/checkpoint/test_assignment.py."""
+    pointer: dict[str, object] = {}
+    for parallelism in (2, 3, 1):
+        last = parallelism == 1
+        env = jobs.checkpointed(parallelism, 150, **RETAIN, **pointer)
+        journal = Journal(jobs.folder / f"journal-{parallelism}")
+        counts = running_counts(env, SPREAD, None if last else SLOWLY).map(Holding(journal))
+        counts.uid("holding").sink_to(LedgerSink(jobs.folder / "out")).uid("ledger")
+        client = jobs.start(env, f"spread over {parallelism}")
+        if last:
+            finished(client)
+        else:
+            pointer = {restores.RESTORE_PATH: stopped_with_checkpoint(client).pointer}
+        opened = journal.notes("open")
+        assert len(opened) == parallelism
+        split = [note["list"] for note in opened]
+        held = sorted(number for part in split for number in part)
+        assert len(set(held)) == len(held)
+        assert bool(held) == (parallelism != 2)
+        assert max(map(len, split)) - min(map(len, split)) <= 1
+        assert all(note["union"] == held for note in opened)
+    [closed] = journal.notes("close")
+    assert sorted(closed["list"]) == list(range(SPREAD))
+    check_each_counted_once(ledger_rows(jobs.folder / "out"), SPREAD)
 
 
 @pytest.mark.feature("F193")
