@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.control import Deploy
     from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.ids import ChannelId, OperatorId, SubtaskId
+    from tidegate.model.ids import ChannelId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Edge, Topology, Vertex
     from tidegate.slot.chain import Wait
@@ -114,7 +114,7 @@ class SubtaskBuilder:
 
         Raises UserCodeFailed where the code cannot be loaded in this process.
         """
-        vertex = surroundings.vertex
+        vertex, index = surroundings.vertex, deploy.execution.subtask.index
         plan = cast("VertexPlan", ship.loads(deploy.operators, name=vertex.name))
         operators: Sequence[Operator] = plan.operators
         if deploy.finished:
@@ -142,11 +142,7 @@ class SubtaskBuilder:
             settings,
             ports,
             self._clock,
-            in_flight=InFlightPlaces(
-                self._channel_state,
-                channel_infos(deploy.topology, deploy.execution.subtask),
-                *_ends(deploy.topology, vertex),
-            ),
+            in_flight=in_flight_places(self._channel_state, deploy.topology, vertex, index),
             finished_on_restore=deploy.finished,
             restored=deploy.restored,
         )
@@ -253,21 +249,19 @@ def _place(deploy: Deploy, edge: Edge) -> str:
     return f"the edge from '{source.name}' to '{target.name}'"
 
 
-def channel_infos(topology: Topology, subtask: SubtaskId) -> dict[ChannelId, ChannelInfo]:
-    """The place of each channel of a subtask, as channel state names it."""
+def in_flight_places(
+    writer: ChannelStateWriter, topology: Topology, vertex: Vertex, index: int
+) -> InFlightPlaces:
+    """Where the in-flight data of one subtask of a vertex go."""
     infos: dict[ChannelId, ChannelInfo] = {}
-    for gate, edge in enumerate(topology.inputs(subtask.vertex)):
+    for gate, edge in enumerate(topology.inputs(vertex.id)):
         for channel in topology.channels(edge):
-            if channel.consumer == subtask.index:
+            if channel.consumer == index:
                 infos[channel] = InputChannelInfo(gate, channel.producer)
-    for partition, edge in enumerate(topology.outputs(subtask.vertex)):
+    for partition, edge in enumerate(topology.outputs(vertex.id)):
         for channel in topology.channels(edge):
-            if channel.producer == subtask.index:
+            if channel.producer == index:
                 infos[channel] = ResultSubpartitionInfo(partition, channel.consumer)
-    return infos
-
-
-def _ends(topology: Topology, vertex: Vertex) -> tuple[OperatorId, OperatorId]:
-    """The operators of a vertex at which data come in and leave."""
     senders = [topology.edges[edge].operator for edge in topology.outputs(vertex.id)]
-    return vertex.operators[0].id, vertex.operators[max(senders, default=0)].id
+    head, sender = vertex.operators[0], vertex.operators[max(senders, default=0)]
+    return InFlightPlaces(writer, infos, head.id, sender.id)
