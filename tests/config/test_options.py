@@ -38,6 +38,7 @@ def test_every_key_is_flinks_or_says_that_it_is_ours() -> None:
 def test_the_defaults_that_differ_from_flinks_say_why() -> None:
     differing = {option.key for option in options.ALL if option.differs}
     assert differing == {
+        "execution.checkpointing.during-recovery.enabled",
         "heartbeat.interval",
         "heartbeat.timeout",
         "high-availability.zookeeper.client.session-timeout",

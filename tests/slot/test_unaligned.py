@@ -1,7 +1,7 @@
 """A subtask whose barriers overtake data: the cut, what is persisted, and what is read first."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
@@ -17,6 +17,7 @@ from tidegate.checkpoint.channel_state import (
     InputChannelInfo,
     ResultSubpartitionInfo,
 )
+from tidegate.model.control import ExecutionState
 from tidegate.model.elements import (
     AlignmentType,
     Barrier,
@@ -202,6 +203,22 @@ def test_an_aligned_barrier_waits_behind_what_was_restored() -> None:
     world.put(0, aligned).start()
     assert log.index("a: rows [1, 2]") < log.index("a: snapshot 7")
     assert world.saved.data == {}
+
+
+@pytest.mark.feature("F248")
+@pytest.mark.parametrize("during", [True, False])
+def test_it_may_show_as_running_while_it_reads_what_was_restored(during: bool) -> None:
+    checkpoints = replace(UNALIGNED.checkpoints, during_recovery=during)
+    world = World(Recorder("a", []), settings=replace(UNALIGNED, checkpoints=checkpoints))
+    world.gate.restore([(world.inputs[0].id, rows(1)), (world.inputs[0].id, rows(2))])
+    world.subtask.start()
+    world.subtask.turn()
+    assert world.states == ([ExecutionState.RUNNING] if during else [])
+    world.subtask.turn()
+    assert world.states == [ExecutionState.RUNNING]
+    world.put(0, rows(3)).run()
+    sent = [value for each in world.sent[0] if isinstance(each, RowBatch) for value in each.values]
+    assert sent == [1, 2, 3]
 
 
 # --- output ---------------------------------------------------------------------------------------

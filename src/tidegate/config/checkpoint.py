@@ -195,6 +195,7 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         unaligned=mode is CheckpointingMode.EXACTLY_ONCE
         and configuration.get(options.UNALIGNED_CHECKPOINTS),
         aligned_timeout_ms=configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT),
+        during_recovery=configuration.get(options.CHECKPOINTS_DURING_RECOVERY),
         subtasks_a_channel_state_file=configuration.get(options.SUBTASKS_PER_CHANNEL_STATE_FILE),
         retention=configuration.get(options.CHECKPOINT_RETENTION),
         retained_max=retained if retained > 0 else options.RETAINED_CHECKPOINTS.default,

@@ -139,6 +139,14 @@ FORCE_UNALIGNED_CHECKPOINTS: Final = ConfigOption(
     "Permit unaligned checkpoints where they are refused, such as with custom partitioners.",
 )
 
+CHECKPOINTS_DURING_RECOVERY: Final = ConfigOption(
+    "execution.checkpointing.during-recovery.enabled",
+    _BOOLEAN,
+    True,
+    "Take checkpoints while restored in-flight data are still being read.",
+    differs="In Flink it is experimental. Here such data are saved again as any others, and "
+    "without it a job under backpressure has no new checkpoint until they are read.",
+)
 SUBTASKS_PER_CHANNEL_STATE_FILE: Final = ConfigOption(
     "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file",
     IntegerType(1),

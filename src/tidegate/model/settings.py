@@ -49,6 +49,7 @@ class CheckpointSettings:
     mode: CheckpointingMode = CheckpointingMode.EXACTLY_ONCE
     unaligned: bool = False
     aligned_timeout_ms: int = 0
+    during_recovery: bool = True
     subtasks_a_channel_state_file: int = 5
     retention: RetentionPolicy = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
     retained_max: int = 1

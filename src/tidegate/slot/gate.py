@@ -114,6 +114,11 @@ class Gate:
         """What was in flight when the checkpoint was taken; it costs no credit."""
         self._restored.extend((self._channels[channel], batch) for channel, batch in data)
 
+    @property
+    def recovering(self) -> bool:
+        """Whether restored data are still to be read."""
+        return bool(self._restored)
+
     def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:
         channel, batch = self._restored[0]
         taken = self._restored_taken

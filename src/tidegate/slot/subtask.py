@@ -147,6 +147,7 @@ class Subtask:
         self._in_flight = InFlight(gate, outputs, in_flight, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
             gate.heard = self._in_flight.heard
+        self._started = False
         self._urgent: deque[BarrierEvent | _OutputTimeout] = deque()
         self._timer_ms: int | None = None
         self._snapshot: SubtaskSnapshot | None = None
@@ -172,7 +173,7 @@ class Subtask:
     @property
     def runnable(self) -> bool:
         """Whether a turn would do something."""
-        if self.state is not ExecutionState.RUNNING:
+        if not self._started or self.state.is_terminal:
             return False
         if self._released:
             return self._has_room
@@ -215,12 +216,18 @@ class Subtask:
 
     def start(self) -> None:
         """All subtasks of the job are restored: begin."""
-        if self.state is not ExecutionState.INITIALIZING:
+        if self._started or self.state.is_terminal:
             return
-        self._change(ExecutionState.RUNNING)
+        self._started = True
+        self._run_if_recovered()
         if self.finished_on_restore and self._is_source:
             self._end_data()
         self._ports.ready()
+
+    def _run_if_recovered(self) -> None:
+        """It runs, for others to see, once restored in-flight data are read, or need not be."""
+        if not self._gate.recovering or self._settings.checkpoints.during_recovery:
+            self._change(ExecutionState.RUNNING)
 
     def wake(self) -> None:
         """An operator has asked for a turn."""
@@ -282,6 +289,8 @@ class Subtask:
             self._chain.head.accept(element, channel.port)
         else:
             self._mark(channel, element)
+        if self.state is ExecutionState.INITIALIZING:
+            self._run_if_recovered()
 
     def _rows(self, channel: InputChannel, batch: RowBatch) -> None:
         """Process rows, and learn from how long it took how many make a millisecond."""
