@@ -8,13 +8,16 @@ from tidegate.checkpoint.barrier_modes import make_barrier_handler
 from tidegate.checkpoint.barriers import (
     AbortedByDriver,
     AlignedBarriers,
+    BarrierAnnounced,
     BarrierArrived,
     BarrierCommand,
+    BarrierEvent,
     Block,
     Cancel,
     CancelArrived,
     ChannelEnded,
     Decline,
+    EndAnnounced,
     Snapshot,
     TimeReached,
     TriggeredByDriver,
@@ -211,6 +214,60 @@ def test_only_so_many_aborts_are_remembered() -> None:
         handler.handle(AbortedByDriver(CheckpointId(checkpoint)), 0)
     assert Snapshot(barrier(1), 0) in arrives(handler, A, 1)
     assert arrives(handler, A, 2) == [Cancel(CheckpointId(2))]
+
+
+WAITING: tuple[BarrierEvent, ...] = ()
+COLLECTING: tuple[BarrierEvent, ...] = (BarrierArrived(A, barrier(1)),)
+TABLE = {
+    "waiting, a barrier, not all": (WAITING, BarrierArrived(A, barrier(1)), [Block(A)], 1),
+    "waiting, an end": (WAITING, ChannelEnded(C), [], None),
+    "waiting, an abort": (WAITING, AbortedByDriver(CheckpointId(1)), [], None),
+    "waiting, an announcement": (
+        WAITING,
+        BarrierAnnounced(A, barrier(1), queued=True, age_ms=0),
+        [],
+        None,
+    ),
+    "waiting, time passes": (WAITING, TimeReached(), [], None),
+    "collecting, a barrier, not all": (
+        COLLECTING,
+        BarrierArrived(B, barrier(1)),
+        [Block(B)],
+        1,
+    ),
+    "collecting, the last barrier": (
+        (*COLLECTING, BarrierArrived(B, barrier(1))),
+        BarrierArrived(C, barrier(1)),
+        [Block(C), Snapshot(barrier(1), 0), Unblock((A, B, C))],
+        None,
+    ),
+    "collecting, an end, not all": (COLLECTING, ChannelEnded(B), [], 1),
+    "collecting, the last end": (
+        (*COLLECTING, ChannelEnded(B)),
+        ChannelEnded(C),
+        [Snapshot(barrier(1), 0), Unblock((A,))],
+        None,
+    ),
+    "collecting, an abort": (
+        COLLECTING,
+        AbortedByDriver(CheckpointId(1)),
+        [Unblock((A,)), Cancel(CheckpointId(1))],
+        None,
+    ),
+    "collecting, an announcement": (COLLECTING, EndAnnounced(B), [], 1),
+}
+"""State and event of §14.2; what is commanded, and which checkpoint is aligning then."""
+
+
+@pytest.mark.feature("F123")
+@pytest.mark.parametrize("row", TABLE)
+def test_each_row_of_the_table_of_states(row: str) -> None:
+    before, event, commands, aligning = TABLE[row]
+    handler = AlignedBarriers([A, B, C])
+    for earlier in before:
+        handler.handle(earlier, 0)
+    assert handler.handle(event, 0) == commands
+    assert handler.aligning == aligning
 
 
 def test_time_alone_changes_nothing() -> None:
