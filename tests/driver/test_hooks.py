@@ -155,6 +155,32 @@ def test_the_end_closes_all_whatever_one_of_them_raises() -> None:
     assert [log["hook"] for log in logs] == ["first", "second"]
 
 
+def test_hooks_that_do_not_close_in_time_are_named_and_left_to_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    release = threading.Event()
+
+    class Hanging(Remote):
+        def close(self) -> None:
+            release.wait(5)
+
+    class Fine(Remote):
+        def close(self) -> None:
+            self.calls.append(("close",))
+
+    async def close() -> list[tuple[object, ...]]:
+        fine = Fine("fine")
+        await hooks_of(Hanging("hanging"), fine).close()
+        release.set()
+        return fine.calls
+
+    monkeypatch.setattr(hooks, "CLOSE_TIMEOUT_S", 0.05)
+    with structlog.testing.capture_logs() as logs:
+        assert asyncio.run(close()) == [("close",)]
+    ((hook, error),) = [(log["hook"], log["error"]) for log in logs]
+    assert hook == "hanging" and "did not end within 0.05 s" in error
+
+
 def test_hooks_that_take_too_long_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 

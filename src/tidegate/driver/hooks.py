@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 RESTORE_TIMEOUT_S: Final = 60.0
 """How long a deployment waits for the hooks; a checkpoint waits no longer than its own limit."""
 
+CLOSE_TIMEOUT_S: Final = 10.0
+"""How long a job that is over waits for each of its hooks."""
+
 
 class MasterHooks:
     """The hooks of one job. Source: checkpoint coordination §5 step 7, §17.3 steps 4 and 10."""
@@ -126,12 +129,20 @@ class MasterHooks:
         return found
 
     async def close(self) -> None:
-        """The job is over: what a hook raises now is only told."""
-        for name, hook in self._hooks.items():
-            try:
-                await self._call(name, hook.close)
-            except TidegateError as error:
-                self._log.warning("closing a master hook failed", hook=name, error=error.what)
+        """The job is over: what a hook raises now, or that it does not end, is only told."""
+        await asyncio.gather(*(self._close_one(name) for name in self._hooks))
+
+    async def _close_one(self, name: str) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._call(name, self._hooks[name].close)
+        except TimeoutError:
+            problem = f"it did not end within {CLOSE_TIMEOUT_S:g} s; see what its close waits for"
+        except TidegateError as error:
+            problem = error.what
+        else:
+            return
+        self._log.warning("closing a master hook failed", hook=name, error=problem)
 
     async def _call(self, name: str, call: Callable[[], object]) -> object:
         return await self._guarded(name, self._run_blocking(call))

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.driver.client import DriverClient
 from tidegate.driver.driver import Driver, DriverWorld
+from tidegate.driver.pool import DriverPool
 from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
@@ -40,6 +40,9 @@ ACCEPT_TIMEOUT_S = 60.0
 
 DRIVER_IO_THREADS = 8
 
+POOL_END_S = 5.0
+"""How long the pool's calls are waited for once the job is over."""
+
 
 def start_driver(
     graph: JobGraph, provider: SlotProvider, network: Network, *, secret: bytes = b""
@@ -53,12 +56,17 @@ def start_driver(
     ready = threading.Event()
 
     async def live() -> None:
-        with ThreadPoolExecutor(DRIVER_IO_THREADS, thread_name_prefix="tidegate-driver-io") as pool:
+        pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
+        try:
             async with contextlib.AsyncExitStack() as leaving:
                 driver = Driver(graph, _world(graph, network, secret, pool, leaving), provider)
                 clients.append(DriverClient(driver, asyncio.get_running_loop()))
                 ready.set()
                 await driver.run()
+        finally:
+            if left := pool.close(POOL_END_S):
+                log = process_log().bind(job=graph.name)
+                log.warning("calls that do not end are left to themselves", threads=left)
 
     def run() -> None:
         try:
@@ -86,14 +94,13 @@ def _world(
     graph: JobGraph,
     network: Network,
     secret: bytes,
-    pool: ThreadPoolExecutor,
+    pool: DriverPool,
     leaving: contextlib.AsyncExitStack,
 ) -> DriverWorld:
-    loop = asyncio.get_running_loop()
     stores = Stores(MemoryFiles())
 
     def run_blocking(call: Callable[[], T]) -> Awaitable[T]:
-        return loop.run_in_executor(pool, call)
+        return asyncio.wrap_future(pool.submit(call))
 
     async def chain(graph: JobGraph) -> HaStore:
         settings, directory = graph.settings, graph.settings.checkpoints.directory
