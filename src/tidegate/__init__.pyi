@@ -3,6 +3,9 @@ from typing import Final
 from tidegate.api.client import CheckpointDone as CheckpointDone
 from tidegate.api.client import JobClient as JobClient
 from tidegate.api.client import JobExecutionResult as JobExecutionResult
+from tidegate.api.failures import FailureContext as FailureContext
+from tidegate.api.failures import FailureEnricher as FailureEnricher
+from tidegate.api.failures import FailureKind as FailureKind
 from tidegate.api.functions import AggregateFunction as AggregateFunction
 from tidegate.api.functions import BatchContext as BatchContext
 from tidegate.api.functions import CheckpointedFunction as CheckpointedFunction

@@ -9,6 +9,7 @@ from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ClaimMode,
     ExponentialDelay,
+    FailoverStrategy,
     FailureRate,
     FixedDelay,
     JobSettings,
@@ -31,6 +32,13 @@ def test_with_nothing_set_the_defaults_of_the_options_are_those_of_the_settings(
 def test_restart_depends_on_checkpointing_where_nothing_is_set() -> None:
     assert restart_of({}) == NoRestart()
     assert restart_of({"execution.checkpointing.interval": "1 s"}) == ExponentialDelay()
+
+
+def test_what_a_failure_takes_along_is_read_and_anything_else_refused() -> None:
+    key = "jobmanager.execution.failover-strategy"
+    assert job_settings(Configuration.from_dict({key: "full"})).failover is FailoverStrategy.FULL
+    with pytest.raises(ConfigError, match="region"):
+        job_settings(Configuration.from_dict({key: "some"}))
 
 
 def test_each_restart_strategy_is_read_with_its_options() -> None:

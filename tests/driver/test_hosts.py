@@ -63,6 +63,9 @@ class Coordinator:
     def subtask_ready(self, subtask: int) -> None:
         self._note("ready", subtask)
 
+    def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
+        self._note("reset", subtask, checkpoint)
+
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
         self._note("event", subtask, event.payload)
 
@@ -175,6 +178,25 @@ async def test_what_subtasks_of_a_former_attempt_or_epoch_say_is_dropped() -> No
 
 
 @on_loop
+async def test_a_coordinator_lives_on_when_one_of_its_subtasks_is_reset() -> None:
+    world = World()
+    made = world.start(0)
+    kept, again = executions(0)[0], executions(1)[1]
+    world.hosts.reset(CheckpointId(3), {OPERATOR: (again,), SECOND: (again,)})
+    world.hosts.event(event(0, "of the former attempt"))
+    world.hosts.ready(again, (OPERATOR,))
+    world.hosts.event(event(1))
+    assert made.heard[1:] == [("reset", 1, 3), ("ready", 1), ("event", 1, "hi")]
+    for subtask in range(2):
+        made.context.send(subtask, OperatorEvent("split"))
+    sent = [
+        (s.execution, s.event.payload) for s in world.posted if isinstance(s, OperatorEventSent)
+    ]
+    assert sent == [(kept, "split"), (again, "split")]
+    assert len(world.made) == 1
+
+
+@on_loop
 async def test_what_a_coordinator_sends_goes_to_the_attempt_it_was_made_for() -> None:
     world = World()
     made = world.start(4)
@@ -217,7 +239,9 @@ async def test_the_snapshot_of_a_closed_coordinator_fails_and_is_never_an_empty_
     assert isinstance(answer, CoordinatorSnapshotFailed)
 
 
-@pytest.mark.parametrize("call", ["make", "start", "ready", "event", "complete", "aborted"])
+@pytest.mark.parametrize(
+    "call", ["make", "start", "ready", "reset", "event", "complete", "aborted"]
+)
 def test_whatever_a_coordinator_raises_is_its_failure_with_its_name(call: str) -> None:
     async def test() -> None:
         world = World(**{call: KeyError("split 7")})
@@ -227,6 +251,7 @@ def test_whatever_a_coordinator_raises_is_its_failure_with_its_name(call: str) -
             assert call == "make"
         world.hosts.ready(executions(0)[0], (OPERATOR,))
         world.hosts.event(event(0))
+        world.hosts.reset(None, {OPERATOR: executions(1)[:1]})
         world.hosts.complete(OPERATOR, CheckpointId(1))
         world.hosts.aborted(OPERATOR, CheckpointId(1))
         failed = world.posted[0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from tidegate.api.failures import FailureContext, FailureEnricher, FailureKind
 from tidegate.api.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.commands import (
     AddPointer,
@@ -37,16 +38,19 @@ from tidegate.checkpoint.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
+from tidegate.driver.enrichers import FailureEnrichers
 from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.perform import Performer
-from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed
+from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
     DropSlot,
     JobOver,
+    LabelFailure,
     ReleaseSlots,
     RequestSlots,
+    ResetSubtasks,
     Restarting,
     RestoreHooks,
     SendToSlot,
@@ -55,7 +59,7 @@ from tidegate.jobmaster.commands import (
     StatusChanged,
     SubtaskReady,
 )
-from tidegate.jobmaster.events import HooksNotRestored, HooksRestored
+from tidegate.jobmaster.events import FailureLabelled, HooksNotRestored, HooksRestored
 from tidegate.model.control import JobStatus, Release, Start
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import (
@@ -63,6 +67,7 @@ from tidegate.model.ids import (
     CheckpointId,
     Epoch,
     ExecutionId,
+    JobId,
     OperatorId,
     SlotId,
     SubtaskId,
@@ -72,11 +77,12 @@ from tidegate.model.settings import RetentionPolicy
 from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from tidegate.jobmaster.commands import JobCommand
 
 ONE = CheckpointId(1)
+JOB = JobId("j" * 32)
 METADATA = CheckpointMetadata(
     checkpoint_id=ONE,
     operators=(),
@@ -165,15 +171,20 @@ class World:
 
 
 def performed(
-    command: JobCommand, recorder: Recorder, *hooks: MasterTriggerRestoreHook[Any]
+    command: JobCommand,
+    recorder: Recorder,
+    *hooks: MasterTriggerRestoreHook[Any],
+    labelling: Sequence[FailureEnricher] = (),
 ) -> list[dict[str, object]]:
     """Perform one command to its end; the result is what was logged."""
     each: Any = recorder
-    masters = MasterHooks(hooks, recorder.run_blocking, structlog.get_logger())
+    log = structlog.get_logger()
+    masters = MasterHooks(hooks, recorder.run_blocking, log)
 
     async def act() -> None:
         world: Any = World(recorder)
-        performer = Performer(each, world, each, each, each, each, each, masters)
+        enrichers = FailureEnrichers(labelling, (JOB, "flights"), recorder.run_blocking, log)
+        performer = Performer(each, world, each, each, each, each, each, masters, enrichers)
         performer.perform(command)
         while recorder.work:
             await recorder.work.pop(0)
@@ -306,6 +317,47 @@ def test_a_hook_that_raises_is_answered_with_what_it_raised(failure: Exception) 
     assert str(failure) in str(triggered.error) and str(failure) in str(restored.error)
 
 
+class Labelling(FailureEnricher):
+    """Labels each failure with its kind, or does what it is told instead."""
+
+    def __init__(self, key: str, says: Mapping[str, str] | Exception | None = None) -> None:
+        self._key, self._says = key, says
+        self.seen: list[FailureContext] = []
+
+    def get_output_keys(self) -> set[str]:
+        return {self._key}
+
+    def process_failure(self, cause: TidegateError, context: FailureContext) -> Mapping[str, str]:
+        self.seen.append(context)
+        if isinstance(self._says, Exception):
+            raise self._says
+        return {self._key: context.kind.value} if self._says is None else self._says
+
+
+@pytest.mark.parametrize(
+    ("task", "slot", "kind"),
+    [("map", "s", FailureKind.TASK), ("", "s", FailureKind.SLOT), ("", None, FailureKind.GLOBAL)],
+)
+def test_enrichers_label_a_failure_on_the_pool(
+    task: str, slot: str | None, kind: FailureKind
+) -> None:
+    recorder, enrichers = Recorder(), [Labelling("a"), Labelling("b", {})]
+    where = None if slot is None else SlotId(slot)
+    performed(LabelFailure(3, BROKEN, task, where), recorder, labelling=enrichers)
+    assert recorder.posted == [FailureLabelled(3, {"a": kind.value})]
+    assert enrichers[1].seen == [FailureContext(kind, JOB, "flights", task, where)]
+
+
+@pytest.mark.parametrize("says", [ODD, {"other": "x"}])
+def test_an_enricher_that_fails_loses_its_own_labels_and_is_named(says: Any) -> None:
+    recorder, odd = Recorder(), Labelling("odd", says)
+    enrichers = [odd, Labelling("a", {"a": "1"})]
+    (log,) = performed(LabelFailure(3, BROKEN, "map", None), recorder, labelling=enrichers)
+    assert recorder.posted == [FailureLabelled(3, {"a": "1"})]
+    assert log["log_level"] == "warning" and log["enricher"] == "Labelling"
+    assert str(says) in log["error"]
+
+
 def test_files_that_cannot_be_deleted_are_logged_with_their_place() -> None:
     failure = StorageFailed("no permission", where="/chk-1/a")
     logs = performed(DeleteFiles(("/chk-1/a",)), Recorder(delete=failure))
@@ -327,6 +379,8 @@ SLOT = SlotId("slot-1")
         (ReleaseSlots("over"), [("send_all", Release("over")), ("release",)]),
         (DropSlot(SLOT, "silent"), [("drop", SLOT)]),
         (StartCoordinators(ONE, {}, {}), [("start", ONE, {}, {})]),
+        (ResetSubtasks(ONE, {}), [("reset", ONE, {})]),
+        (LabelFailure(1, BROKEN, "map", SLOT), []),
         (SubtaskReady(EXECUTION, (OPERATOR,)), [("ready", EXECUTION, (OPERATOR,))]),
         (CloseCoordinators(), [("close",)]),
         (JobOver(JobStatus.FINISHED), [("over", JobStatus.FINISHED)]),
@@ -349,7 +403,7 @@ def test_the_other_commands_reach_whom_they_concern(
         (StatusChanged(JobStatus.RUNNING), "info", "job status"),
         (SlotsAwaited(1, 3, 5_000), "warning", "waiting for slots"),
         (Restarting(1, 1_000, BROKEN), "warning", "job restarts"),
-        (Deployed(0, None), "info", "subtasks deployed"),
+        (Deployed(0, None, 6), "info", "subtasks deployed"),
         (CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5), "info", "checkpoint completed"),
         (
             CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason="CHECKPOINT_EXPIRED"),

@@ -19,12 +19,13 @@ from tidegate.driver.traces import (
     checkpoint_span,
     initialization_span,
 )
-from tidegate.errors import StorageFailed
+from tidegate.errors import StorageFailed, UserCodeFailed
 from tidegate.jobmaster.commands import Deployed
 from tidegate.model.control import CheckpointFigures, ExecutionState
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import Attempt, CheckpointId
-from tidegate.model.settings import JobSettings, NoRestart
+from tidegate.model.settings import FixedDelay, JobSettings, NoRestart
+from tidegate.model.topology import Partitioner
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -147,6 +148,17 @@ def test_a_file_gets_a_line_a_span_behind_those_it_has(tmp_path: Path) -> None:
     )
 
 
+def test_the_start_of_a_region_is_a_span_of_its_subtasks_alone() -> None:
+    strands = chain(vertex("a", 2), vertex("b", 2), partitioner=Partitioner.FORWARD)
+    restarts = JobSettings(restart=FixedDelay(attempts=9, delay_ms=3_000))
+    world = JobWorld(restarts, strands).running()
+    world.change(world.executions[0], ExecutionState.FAILED, UserCodeFailed("bad row"))
+    world.wake_up_to(3_000)
+    span = initialization_span(world.machine.view(world.now_ms))
+    assert span is not None and span.attributes["sumInitializeStateDurationMs"] == 2 * 5
+    assert span.start_ms % 1_000_000 == span.end_ms % 1_000_000 == 3_000
+
+
 def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> None:
     class Broken:
         def report(self, span: Span) -> None:
@@ -156,7 +168,7 @@ def test_a_reporter_that_fails_is_logged_and_harms_nobody(tmp_path: Path) -> Non
     file = tmp_path / "spans"
     reporting = Reporting(Broken(), FileTraceReporter(file))
     with structlog.testing.capture_logs() as log:
-        reporting.tracing.follow([Deployed(Attempt(0), None)], lambda: world.machine.view(0))
+        reporting.tracing.follow([Deployed(Attempt(0), None, 6)], lambda: world.machine.view(0))
         reporting.done()
     assert [line["event"] for line in log] == ["a span could not be reported"]
     assert "JobInitialization" in file.read_text()
@@ -168,5 +180,5 @@ def test_without_reporters_nobody_looks() -> None:
 
     reporting = Reporting()
     ended = CheckpointEnded(CheckpointId(1), SnapshotKind.CHECKPOINT, 5)
-    reporting.tracing.follow([ended, Deployed(Attempt(0), None)], view)
+    reporting.tracing.follow([ended, Deployed(Attempt(0), None, 6)], view)
     assert reporting.work == []

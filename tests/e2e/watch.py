@@ -82,6 +82,13 @@ def pids(seen: JobView) -> set[int]:
     return {slot.pid for slot in seen.slots}
 
 
+def attempts(seen: JobView, name: str) -> set[int]:
+    """The attempts of the subtasks of a pipeline: of all vertices with that in their name."""
+    vertices = [vertex for vertex in seen.vertices if name in vertex.name]
+    assert len(vertices) >= 2, f"source and counts of {name}: {[v.name for v in seen.vertices]}"
+    return {subtask.attempt for vertex in vertices for subtask in vertex.subtasks}
+
+
 def kill_slot(client: JobClient, index: int) -> int:
     """SIGKILL the process of one slot that runs subtasks; its pid."""
     slots = sorted(view(client).slots, key=lambda slot: slot.pid)

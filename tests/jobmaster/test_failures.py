@@ -68,9 +68,9 @@ def test_a_failed_subtask_has_all_cancelled_and_deployed_again_after_the_wait() 
     assert world.of(Restarting) == [Restarting(1, 2_000, BROKEN)]
     pass_time(world, 1_000)
     world.wake_up_to(1_999)
-    assert world.of(Deployed) == [Deployed(0, None)]
+    assert world.of(Deployed) == [Deployed(0, None, 6)]
     world.wake_up_to(2_000)
-    assert world.of(Deployed) == [Deployed(0, None), Deployed(1, None)]
+    assert world.of(Deployed) == [Deployed(0, None, 6), Deployed(1, None, 6)]
     assert world.statuses[-1] is JobStatus.RUNNING
     assert {s.state for s in world.subtasks()} == {ExecutionState.RUNNING}
     assert {s.attempt for s in world.subtasks()} == {1}
@@ -202,7 +202,7 @@ def test_a_failure_after_a_checkpoint_restores_it_and_counts_that() -> None:
     world.wake_up_to(500)
     world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
     pass_time(world, 3_000)
-    assert world.of(Deployed) == [Deployed(0, None), Deployed(1, 1)]
+    assert world.of(Deployed) == [Deployed(0, None, 6), Deployed(1, 1, 6)]
     assert {d.restored for d in world.sent(Deploy) if d.execution.attempt == 1} == {1}
     view = world.machine.view(world.now_ms)
     assert view.restored == 1 and view.checkpoints.counts.restored == 1
@@ -228,7 +228,7 @@ def test_a_restart_waits_until_it_is_known_whether_a_checkpoint_stands() -> None
     world.wake_up_to(5_000)
     assert len(world.of(Deployed)) == 1
     world.send(pointer_added)
-    assert world.of(Deployed)[1:] == [Deployed(1, 1)]
+    assert world.of(Deployed)[1:] == [Deployed(1, 1, 6)]
 
 
 def test_a_completion_that_was_due_with_the_failure_reaches_nobody_of_the_old_attempt() -> None:
@@ -391,7 +391,7 @@ def test_failures_at_the_same_time_are_one_entry_of_the_history() -> None:
     (entry,) = world.machine.view(world.now_ms).failures
     assert "bad row" in entry.error and entry.task == "source" and entry.slot == "slot-0"
     assert entry.wall_ms % 1_000 == 70
-    assert [text for text in entry.concurrent if "later" in text]
+    assert [other for other in entry.concurrent if "later" in other.error]
 
 
 @pytest.mark.feature("F276")

@@ -356,4 +356,4 @@ def test_every_subtask_takes_part_and_each_hears_of_the_completion_once() -> Non
 
 def test_a_deployment_says_from_which_checkpoint() -> None:
     world = World().running()
-    assert world.of(Deployed) == [Deployed(0, None)]
+    assert world.of(Deployed) == [Deployed(0, None, 6)]

@@ -40,8 +40,12 @@ from tidegate.model.settings import (
     JobSettings,
     NoRestart,
 )
+from tidegate.model.topology import Partitioner, Topology
 
 TOPOLOGY = chain(vertex("source", 2, coordinator=True), vertex("sink", 1))
+REGIONS = chain(
+    vertex("source", 2, coordinator=True), vertex("sink", 2), partitioner=Partitioner.FORWARD
+)
 OPERATOR = TOPOLOGY.vertices[0].operators[0].id
 BROKEN = UserCodeFailed("bad row")
 
@@ -69,12 +73,12 @@ ACTIONS = st.lists(
 )
 
 
-@given(made=SETTINGS, actions=ACTIONS)
-@settings(max_examples=200)
+@given(topology=st.sampled_from([TOPOLOGY, REGIONS]), made=SETTINGS, actions=ACTIONS)
+@settings(max_examples=300)
 def test_when_all_answer_again_the_job_runs_or_is_over(
-    made: JobSettings, actions: list[tuple[str, int]]
+    topology: Topology, made: JobSettings, actions: list[tuple[str, int]]
 ) -> None:
-    world = World(made, TOPOLOGY, prompt=False).start()
+    world = World(made, topology, prompt=False).start()
     for action, number in actions:
         act(world, action, number)
         check(world)
@@ -144,8 +148,8 @@ def calm(world: World) -> None:
         world.beat()
         world.wake_up_to(world.now_ms + 1_000)
         answer_all(world)
-        newest = max((e.attempt for e in world.states), default=None)
-        states = {state for e, state in world.states.items() if e.attempt == newest}
+        newest = {deploy.execution.subtask: deploy.execution for deploy in world.sent(Deploy)}
+        states = {world.states.get(execution) for execution in newest.values()}
         all_run = bool(states) and states <= {ExecutionState.RUNNING, ExecutionState.FINISHED}
         if world.machine.settled or (world.status is JobStatus.RUNNING and all_run):
             return

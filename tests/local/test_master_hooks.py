@@ -1,17 +1,29 @@
 """A master hook of a whole job: called at each trigger, restored with it, closed at its end."""
 
+import threading
 from concurrent.futures import Future
 
 import pytest
+import structlog
 
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.probes import BreakingOnce
+from tests.e2e.regions import pipeline
 from tests.e2e.runtimes import Jobs, failure_of
-from tests.e2e.watch import completed, until, view, wait_completed, wait_for
+from tests.e2e.watch import (
+    attempts,
+    completed,
+    until,
+    view,
+    wait_completed,
+    wait_for,
+    wait_recovered,
+)
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
 from tidegate.checkpoint import metadata
+from tidegate.driver import hooks, start
 from tidegate.model.ids import CheckpointId
 
 pytestmark = pytest.mark.slow
@@ -109,6 +121,50 @@ def test_state_without_a_serializer_fails_the_checkpoint_and_says_so(jobs: Jobs)
     client = jobs.start(env, "hooked")
     seen = wait_for(client, lambda seen: seen.checkpoints.counts.failed, "a failed checkpoint")
     assert "no serializer" in str(seen.checkpoints.history[-1].failure)
+
+
+@pytest.mark.feature("F181")
+def test_a_hook_is_restored_when_only_a_region_is(jobs: Jobs) -> None:
+    broken = Latch(jobs.folder / "broken")
+    env = jobs.checkpointed(1, 50)
+    hook = Snapshots()
+    env.add_master_hook(hook)
+    left = pipeline(env, "left", None, 500).map(BreakingOnce(broken))
+    left.sink_to(LedgerSink(jobs.folder / "left"))
+    pipeline(env, "right", None, 500).sink_to(LedgerSink(jobs.folder / "right"))
+    client = jobs.start(env, "hooked")
+    wait_completed(client, 2)
+    assert hook.restored == []
+    broken.set()
+    seen = wait_recovered(client, 1)
+    assert (attempts(seen, "left"), attempts(seen, "right")) == ({1}, {0})
+    ((checkpoint, state),) = hook.restored
+    assert checkpoint == seen.restored
+    assert state == [number for number, _ in hook.triggered].index(checkpoint) + 1
+
+
+def test_a_hook_that_hangs_in_its_close_does_not_keep_the_job_from_its_end(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+
+    class Hanging(Snapshots):
+        def close(self) -> None:
+            let_go.wait(60)
+
+    monkeypatch.setattr(hooks, "CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(start, "POOL_END_S", 0.1)
+    env = jobs.checkpointed(1, 50)
+    env.add_master_hook(Hanging())
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "hooked")
+    wait_completed(client, 1)
+    with structlog.testing.capture_logs() as logs:
+        client.cancel().result(timeout=30)
+        until(lambda: any("do not end" in log["event"] for log in logs), "the driver's end")
+    (failed,) = [log for log in logs if log["event"] == "closing a master hook failed"]
+    assert failed["hook"] == "snapshots" and "did not end within 0.1 s" in failed["error"]
+    let_go.set()
 
 
 def test_a_hook_that_cannot_be_restored_fails_the_attempt(jobs: Jobs) -> None:

@@ -174,12 +174,11 @@ class Cluster:
     def deployments(self, slots: Sequence[SlotId]) -> list[tuple[SlotId, Deploy]]:
         """What the job master would send for a new attempt of every subtask."""
         found: list[tuple[SlotId, Deploy]] = []
-        for execution in self.graph.deploy(slots, 0):
-            peers = self.graph.peers(execution)
-            addresses = {peer: self.offers[peer].address for peer in peers.values()}
-            vertex = self.topology.vertex(execution.id.subtask.vertex)
-            code = vertex.name.encode()
-            deploy = Deploy(execution.id, code, self.topology, peers, addresses, {})
+        for execution in self.graph.deploy(self.topology.subtasks(), slots, 0):
+            code = self.topology.vertex(execution.id.subtask.vertex).name.encode()
+            deploy = self.graph.deployment(
+                execution, code, lambda peer: self.offers[peer].address, None, None
+            )
             found.append((execution.slot, deploy))
         return found
 

@@ -51,7 +51,9 @@ class CoordinatorContext(Protocol):
 class OperatorCoordinator(Protocol):
     """Decides for all subtasks of one operator; its state is part of each checkpoint.
 
-    It is made anew for each restore, then ``start`` is called.
+    It is made anew where all subtasks of the job are restored, then ``start`` is called. Where only
+    some are, it lives on, and ``subtask_reset`` is called for each of its own among them. Until
+    then what it sends to one of these reaches nobody.
     """
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:

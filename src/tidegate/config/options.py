@@ -219,6 +219,13 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
 
 # Restart
 
+FAILOVER_STRATEGY: Final = ConfigOption(
+    "jobmanager.execution.failover-strategy",
+    ChoiceType(("region", "full")),
+    "region",
+    "What a failed subtask takes along in a restart: the subtasks that it is connected with, or "
+    "all.",
+)
 RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
     "restart-strategy.type",
     ChoiceType(

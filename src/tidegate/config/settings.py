@@ -10,6 +10,7 @@ from tidegate.config.checkpoint import checkpoint_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ExponentialDelay,
+    FailoverStrategy,
     FailureRate,
     FixedDelay,
     JobSettings,
@@ -31,6 +32,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
     return JobSettings(
         checkpoints=checkpoints,
         restart=restart_settings(configuration, checkpointing=checkpoints.periodic),
+        failover=FailoverStrategy(configuration.get(options.FAILOVER_STRATEGY)),
         restore=restore_settings(configuration),
         slot=slot_settings(configuration),
         slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),

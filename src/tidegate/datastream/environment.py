@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.api.client import JobClient, JobExecutionResult
+    from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
@@ -64,6 +65,7 @@ class StreamExecutionEnvironment:
         self._configuration = configuration
         self._program = Program(configuration)
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
+        self._enrichers: list[FailureEnricher] = []
 
     @staticmethod
     def get_execution_environment(
@@ -328,6 +330,24 @@ class StreamExecutionEnvironment:
         self._hooks[name] = hook
         return True
 
+    def add_failure_enricher(self, enricher: FailureEnricher) -> None:
+        """Let something put labels on the failures of the jobs, as ``JobView.failures`` shows them.
+
+        Raises ConfigError where it has no key, or one that another one has already.
+
+        >>> env.add_failure_enricher(BlamesStorage())
+        """
+        keys = enricher.get_output_keys()
+        taken = {key for known in self._enrichers for key in known.get_output_keys()}
+        if not keys or not all(key.strip() for key in keys) or keys & taken:
+            raise ConfigError(
+                f"A failure enricher gives the keys {sorted(keys)}",
+                where="add_failure_enricher",
+                remedy="Return from get_output_keys at least one key, none of them blank"
+                f"{f' or among {sorted(taken)}' if taken else ''}.",
+            )
+        self._enrichers.append(enricher)
+
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         """The job as it would be submitted."""
         return self._translated(self._program.operators, job_name)[1]
@@ -363,7 +383,9 @@ class StreamExecutionEnvironment:
         )
         name = job_name or self._configuration.get(options.JOB_NAME) or _script_name()
         graph = translate(stream_graph, self._configuration, name)
-        return stream_graph, replace(graph, hooks=tuple(self._hooks.values()))
+        return stream_graph, replace(
+            graph, hooks=tuple(self._hooks.values()), enrichers=tuple(self._enrichers)
+        )
 
 
 def _local_runtime(configuration: Configuration) -> Runtime:

@@ -21,6 +21,7 @@ from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
 from tidegate.checkpoint.fitting import fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.driver.enrichers import FailureEnrichers
 from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
@@ -161,8 +162,9 @@ class Driver:
             links = SlotLinks(self.post, self._hosts.event, self._world.log)
             hooks = MasterHooks(self._graph.hooks, self._world.run_blocking, self._world.log)
             leaving.push_async_callback(hooks.close)
+            calls = (hooks, self._make_enrichers(leadership))
             self._performer = Performer(
-                self, self._world, self._provider, storage, leadership, self._hosts, links, hooks
+                self, self._world, self._provider, storage, leadership, self._hosts, links, *calls
             )
             listener = await self._world.network.listen(links.accept)
             leaving.push_async_callback(self._provider.close)
@@ -338,6 +340,10 @@ class Driver:
             chance=chance,
             hooks=bool(graph.hooks),
         )
+
+    def _make_enrichers(self, leadership: Leadership) -> FailureEnrichers:
+        world, job = self._world, (leadership.job, self._graph.name)
+        return FailureEnrichers(self._graph.enrichers, job, world.run_blocking, world.log)
 
     def _invitation(self, address: str) -> SlotInvitation:
         return SlotInvitation(

@@ -1,4 +1,8 @@
-"""The operators' coordinators of one job: made anew for each deployment, called on the loop."""
+"""The operators' coordinators of one job, called on the loop.
+
+They are made anew where the whole job is deployed. Where only some subtasks are, they live on, and
+hear which of their subtasks were reset.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +62,18 @@ class CoordinatorHosts:
             host = _Host(self, operator, executions[operator])
             self._hosts[operator] = host
             host.begin(checkpoint, states[operator])
+
+    def reset(
+        self,
+        checkpoint: CheckpointId | None,
+        executions: Mapping[OperatorId, tuple[ExecutionId, ...]],
+    ) -> None:
+        """Some subtasks are deployed again, from the checkpoint: new attempts, and no others."""
+        for operator, attempts in executions.items():
+            host = self._hosts.get(operator)
+            if host is not None:
+                for execution in attempts:
+                    host.reset(execution, checkpoint)
 
     def ready(self, execution: ExecutionId, operators: tuple[OperatorId, ...]) -> None:
         """A subtask runs."""
@@ -194,6 +210,13 @@ class _Host:
             self._coordinator.start(checkpoint, data)
 
         self.call(begin)
+
+    def reset(self, execution: ExecutionId, checkpoint: CheckpointId | None) -> None:
+        index = execution.subtask.index
+        executions = list(self.executions)
+        executions[index] = execution
+        self.executions = tuple(executions)
+        self.call(lambda: self.coordinator.subtask_reset(index, checkpoint))
 
     def ready(self, subtask: int) -> None:
         self.call(lambda: self.coordinator.subtask_ready(subtask))

@@ -50,8 +50,10 @@ from tidegate.jobmaster.commands import (
     DropSlot,
     JobCommand,
     JobOver,
+    LabelFailure,
     ReleaseSlots,
     RequestSlots,
+    ResetSubtasks,
     Restarting,
     RestoreHooks,
     SendToSlot,
@@ -60,7 +62,7 @@ from tidegate.jobmaster.commands import (
     StatusChanged,
     SubtaskReady,
 )
-from tidegate.jobmaster.events import HooksNotRestored, HooksRestored
+from tidegate.jobmaster.events import FailureLabelled, HooksNotRestored, HooksRestored
 from tidegate.model.control import (
     CheckpointAborted,
     CheckpointComplete,
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.driver.driver import Driver, DriverWorld
+    from tidegate.driver.enrichers import FailureEnrichers
     from tidegate.driver.hooks import MasterHooks
     from tidegate.driver.hosts import CoordinatorHosts
     from tidegate.driver.links import SlotLinks
@@ -94,6 +97,7 @@ class Performer:
         hosts: CoordinatorHosts,
         links: SlotLinks,
         hooks: MasterHooks,
+        enrichers: FailureEnrichers,
     ) -> None:
         self._driver = driver
         self._world = world
@@ -103,6 +107,7 @@ class Performer:
         self._hosts = hosts
         self._links = links
         self._hooks = hooks
+        self._enrichers = enrichers
         self._log = world.log
 
     def perform(self, command: JobCommand) -> None:
@@ -120,6 +125,10 @@ class Performer:
                 self._links.drop(slot)
             case StartCoordinators(checkpoint, states, executions):
                 self._hosts.start(checkpoint, states, executions)
+            case ResetSubtasks(checkpoint, executions):
+                self._hosts.reset(checkpoint, executions)
+            case LabelFailure():
+                self._begin_labels(command)
             case RestoreHooks():
                 self._driver.spawn(self._restore_hooks(command))
             case SubtaskReady(execution, operators):
@@ -241,6 +250,15 @@ class Performer:
         else:
             self._driver.post(HooksRestored())
 
+    def _begin_labels(self, command: LabelFailure) -> None:
+        if len(self._enrichers):
+            self._driver.spawn(self._label(command))
+
+    async def _label(self, command: LabelFailure) -> None:
+        labels = await self._enrichers.labels(command.error, command.task, command.slot)
+        if labels:
+            self._driver.post(FailureLabelled(command.number, labels))
+
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, int]:
             data = metadata.encode(command.metadata)
@@ -307,8 +325,10 @@ class Performer:
                 self._log.warning(
                     "job restarts", restart=restart, delay_ms=delay_ms, error=str(error)
                 )
-            case Deployed(attempt, restored):
-                self._log.info("subtasks deployed", attempt=attempt, restored=restored)
+            case Deployed(attempt, restored, subtasks):
+                self._log.info(
+                    "subtasks deployed", subtasks=subtasks, attempt=attempt, restored=restored
+                )
 
     def _log_checkpoint(self, ended: CheckpointEnded) -> None:
         if ended.reason is None:

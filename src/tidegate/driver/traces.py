@@ -151,8 +151,10 @@ def checkpoint_span(job: str, final: CheckpointStatistics) -> Span:
 
 
 def initialization_span(view: JobView) -> Span | None:
-    """The span of the start of all subtasks; None while it is under way."""
-    subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
+    """The span of the newest start of subtasks, all or a region; None while it is under way."""
+    known = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
+    began_ms = max(subtask.timestamps_ms[ExecutionState.CREATED] for subtask in known)
+    subtasks = [s for s in known if s.timestamps_ms[ExecutionState.CREATED] == began_ms]
     running = all(ExecutionState.RUNNING in subtask.timestamps_ms for subtask in subtasks)
     if not running and view.status is JobStatus.RUNNING:
         return None
@@ -165,7 +167,6 @@ def initialization_span(view: JobView) -> Span | None:
     durations = [subtask.restore_ms for subtask in subtasks]
     attributes |= _spread("InitializeStateDurationMs", durations)
     stamps = [ms for subtask in subtasks for ms in subtask.timestamps_ms.values()]
-    began_ms = min(subtask.timestamps_ms[ExecutionState.CREATED] for subtask in subtasks)
     ready = [subtask.timestamps_ms[ExecutionState.RUNNING] for subtask in subtasks if running]
     return Span("JobInitialization", view.job, began_ms, max(ready or stamps), attributes)
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.api.coordinator import Coordinated
+    from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import OperatorTransformation
@@ -35,7 +36,7 @@ class JobGraph:
 
     plans: per vertex its ``VertexPlan``, as bytes of ``api.ship``. coordinators: the operators that
     have a coordinator, by themselves, so that the driver need not load the rest of their chain.
-    hooks: the master hooks; they live in the driver as they are.
+    hooks, enrichers: master hooks and failure enrichers; they live in the driver as they are.
     """
 
     name: str
@@ -44,6 +45,7 @@ class JobGraph:
     settings: JobSettings
     coordinators: Mapping[OperatorId, bytes]
     hooks: tuple[MasterTriggerRestoreHook[Any], ...] = ()
+    enrichers: tuple[FailureEnricher, ...] = ()
 
     def plan(self, vertex: VertexId) -> VertexPlan:
         """The code of a vertex. Raises UserCodeFailed where it cannot be loaded here."""

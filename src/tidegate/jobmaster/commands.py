@@ -59,6 +59,17 @@ class StartCoordinators:
 
 
 @dataclass(frozen=True, slots=True)
+class ResetSubtasks:
+    """Tell the coordinators which of their subtasks alone are restored, as new attempts.
+
+    checkpoint: from which; None: these subtasks start empty.
+    """
+
+    checkpoint: CheckpointId | None
+    executions: Mapping[OperatorId, tuple[ExecutionId, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreHooks:
     """Restore the master hooks, before anything is deployed: `HooksRestored`, `HooksNotRestored`.
 
@@ -111,10 +122,27 @@ class Restarting:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """Subtasks are being deployed. restored: from which checkpoint; None: they start empty."""
+    """Subtasks are being deployed. restored: from which checkpoint; None: they start empty.
+
+    attempt: the highest of theirs. subtasks: how many.
+    """
 
     attempt: int
     restored: CheckpointId | None
+    subtasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFailure:
+    """Have the job's enrichers label a failure; `FailureLabelled` where they gave any label.
+
+    number: the failure's, to be given back. task, slot: where; "" and None for the job.
+    """
+
+    number: int
+    error: TidegateError
+    task: str
+    slot: SlotId | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +160,7 @@ JobCommand = (
     | DropSlot
     | SendToSlot
     | StartCoordinators
+    | ResetSubtasks
     | RestoreHooks
     | SubtaskReady
     | CloseCoordinators
@@ -139,5 +168,6 @@ JobCommand = (
     | SlotsAwaited
     | Restarting
     | Deployed
+    | LabelFailure
     | JobOver
 )

@@ -9,6 +9,8 @@ from tidegate.checkpoint.events import CheckpointEvent, Woke
 from tidegate.model.control import Offer, Pulse, SubtaskChanged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidegate.errors import TidegateError
     from tidegate.model.ids import OperatorId, SlotId
 
@@ -45,6 +47,14 @@ class CoordinatorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureLabelled:
+    """What the job's enrichers say about the failure of that number."""
+
+    number: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class HooksRestored:
     """`RestoreHooks` went well."""
 
@@ -66,6 +76,7 @@ class CancelRequested:
 JobEvent = (
     CheckpointEvent
     | JobStarted
+    | FailureLabelled
     | HooksRestored
     | HooksNotRestored
     | Offer
@@ -80,6 +91,7 @@ JobEvent = (
 __all__ = [
     "CancelRequested",
     "CoordinatorFailed",
+    "FailureLabelled",
     "JobEvent",
     "JobStarted",
     "SlotLeft",

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.jobmaster.view import SubtaskView, VertexView
-from tidegate.model.control import ExecutionState, SubtaskFigures
+from tidegate.model.control import Deploy, ExecutionState, SubtaskFigures
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tidegate.model.ids import ChannelId, OperatorId, SlotId
+    from tidegate.checkpoint.assignment import SubtaskRestore
+    from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
     from tidegate.model.topology import Topology
 
 
@@ -37,27 +38,29 @@ class Execution:
 class ExecutionGraph:
     """The current attempt of every subtask of a job.
 
-    All subtasks that are deployed together share one attempt number, so that both ends of a
-    channel can be told from their former lives by one number.
+    A subtask's attempts are counted for itself. Those that are connected are always deployed
+    together, so they share the number, and both ends of a channel can be told from their former
+    lives by it.
     """
 
     def __init__(self, topology: Topology, epoch: Epoch) -> None:
         self.topology = topology
-        self.attempt = Attempt(-1)
         self._epoch = epoch
         self._executions: dict[SubtaskId, Execution] = {}
 
-    def deploy(self, slots: Sequence[SlotId], now_ms: int) -> list[Execution]:
-        """A new attempt of every subtask; subtask i of each vertex shares slot i."""
-        self.attempt = Attempt(self.attempt + 1)
-        self._executions = {}
-        for subtask in self.topology.subtasks():
-            execution = Execution(
-                ExecutionId(subtask, self.attempt, self._epoch), slots[subtask.index]
-            )
+    def deploy(
+        self, subtasks: Iterable[SubtaskId], slots: Sequence[SlotId], now_ms: int
+    ) -> list[Execution]:
+        """A new attempt of each of these subtasks; subtask i of each vertex shares slot i."""
+        deployed: list[Execution] = []
+        for subtask in subtasks:
+            former = self._executions.get(subtask)
+            attempt = Attempt(0 if former is None else former.id.attempt + 1)
+            execution = Execution(ExecutionId(subtask, attempt, self._epoch), slots[subtask.index])
             execution.enter(ExecutionState.CREATED, now_ms)
             self._executions[subtask] = execution
-        return list(self._executions.values())
+            deployed.append(execution)
+        return deployed
 
     def current(self, execution: ExecutionId) -> Execution | None:
         """The execution of that id; None where it is of an older attempt or another epoch."""
@@ -66,6 +69,10 @@ class ExecutionGraph:
 
     def __iter__(self) -> Iterator[Execution]:
         return iter(self._executions.values())
+
+    def of(self, subtasks: Iterable[SubtaskId]) -> list[Execution]:
+        """The executions of those of these subtasks that were deployed."""
+        return [self._executions[subtask] for subtask in subtasks if subtask in self._executions]
 
     def on_slot(self, slot: SlotId) -> list[Execution]:
         """The executions on a slot, ended ones included."""
@@ -82,11 +89,41 @@ class ExecutionGraph:
         return bool(self._executions) and all(e.state is ExecutionState.FINISHED for e in self)
 
     @property
-    def all_restored(self) -> bool:
-        """Whether every subtask waits for its start."""
-        return bool(self._executions) and all(execution.restored for execution in self)
+    def oldest_canceling_ms(self) -> int | None:
+        """When the longest wait for the end of a cancelled subtask began; None without one."""
+        canceling = ExecutionState.CANCELING
+        since = (e.entered_ms[canceling] for e in self if e.state is canceling)
+        return min(since, default=None)
 
-    def peers(self, execution: Execution) -> dict[ChannelId, SlotId]:
+    def canceling_since(self, until_ms: int) -> list[SlotId]:
+        """The slots of subtasks that were cancelled until then and have not ended."""
+        canceling = ExecutionState.CANCELING
+        late = (e for e in self if e.state is canceling and e.entered_ms[canceling] <= until_ms)
+        return list(dict.fromkeys(execution.slot for execution in late))
+
+    def deployment(
+        self,
+        execution: Execution,
+        plan: bytes,
+        address: Callable[[SlotId], str],
+        restored: CheckpointId | None,
+        restore: SubtaskRestore | None,
+    ) -> Deploy:
+        """What tells a slot to host it. restore: its share of the checkpoint; None: nothing."""
+        peers = self._peers(execution)
+        return Deploy(
+            execution.id,
+            plan,
+            self.topology,
+            peers,
+            {slot: address(slot) for slot in peers.values()},
+            restore.operators if restore else {},
+            restored,
+            finished=restore.finished if restore else False,
+            in_flight=restore.in_flight if restore else (),
+        )
+
+    def _peers(self, execution: Execution) -> dict[ChannelId, SlotId]:
         """The slot at the other end of each channel of a subtask."""
         subtask = execution.id.subtask
         found: dict[ChannelId, SlotId] = {}
@@ -102,14 +139,16 @@ class ExecutionGraph:
                     found[channel] = self._executions[SubtaskId(target, channel.consumer)].slot
         return found
 
-    def executions_of_operators(self) -> dict[OperatorId, tuple[ExecutionId, ...]]:
-        """Per operator with a coordinator its subtasks' attempts, by index."""
-        return {
-            operator.id: tuple(self._executions[subtask].id for subtask in vertex.subtasks())
-            for vertex in self.topology.vertices
-            for operator in vertex.operators
-            if operator.has_coordinator
-        }
+    def coordinated(
+        self, executions: Iterable[Execution]
+    ) -> dict[OperatorId, tuple[ExecutionId, ...]]:
+        """Per operator with a coordinator those of these attempts that run it, by index."""
+        found: dict[OperatorId, list[ExecutionId]] = {}
+        for execution in executions:
+            for operator in self.topology.vertex(execution.id.subtask.vertex).operators:
+                if operator.has_coordinator:
+                    found.setdefault(operator.id, []).append(execution.id)
+        return {operator: tuple(attempts) for operator, attempts in found.items()}
 
     def view(self, wall_offset_ms: int) -> tuple[VertexView, ...]:
         """The vertices with their subtasks."""

@@ -6,34 +6,71 @@ Source: Flink's exception history; checkpoint coordination §18.3.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import JobFailed, UserError
 from tidegate.jobmaster.view import FailureView
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidegate.errors import TidegateError
     from tidegate.model.ids import SlotId
 
-CONCURRENT_MAX = 64
+CONCURRENT_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error and where it happened. task: its name; "" where it is the job's or a slot's."""
+
+    error: TidegateError
+    task: str = ""
+    slot: SlotId | None = None
+
+
+def job_failed(job: str, error: TidegateError, strategy: str) -> JobFailed:
+    """What a job of that name ends with. strategy: the one that did not let it go on."""
+    suppressed = "" if isinstance(error, UserError) else f"\nRecovery is suppressed by {strategy}"
+    return JobFailed(
+        f"job '{job}' failed: {error.what}{suppressed}",
+        where=error.where,
+        remedy=error.remedy,
+        cause_text=getattr(error, "trace", ""),
+    )
 
 
 class FailureHistory:
     """The newest failures, at most so many, newest first."""
 
     def __init__(self, entries_max: int) -> None:
-        self._entries: deque[FailureView] = deque(maxlen=entries_max)
+        self._entries: deque[dict[int, FailureView]] = deque(maxlen=entries_max)
+        self._number = 0
 
-    def root(self, error: TidegateError, task: str, slot: SlotId | None, wall_ms: int) -> None:
-        """A failure that the job has to be restarted for."""
-        self._entries.appendleft(FailureView(wall_ms, str(error), task, slot))
+    def add(self, failure: Failure, wall_ms: int, *, root: bool) -> int | None:
+        """Keep a failure, by the number that is given back; None where there is no room for it.
 
-    def concurrent(self, error: TidegateError) -> None:
-        """A failure while another one is handled."""
-        if self._entries and len(self._entries[0].concurrent) < CONCURRENT_MAX:
-            newest = self._entries[0]
-            self._entries[0] = replace(newest, concurrent=(*newest.concurrent, str(error)))
+        root: the job has to be restarted for it; else it happened while that was under way.
+        """
+        if root:
+            self._entries.appendleft({})
+        elif not self._entries or len(self._entries[0]) > CONCURRENT_MAX:
+            return None
+        self._number += 1
+        view = FailureView(wall_ms, str(failure.error), failure.task, failure.slot)
+        self._entries[0][self._number] = view
+        return self._number
+
+    def label(self, number: int, labels: Mapping[str, str]) -> None:
+        """Note labels of a failure; it may be forgotten already."""
+        for entry in self._entries:
+            if number in entry:
+                entry[number] = replace(entry[number], labels=labels)
 
     def view(self) -> tuple[FailureView, ...]:
         """All, newest first."""
-        return tuple(self._entries)
+        return tuple(
+            replace(root, concurrent=tuple(others))
+            for root, *others in (entry.values() for entry in self._entries)
+        )

@@ -3,7 +3,9 @@
 One path leads to running subtasks, whatever went before: enough slots, nothing of the former
 attempt alive, no checkpoint in flight, the wait over; then the newest completed checkpoint is
 spread over a new attempt. A first start, a failure and a lost slot only differ in what they wait
-for. The checkpoint coordinator is part of this machine: one inbox, one clock.
+for, and in how many subtasks they concern: what `failover` says belongs together is restarted
+together, the rest goes on. There is one restart at a time; what fails before it is deployed joins
+it. The checkpoint coordinator is part of this machine: one inbox, one clock.
 """
 
 from __future__ import annotations
@@ -23,15 +25,17 @@ from tidegate.checkpoint.events import (
     Woke,
 )
 from tidegate.checkpoint.metadata.provenance import hook_states
-from tidegate.errors import JobCanceled, JobFailed, SlotLost, SlotsMissing, TidegateError, UserError
+from tidegate.errors import JobCanceled, SlotLost, TidegateError, UserError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
     DropSlot,
     JobCommand,
     JobOver,
+    LabelFailure,
     ReleaseSlots,
     RequestSlots,
+    ResetSubtasks,
     Restarting,
     RestoreHooks,
     SendToSlot,
@@ -43,6 +47,7 @@ from tidegate.jobmaster.commands import (
 from tidegate.jobmaster.events import (
     CancelRequested,
     CoordinatorFailed,
+    FailureLabelled,
     HooksNotRestored,
     HooksRestored,
     JobEvent,
@@ -51,7 +56,8 @@ from tidegate.jobmaster.events import (
     SlotRequestFailed,
 )
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
-from tidegate.jobmaster.failures import FailureHistory
+from tidegate.jobmaster.failover import Redeployment, Regions
+from tidegate.jobmaster.failures import Failure, FailureHistory, job_failed
 from tidegate.jobmaster.restarts import make_strategy
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool
 from tidegate.jobmaster.view import JobView
@@ -60,7 +66,6 @@ from tidegate.model.control import (
     Cancel,
     CheckpointAborted,
     CheckpointComplete,
-    Deploy,
     ExecutionState,
     JobStatus,
     Offer,
@@ -73,7 +78,7 @@ from tidegate.model.control import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
@@ -93,7 +98,7 @@ ASK_AGAIN_MS: Final = 500
 """Pause after a request for a slot that failed, so that one that always fails does not spin."""
 
 _TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOperator)
-_CHECKPOINT_EVENTS = get_args(CheckpointEvent)
+_TO_THE_LAST = (*get_args(CheckpointEvent), FailureLabelled)
 
 
 class Aim(Enum):
@@ -133,6 +138,7 @@ class JobMaster:
         self._settings = settings
         self._checkpoints = coordinator
         self._graph = ExecutionGraph(topology, epoch)
+        self._regions = Regions(topology, settings.failover)
         self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
         self._strategy = make_strategy(settings.restart, chance)
         self._failures = FailureHistory(settings.exception_history_max)
@@ -140,15 +146,12 @@ class JobMaster:
         self._status_ms: dict[JobStatus, int] = {}
         self._aim = Aim.RUN
         self._error: TidegateError | None = None
-        self._deploying = False
-        self._restart_ms: int | None = None
-        self._waited = False
-        self._cancel_by_ms: int | None = None
+        self._redeployment: Redeployment | None = None
+        self._unstarted: tuple[SubtaskId, ...] = ()
         self._slots_since_ms: int | None = None
         self._slot_error: TidegateError | None = None
         self._ask_at_ms = 0
         self._has_hooks = hooks
-        self._hooks_asked = self._hooks_ready = False
         self._report_ms = 0
         self._restarts = 0
         self._restored: CheckpointId | None = None
@@ -160,7 +163,7 @@ class JobMaster:
     def handle(self, event: JobEvent, now_ms: int) -> list[JobCommand]:
         """What is to be done about the event, in order."""
         self._commands = []
-        if self._aim is not Aim.OVER or isinstance(event, _CHECKPOINT_EVENTS):
+        if self._aim is not Aim.OVER or isinstance(event, _TO_THE_LAST):
             self._dispatch(event, now_ms)
             self._go_on(now_ms)
         return self._commands
@@ -171,9 +174,10 @@ class JobMaster:
         times = [self._checkpoints.wake_at_ms]
         if self._aim is not Aim.OVER and self._status is not JobStatus.INITIALIZING:
             times += [self._cancel_by_ms, self._slots.next_expiry_ms]
-            if not self._waited:
-                times.append(self._restart_ms)
-            if self._slots_since_ms is not None and self._aim is Aim.RUN:
+        if self._aim is Aim.RUN and (redeployment := self._redeployment) is not None:
+            if not redeployment.waited:
+                times.append(redeployment.due_ms)
+            if self._slots_since_ms is not None:
                 times += [self._report_ms, self._slots_since_ms + self._settings.slots_timeout_ms]
                 if self._slots.missing:
                     times.append(self._ask_at_ms)
@@ -196,9 +200,12 @@ class JobMaster:
             case SubtaskChanged():
                 self._subtask_changed(event, now_ms)
             case CoordinatorFailed(_, error):
-                self._failed(error, "", None, now_ms)
+                self._failed(Failure(error), None, now_ms)
+            case FailureLabelled(number, labels):
+                self._failures.label(number, labels)
             case HooksRestored():
-                self._hooks_asked, self._hooks_ready = False, True
+                if self._redeployment is not None:
+                    self._redeployment.hooks_ready = True
             case HooksNotRestored(error):
                 self._hooks_not_restored(error, now_ms)
             case CancelRequested(reason):
@@ -211,9 +218,10 @@ class JobMaster:
         for command in self._checkpoints.handle(event, now_ms):
             match command:
                 case FailJob(error):
-                    self._failed(error, "", None, now_ms)
+                    self._failed(Failure(error), None, now_ms)
                 case FailExecution(execution, error):
-                    self._failed(error, self._task(execution.subtask.vertex), None, now_ms)
+                    failure = Failure(error, self._task(execution.subtask.vertex))
+                    self._failed(failure, (execution.subtask,), now_ms)
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)
                 case _:
@@ -241,7 +249,7 @@ class JobMaster:
         self._status_ms[JobStatus.INITIALIZING] = now_ms
         self._become(JobStatus.CREATED, now_ms)
         self._become(JobStatus.RUNNING, now_ms)
-        self._deploying = True
+        self._redeployment = Redeployment(self._regions.all)
 
     def _offered(self, offer: Offer, now_ms: int) -> None:
         if offer.slot in self._slots:
@@ -268,11 +276,12 @@ class JobMaster:
         for execution in hosted:
             if not execution.state.is_terminal:
                 self._enter(execution, ExecutionState.FAILED, now_ms, lost)
-        if self._deploying:
-            self._slot_error = lost
-            self._failures.concurrent(lost)
-        elif any(execution.state is not ExecutionState.FINISHED for execution in hosted):
-            self._failed(lost, "", slot, now_ms)
+        failed = [e.id.subtask for e in hosted if e.state is not ExecutionState.FINISHED]
+        self._slot_error = lost
+        if failed:
+            self._failed(Failure(lost, slot=slot), failed, now_ms)
+        elif self._redeployment is not None:
+            self._note(Failure(lost, slot=slot), now_ms, root=False)
 
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed()
@@ -288,9 +297,8 @@ class JobMaster:
         self._checkpoint(Woke(), now_ms)
         for slot in self._slots.expired(now_ms):
             self._give_up(slot, f"no sign of life for {self._settings.slot.lease_ms} ms", now_ms)
-        if self._cancel_by_ms is not None and now_ms >= self._cancel_by_ms:
-            for slot in {e.slot: None for e in self._graph if not e.state.is_terminal}:
-                self._give_up(slot, "its subtasks did not end when they were cancelled", now_ms)
+        for slot in self._graph.canceling_since(now_ms - CANCEL_TIMEOUT_MS):
+            self._give_up(slot, "its subtasks did not end when they were cancelled", now_ms)
         self._report_missing_slots(now_ms)
 
     def _give_up(self, slot: SlotId, why: str, now_ms: int) -> None:
@@ -302,17 +310,9 @@ class JobMaster:
         if since is None or self._slots.enough:
             return
         have, want = len(self._slots), self._slots.wanted
-        if now_ms - since >= self._settings.slots_timeout_ms:
-            last = f"; the last that did not: {self._slot_error}" if self._slot_error else ""
-            self._fail_for_good(
-                SlotsMissing(
-                    f"{have} of {want} slots came within "
-                    f"{self._settings.slots_timeout_ms} ms{last}",
-                    remedy="Give Spark more cores, lower the job's parallelism, or wait longer "
-                    "with tidegate.slots.start-timeout.",
-                ),
-                now_ms,
-            )
+        within_ms = self._settings.slots_timeout_ms
+        if now_ms - since >= within_ms:
+            self._fail_for_good(self._slots.shortage(within_ms, self._slot_error), now_ms)
         elif now_ms >= self._report_ms:
             self._report_ms = now_ms + AWAIT_REPORT_MS
             self._commands.append(SlotsAwaited(have, want, now_ms - since))
@@ -328,13 +328,10 @@ class JobMaster:
             case ExecutionState.INITIALIZING:
                 execution.restored = True
                 execution.restore_ms = change.restore_ms
-                if self._graph.all_restored and self._status is JobStatus.RUNNING:
-                    self._start_all(now_ms)
             case ExecutionState.FAILED:
                 error = change.error or SlotLost("a subtask failed without saying why")
                 self._enter(execution, ExecutionState.FAILED, now_ms, error)
-                task = self._task(execution.id.subtask.vertex)
-                self._failed(error, task, execution.slot, now_ms)
+                self._execution_failed(execution, error, now_ms)
             case ExecutionState.RUNNING:
                 if execution.state is ExecutionState.INITIALIZING:
                     self._enter(execution, ExecutionState.RUNNING, now_ms)
@@ -344,8 +341,12 @@ class JobMaster:
                 self._enter(execution, change.state, now_ms)
                 if change.state is ExecutionState.CANCELED and not asked:
                     lost = SlotLost("a slot ended a subtask unasked")
-                    task = self._task(execution.id.subtask.vertex)
-                    self._failed(lost, task, execution.slot, now_ms)
+                    self._execution_failed(execution, lost, now_ms)
+
+    def _execution_failed(self, execution: Execution, error: TidegateError, now_ms: int) -> None:
+        subtask = execution.id.subtask
+        failure = Failure(error, self._task(subtask.vertex), execution.slot)
+        self._failed(failure, (subtask,), now_ms)
 
     def _enter(
         self,
@@ -357,14 +358,17 @@ class JobMaster:
         execution.enter(state, now_ms)
         self._checkpoint(ExecutionChanged(execution.id, state, error), now_ms)
 
-    def _start_all(self, now_ms: int) -> None:
-        for execution in self._graph:
-            self._commands.append(SendToSlot(execution.slot, Start(execution.id)))
+    def _start_if_restored(self) -> None:
+        """Start what was deployed together, together; what has failed meanwhile holds up nobody."""
+        deployed = self._graph.of(self._unstarted)
+        restoring = [e for e in deployed if e.state is ExecutionState.INITIALIZING]
+        if all(execution.restored for execution in restoring):
+            self._unstarted = ()
+            for execution in restoring:
+                self._commands.append(SendToSlot(execution.slot, Start(execution.id)))
 
     def _subtask_runs(self, execution: Execution) -> None:
-        vertex = self._graph.topology.vertex(execution.id.subtask.vertex)
-        operators = tuple(o.id for o in vertex.operators if o.has_coordinator)
-        if operators:
+        if operators := tuple(self._graph.coordinated((execution,))):
             self._commands.append(SubtaskReady(execution.id, operators))
 
     def _task(self, vertex: VertexId) -> str:
@@ -372,44 +376,60 @@ class JobMaster:
 
     # --- failure and the end ---
 
-    def _failed(self, error: TidegateError, task: str, slot: SlotId | None, now_ms: int) -> None:
-        """Something has failed: restart, or end, unless that is under way already."""
-        if self._aim is not Aim.RUN:
-            self._failures.concurrent(error)
+    def _failed(self, failure: Failure, subtasks: Iterable[SubtaskId] | None, now_ms: int) -> None:
+        """Something has failed: restart what has to be, or end, unless that is under way already.
+
+        subtasks: those that failed; None for the job as a whole.
+        """
+        error = failure.error
+        restarting = self._redeployment is not None and self._redeployment.due_ms is not None
+        if self._aim is not Aim.RUN or restarting:
+            self._note(failure, now_ms, root=False)
+            apart = self._aim is Aim.RUN and self._take_along(subtasks, now_ms)
+            if apart and isinstance(error, UserError):
+                self._fail_for_good(error, now_ms)  # no consequence of what is restarted already
             return
-        if self._deploying and self._restart_ms is not None:
-            self._failures.concurrent(error)
-            return
-        self._failures.root(error, task, slot, now_ms + self._wall_offset_ms)
+        self._note(failure, now_ms, root=True)
         delay = None if isinstance(error, UserError) else self._strategy.failed(now_ms)
         if delay is None:
             self._fail_for_good(error, now_ms)
             return
         self._restarts += 1
-        self._restart_ms = now_ms + delay
-        self._waited = False
-        self._deploying = True
+        self._redeployment = Redeployment((), due_ms=now_ms + delay)
+        self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
         self._commands.append(Restarting(self._restarts, delay, error))
-        self._stop_subtasks(now_ms)
+        self._take_along(subtasks, now_ms)
+
+    def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
+        """Keep it in the history, and have it labelled."""
+        number = self._failures.add(failure, now_ms + self._wall_offset_ms, root=root)
+        if number is not None:
+            self._commands.append(LabelFailure(number, failure.error, failure.task, failure.slot))
+
+    def _take_along(self, failed: Iterable[SubtaskId] | None, now_ms: int) -> bool:
+        """Have all restarted that has to be with these; whether that is more than before."""
+        redeployment = self._redeployment
+        assert redeployment is not None, "a restart is under way"
+        before = redeployment.subtasks
+        whole = self._regions.all
+        redeployment.subtasks = (
+            whole if failed is None else self._regions.closure((*before, *failed))
+        )
+        if len(redeployment.subtasks) == len(before):
+            return False
+        if redeployment.subtasks == whole:
+            self._commands.append(CloseCoordinators())
+        self._stop(self._graph.of(redeployment.subtasks), now_ms)
+        return True
 
     def _fail_for_good(self, error: TidegateError, now_ms: int) -> None:
         if self._aim is not Aim.RUN:
             return
         self._aim = Aim.FAIL
-        suppressed = (
-            ""
-            if isinstance(error, UserError)
-            else (f"\nRecovery is suppressed by {self._strategy.name}")
-        )
-        self._error = JobFailed(
-            f"job '{self._name}' failed: {error.what}{suppressed}",
-            where=error.where,
-            remedy=error.remedy,
-            cause_text=getattr(error, "trace", ""),
-        )
+        self._error = job_failed(self._name, error, self._strategy.name)
         self._become(JobStatus.FAILING, now_ms, error)
-        self._stop_subtasks(now_ms)
+        self._stop_all(now_ms)
 
     def _cancel(self, reason: str, now_ms: int) -> None:
         if self._aim is not Aim.RUN:
@@ -417,18 +437,25 @@ class JobMaster:
         self._aim = Aim.CANCEL
         self._error = JobCanceled(f"job '{self._name}' was cancelled{reason and f': {reason}'}")
         self._become(JobStatus.CANCELLING, now_ms)
-        self._stop_subtasks(now_ms)
+        self._stop_all(now_ms)
 
-    def _stop_subtasks(self, now_ms: int) -> None:
+    def _stop_all(self, now_ms: int) -> None:
         """Abort what checkpoints are under way, close coordinators, cancel what still runs."""
         self._checkpoint(FailoverStarted(), now_ms)
         self._commands.append(CloseCoordinators())
-        for execution in self._graph:
-            if not execution.state.is_terminal:
-                if execution.state is not ExecutionState.CANCELING:
-                    self._enter(execution, ExecutionState.CANCELING, now_ms)
+        self._stop(self._graph, now_ms)
+
+    def _stop(self, executions: Iterable[Execution], now_ms: int) -> None:
+        for execution in executions:
+            ending = execution.state.is_terminal or execution.state is ExecutionState.CANCELING
+            if not ending:
+                self._enter(execution, ExecutionState.CANCELING, now_ms)
                 self._commands.append(SendToSlot(execution.slot, Cancel(execution.id)))
-        self._cancel_by_ms = None if self._graph.all_ended else now_ms + CANCEL_TIMEOUT_MS
+
+    @property
+    def _cancel_by_ms(self) -> int | None:
+        since_ms = self._graph.oldest_canceling_ms
+        return None if since_ms is None else since_ms + CANCEL_TIMEOUT_MS
 
     # --- going on ---
 
@@ -436,11 +463,10 @@ class JobMaster:
         """Take the next step that nothing stands in the way of."""
         if self._status is JobStatus.INITIALIZING or self._aim is Aim.OVER:
             return
-        if self._graph.all_ended:
-            self._cancel_by_ms = None
+        self._start_if_restored()
         match self._aim:
-            case Aim.RUN if self._deploying:
-                self._deploy_if_possible(now_ms)
+            case Aim.RUN if self._redeployment is not None:
+                self._deploy_if_possible(self._redeployment, now_ms)
             case Aim.RUN if self._graph.all_finished:
                 self._end(JobStatus.FINISHED, now_ms)
             case Aim.CANCEL if self._graph.all_ended:
@@ -450,28 +476,27 @@ class JobMaster:
             case _:
                 pass
 
-    def _deploy_if_possible(self, now_ms: int) -> None:
+    def _deploy_if_possible(self, redeployment: Redeployment, now_ms: int) -> None:
         self._ask_for_slots(now_ms)
-        self._waited = self._restart_ms is None or now_ms >= self._restart_ms
-        if not (self._waited and self._slots.enough and self._graph.all_ended):
+        redeployment.waited = redeployment.due_ms is None or now_ms >= redeployment.due_ms
+        if not (redeployment.waited and self._slots.enough and self._checkpoints.settled):
             return
-        if not self._checkpoints.settled:
+        if not all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks)):
             return
-        if self._has_hooks and not self._hooks_ready:
-            self._restore_hooks()
+        if self._has_hooks and not redeployment.hooks_ready:
+            self._restore_hooks(redeployment)
             return
-        self._hooks_ready = False
-        self._restart_ms = None
-        self._deploying = False
+        self._redeployment = None
+        self._unstarted += redeployment.subtasks
         self._slots_since_ms = None
         self._slot_error = None
         self._become(JobStatus.RUNNING, now_ms)
-        self._deploy(now_ms)
+        self._deploy(redeployment.subtasks, now_ms)
 
-    def _restore_hooks(self) -> None:
-        if self._hooks_asked:
+    def _restore_hooks(self, redeployment: Redeployment) -> None:
+        if redeployment.hooks_asked:
             return
-        self._hooks_asked = True
+        redeployment.hooks_asked = True
         latest = self._checkpoints.latest_completed()
         allow = self._restarts > 0 or self._settings.restore.allow_non_restored
         self._commands.append(
@@ -484,10 +509,9 @@ class JobMaster:
 
     def _hooks_not_restored(self, error: TidegateError, now_ms: int) -> None:
         """As any failure; it is one of its own, though another one's restart is under way."""
-        self._hooks_asked = False
         if self._aim is Aim.RUN:
-            self._restart_ms = None
-            self._failed(error, "", None, now_ms)
+            self._redeployment = None
+            self._failed(Failure(error), None, now_ms)
 
     def _ask_for_slots(self, now_ms: int) -> None:
         if self._slots.enough:
@@ -501,38 +525,30 @@ class JobMaster:
             self._slots.requested(missing)
             self._commands.append(RequestSlots(missing))
 
-    def _deploy(self, now_ms: int) -> None:
-        """Spread the newest completed checkpoint over a new attempt of every subtask."""
+    def _deploy(self, subtasks: Collection[SubtaskId], now_ms: int) -> None:
+        """Spread the newest completed checkpoint over a new attempt of each of these subtasks."""
         latest = self._checkpoints.latest_completed()
         topology = self._graph.topology
         assigned = self._assigned(latest, topology) if latest else {}
-        states = (
-            coordinator_states(latest.metadata, topology)
-            if latest
-            else {o.id: None for v in topology.vertices for o in v.operators if o.has_coordinator}
-        )
         self._restored = latest.checkpoint if latest else None
         self._checkpoint(Restored(self._restored, now_ms + self._wall_offset_ms), now_ms)
-        executions = self._graph.deploy(self._slots.in_order(), now_ms)
+        executions = self._graph.deploy(subtasks, self._slots.in_order(), now_ms)
         for execution in executions:
             self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
-        self._commands.append(Deployed(self._graph.attempt, self._restored))
-        self._commands.append(
-            StartCoordinators(self._restored, states, self._graph.executions_of_operators())
-        )
+        attempt = max(execution.id.attempt for execution in executions)
+        self._commands.append(Deployed(attempt, self._restored, len(executions)))
+        coordinated = self._graph.coordinated(executions)
+        if subtasks == self._regions.all:
+            states = coordinator_states(latest.metadata, topology) if latest else {}
+            started = {operator: states.get(operator) for operator in coordinated}
+            self._commands.append(StartCoordinators(self._restored, started, coordinated))
+        else:
+            self._commands.append(ResetSubtasks(self._restored, coordinated))
         for execution in executions:
-            peers = self._graph.peers(execution)
-            restore = assigned.get(execution.id.subtask)
-            deploy = Deploy(
-                execution.id,
-                self._plans[execution.id.subtask.vertex],
-                topology,
-                peers,
-                {slot: self._slots.address(slot) for slot in peers.values()},
-                restore.operators if restore else {},
-                self._restored,
-                finished=restore.finished if restore else False,
-                in_flight=restore.in_flight if restore else (),
+            subtask = execution.id.subtask
+            plan, restore = self._plans[subtask.vertex], assigned.get(subtask)
+            deploy = self._graph.deployment(
+                execution, plan, self._slots.address, self._restored, restore
             )
             for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
                 execution.enter(state, now_ms)

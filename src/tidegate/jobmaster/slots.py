@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidegate.errors import SlotsMissing
 from tidegate.jobmaster.view import SlotView
 
 if TYPE_CHECKING:
+    from tidegate.errors import TidegateError
     from tidegate.model.control import Offer
     from tidegate.model.ids import SlotId
 
@@ -52,6 +54,15 @@ class SlotPool:
     def missing(self) -> int:
         """Slots to ask for: those that neither are here nor have been asked for."""
         return max(0, self.wanted - len(self._slots) - self._coming)
+
+    def shortage(self, within_ms: int, last: TidegateError | None) -> SlotsMissing:
+        """The error that says how few came in time. last: why the last of the others did not."""
+        why = f"; the last that did not: {last}" if last else ""
+        return SlotsMissing(
+            f"{len(self)} of {self.wanted} slots came within {within_ms} ms{why}",
+            remedy="Give Spark more cores, lower the job's parallelism, or wait longer with "
+            "tidegate.slots.start-timeout.",
+        )
 
     def requested(self, count: int) -> None:
         """So many have been asked for."""

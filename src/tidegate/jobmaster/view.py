@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,13 +40,17 @@ class VertexView:
 
 @dataclass(frozen=True, slots=True)
 class FailureView:
-    """A failure and those that happened while it was handled. task: where, "" for the job."""
+    """A failure and those that happened while it was handled. task: where, "" for the job.
+
+    labels: what the job's failure enrichers say about it.
+    """
 
     wall_ms: int
     error: str
     task: str
     slot: SlotId | None
-    concurrent: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    concurrent: tuple[FailureView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class SlotView:
 class JobView:
     """One job. timestamps_ms: wall clock at which it last entered each status.
 
-    restored: the checkpoint that the running subtasks were restored from. slots_wanted: slots
+    restored: the checkpoint that subtasks were restored from last. slots_wanted: slots
     that the job needs. settings: those in force.
     """
 
@@ -81,3 +85,11 @@ class JobView:
     slots_wanted: int
     checkpoints: StatisticsView
     settings: JobSettings
+
+    def failures_labelled(self, key: str, value: str) -> tuple[FailureView, ...]:
+        """The failures that have this label, or happened with one that has it."""
+        return tuple(
+            failure
+            for failure in self.failures
+            if any(one.labels.get(key) == value for one in (failure, *failure.concurrent))
+        )

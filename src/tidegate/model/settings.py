@@ -106,6 +106,13 @@ class ExponentialDelay:
 RestartSettings = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
+class FailoverStrategy(Enum):
+    """What is restarted when a subtask fails: what it is connected with, or all."""
+
+    REGION = "region"
+    FULL = "full"
+
+
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:
     """What to start from (``SavepointRestoreSettings``).
@@ -168,6 +175,7 @@ class JobSettings:
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
+    failover: FailoverStrategy = FailoverStrategy.REGION
     restore: RestoreSettings = field(default_factory=RestoreSettings)
     slot: SlotSettings = field(default_factory=SlotSettings)
     slots_timeout_ms: int = 60_000
