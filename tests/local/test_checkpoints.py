@@ -269,13 +269,14 @@ def test_functions_are_told_of_each_checkpoint_once_in_order(jobs: Jobs) -> None
         for subtask in (0, 1):
             taken = journal.notes("snapshot", name=name, subtask=subtask)
             ids = [note["checkpoint"] for note in taken]
-            assert len(ids) == len(set(ids)) and set(done) - set(ids) == set()
+            in_its_life = {number for number in done if number <= max(ids)}
+            assert len(ids) == len(set(ids)) and in_its_life <= set(ids)
             for note in taken:
                 if note["checkpoint"] in done:
                     assert note["timestamp_ms"] == done[note["checkpoint"]].trigger_ms
             told = [n["checkpoint"] for n in journal.notes("complete", name=name, subtask=subtask)]
             assert told == sorted(set(told)) and set(told) <= set(done)
-            assert len(told) >= len(done) - 1, "a note may be lost only at the very end"
+            assert len(told) >= len(in_its_life) - 1, "one may be lost only at the very end"
     for subtask in (0, 1):
         order = [n["name"] for n in journal.notes("complete", subtask=subtask)]
         assert order == ["tail", "head"] * (len(order) // 2)
