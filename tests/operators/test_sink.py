@@ -174,6 +174,22 @@ def test_a_commit_that_takes_long_takes_later_checkpoints_along(world: World) ->
     assert sink.commits == [["a"], ["b"], ["c"]]
 
 
+def test_two_completions_at_once_are_committed_once_each(world: World) -> None:
+    sink = ListSink()
+    step = Hosted(SinkOperator(sink), world)
+    for checkpoint, row in enumerate("ab", start=1):
+        step.rows(row)
+        step.snapshot(checkpoint)
+
+    def both() -> None:
+        step.operator.on_complete(CheckpointId(1))
+        step.operator.on_complete(CheckpointId(2))
+
+    world.on_loop(both)
+    world.settle()
+    assert sink.commits == [["a"], ["b"]]
+
+
 def test_after_the_end_of_input_the_writer_is_not_asked_again(world: World) -> None:
     sink = ListSink()
     step = Hosted(SinkOperator(sink), world)

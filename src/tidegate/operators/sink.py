@@ -20,7 +20,7 @@ from tidegate.errors import CommitFailed, WorldError
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
     from tidegate.api.sink import Committer, Sink, SinkWriter
@@ -133,7 +133,7 @@ class SinkOperator(Operator):
         self._committables_state.update(self._pending.elements())
         if self._writer is not None:
             self._writer_state.update(self._writer.snapshot(context.checkpoint))
-        return _all_of(waiting) if waiting else None
+        return _AllDurable(waiting) if waiting else None
 
     def _cut(self, checkpoint: CheckpointId) -> list[Awaitable[object]]:
         """What was prepared until now belongs to the checkpoint; what has to be durable for it."""
@@ -164,6 +164,8 @@ class SinkOperator(Operator):
 
     async def _commit_due(self) -> None:
         """Commit what is due, oldest checkpoint first; one at a time."""
+        if self._pending.committing:
+            return  # two completions came before the first of these ran; that one does both
         self._pending.committing = True
         try:
             while (checkpoint := self._pending.next_due()) is not None:
@@ -251,6 +253,16 @@ class PendingCommits:
     def confirm(self, checkpoint: CheckpointId) -> None:
         """They are committed."""
         del self._held[checkpoint]
+
+
+class _AllDurable:
+    """Done when all are. Nobody may ever wait for it: a snapshot that is given up does not."""
+
+    def __init__(self, waiting: Sequence[Awaitable[object]]) -> None:
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[object, None, None]:
+        yield from _all_of(self._waiting).__await__()
 
 
 async def _all_of(waiting: Sequence[Awaitable[object]]) -> None:
