@@ -253,6 +253,7 @@ class ChannelStateWriteRequestExecutor:
         self._woken = False
         self._results: dict[tuple[ExecutionId, CheckpointId], ChannelStateWriteResult] = {}
         self._written: dict[CheckpointId, ChannelStateFile] = {}
+        self._heard_of: CheckpointId | None = None  # somebody has got its file
 
     @property
     def members(self) -> int:
@@ -296,6 +297,8 @@ class ChannelStateWriteRequestExecutor:
                 return
             for command in commands:
                 self._perform(command)
+            if isinstance(request, Stored) and self._heard_of != request.checkpoint:
+                self._perform(Discard(request.checkpoint))
 
     def _break(self, cause: str) -> None:
         """What was asked for in vain fails, and all that waits; the next checkpoint starts anew."""
@@ -313,7 +316,8 @@ class ChannelStateWriteRequestExecutor:
             case Complete(member, checkpoint, inputs, outputs):
                 result = self._results.pop((member, checkpoint), None)
                 file = self._written.get(checkpoint)
-                if result is not None:
+                if result is not None and not result.is_done:
+                    self._heard_of = checkpoint
                     result.complete(inputs, outputs, file.checksums if file else {})
             case Fail(member, checkpoint, reason, cause):
                 result = self._results.pop((member, checkpoint), None)

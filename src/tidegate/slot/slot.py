@@ -174,7 +174,9 @@ class Slot:
             for task in tasks:
                 task.cancel()
         pending = [task for tasks in self._tasks.values() for task in tasks]
-        await asyncio.gather(*pending, *self._writing, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
+        while self._writing:  # the end of one write may begin another
+            await asyncio.gather(*self._writing, return_exceptions=True)
         self._links.close()
         if self._driver is not None:
             self._driver.close()
