@@ -11,7 +11,7 @@ from tidegate.model.control import Offer, Refused, SlotLeaving, ToCoordinator, T
 from tidegate.model.versions import COMPARED, versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import structlog
 
@@ -38,6 +38,7 @@ class SlotLinks:
         self._wires: dict[SlotId, Wire] = {}
         self._offered: set[str] = set()
         self._closed = False
+        self._versions = versions()
 
     def accept(self, wire: Wire) -> _SlotHandler:
         """A slot, or its pulse, has dialled."""
@@ -80,7 +81,7 @@ class SlotLinks:
     def offered(self, offer: Offer, wire: Wire) -> None:
         """A slot offers itself; one that speaks another version is told so."""
         self._offered.add(offer.request)
-        mismatch = _mismatch(offer)
+        mismatch = _mismatch(offer, self._versions)
         self._wires[offer.slot] = wire
         if mismatch is not None:
             self.send(offer.slot, Refused(mismatch.what))
@@ -132,9 +133,8 @@ class _SlotHandler:
             self._links.left(self._slot, lost)
 
 
-def _mismatch(offer: Offer) -> SlotLost | None:
+def _mismatch(offer: Offer, ours: Mapping[str, str]) -> SlotLost | None:
     """What a slot's versions differ in; what crosses the wire must be the same on both sides."""
-    ours = versions()
     differing = [
         f"{name} {offer.versions.get(name, 'missing')} there, {ours[name]} here"
         for name in COMPARED
