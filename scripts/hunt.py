@@ -1,15 +1,17 @@
 """The first seed that fails, and how: python -m scripts.hunt SEEDS. For scripts/mutants.py."""
 
 import sys
+import warnings
 
-from tests.simulation.simulation import simulate
+from scripts.simulate import one
 
 
 def main() -> None:
     """One line: the seed and its first fault, or that none was found."""
+    warnings.simplefilter("ignore")
     for seed in range(1, int(sys.argv[1]) + 1):
         try:
-            faults = simulate(seed).faults
+            faults = one(seed).faults
         except Exception as error:
             faults = [f"{type(error).__name__}: {error}"]
         if faults:

@@ -41,12 +41,6 @@ MUTANTS = [
         "                subtasks = self._states",
     ),
     Mutant(
-        "a finished subtask is not marked as finished",
-        "checkpoint/pending.py",
-        "            subtasks.update(dict.fromkeys(finished, FINISHED))\n",
-        "",
-    ),
-    Mutant(
         "the state of the sources' coordinators is forgotten",
         "checkpoint/pending.py",
         "coordinator_state=None if over or data is None else self._inline(operator, data),",
@@ -64,12 +58,6 @@ MUTANTS = [
         "            if pending.stage is not Stage.ADDING:\n"
         "                self._abort(pending, reason)",
         "            if False:\n                self._abort(pending, reason)",
-    ),
-    Mutant(
-        "checkpoints are triggered while the job restarts",
-        "checkpoint/coordinator.py",
-        "            and not self._failing_over\n            and self._held_by is None",
-        "            and self._held_by is None",
     ),
     Mutant(
         "an older checkpoint goes on after a newer one is complete",
@@ -134,12 +122,6 @@ MUTANTS = [
         "self._retired.extend(completed for completed in [] if completed.ours)",
     ),
     Mutant(
-        "files in use by a newer checkpoint are deleted",
-        "checkpoint/disposal.py",
-        "for completed in [one for one in self._retired if one.checkpoint not in in_use]:",
-        "for completed in list(self._retired):",
-    ),
-    Mutant(
         "what a given-up checkpoint has written stays",
         "checkpoint/disposal.py",
         "        self._cleaning[checkpoint] = None\n"
@@ -158,12 +140,6 @@ MUTANTS = [
         "checkpoint/barriers.py",
         "        commands.append(Block(channel))\n",
         "",
-    ),
-    Mutant(
-        "channels are read again before the snapshot",
-        "checkpoint/barriers.py",
-        "        return [snapshot, *self._release()]",
-        "        return [*self._release(), snapshot]",
     ),
     Mutant(
         "one barrier too few is waited for",
@@ -235,26 +211,6 @@ MUTANTS = [
         "            pass\n",
     ),
     Mutant(
-        "a failed write is acknowledged",
-        "slot/snapshot.py",
-        "        except Exception:\n"
-        "            await run_blocking(place.discard)\n            raise\n",
-        "        except Exception:\n            pass\n",
-    ),
-    Mutant(
-        "a snapshot that was given up is acknowledged",
-        "slot/snapshot.py",
-        "        if self.cancelled:\n"
-        "            await run_blocking(place.discard)\n            return None\n",
-        "",
-    ),
-    Mutant(
-        "a failed snapshot is not declined",
-        "slot/slot.py",
-        "            self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, why))\n",
-        "            pass\n",
-    ),
-    Mutant(
         "messages of an older deployment reach a channel",
         "slot/links.py",
         "        key = (header.channel, header.attempt, header.epoch)\n",
@@ -306,30 +262,22 @@ MUTANTS = [
     ),
     # --- the job ---
     Mutant(
-        "a failure of an older attempt restarts the job",
-        "jobmaster/machine.py",
-        "        if execution is None or execution.state.is_terminal:\n            return\n"
-        "        execution.figures = change",
-        "        execution = execution or next(iter(self._graph))\n"
-        "        execution.figures = change",
-    ),
-    Mutant(
         "the job is deployed before its former subtasks have ended",
         "jobmaster/machine.py",
-        "if not (self._waited and self._slots.enough and self._graph.all_ended):",
-        "if not (self._waited and self._slots.enough):",
+        "        if not all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks)):\n",
+        "        if False:\n",
     ),
     Mutant(
         "the job is deployed before it is known which checkpoint is the newest",
         "jobmaster/machine.py",
-        "        if not self._checkpoints.settled:\n            return\n        if self._has_hooks",
-        "        if self._has_hooks",
+        "if not (redeployment.waited and self._slots.enough and self._checkpoints.settled):",
+        "if not (redeployment.waited and self._slots.enough):",
     ),
     Mutant(
         "subtasks begin before all are restored",
         "jobmaster/machine.py",
-        "if self._graph.all_restored and self._status is JobStatus.RUNNING:",
-        "if self._status is JobStatus.RUNNING:",
+        "if all(execution.restored for execution in restoring):",
+        "if True:",
     ),
     Mutant(
         "a slot that is silent for too long is kept",
@@ -337,10 +285,182 @@ MUTANTS = [
         "return [s for s, k in self._slots.items() if now_ms - k.seen_ms > self._lease_ms]",
         "return []",
     ),
+    # --- in-flight data ---
+    Mutant(
+        "data in front of an overtaking barrier are not kept",
+        "slot/in_flight.py",
+        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_UNKNOWN, queued)\n",
+        "",
+    ),
+    Mutant(
+        "data that come before the barrier are not kept",
+        "slot/in_flight.py",
+        "                self._persisting[channel] = checkpoint\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "data that were to leave are not kept",
+        "slot/in_flight.py",
+        "            self._save_output(checkpoint, output, output.barrier(barrier))\n",
+        "            output.barrier(barrier)\n",
+    ),
+    Mutant(
+        "restored in-flight data are not kept a second time",
+        "slot/in_flight.py",
+        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_RESTORED, restored)\n",
+        "",
+    ),
+    Mutant(
+        "kept input data are not put into state",
+        "slot/snapshot.py",
+        "        if inputs:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a subtask aligned by force waits for ever for its in-flight data",
+        "checkpoint/alternating_barriers.py",
+        "        if barrier.options.is_unaligned:\n            commands.append(",
+        "        if False:\n            commands.append(",
+    ),
+    Mutant(
+        "restored in-flight data are given out twice",
+        "slot/gate.py",
+        "        self._restored.popleft()\n",
+        "        len(self._restored) > 1 and self._restored.rotate() or self._restored.popleft()\n",
+    ),
+    # --- state ---
+    Mutant(
+        "keyed state is not restored",
+        "state/backend.py",
+        "            self._keyed.restore(state)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a new parallelism gets the first key groups only",
+        "state/backend.py",
+        "        for group in handle.key_groups.intersection(self._key_groups):\n",
+        "        for group in list(handle.key_groups.intersection(self._key_groups))[:5]:\n",
+    ),
+    # --- reports and figures ---
+    Mutant(
+        "a declined checkpoint goes on",
+        "checkpoint/coordinator.py",
+        "            self._abort(pending, reason, message.message, execution=message.execution)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a failed checkpoint is counted as under way",
+        "checkpoint/statistics.py",
+        "counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)",
+        "counts, failed=counts.failed + 1)",
+    ),
+    Mutant(
+        "whoever asked for a checkpoint is not told of its end",
+        "checkpoint/reports.py",
+        "        return [ended, RequestDone(request.number, checkpoint, completed.pointer)]\n",
+        "        return [ended]\n",
+    ),
+    Mutant(
+        "whoever asked for a checkpoint is not told that it was given up",
+        "checkpoint/reports.py",
+        "            told.append(RequestDone(request.number, error=self._error(failure)))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "what is held back for an attempt that is gone is kept",
+        "checkpoint/gateways.py",
+        "            del self._gateways[key]\n\n    def holds_before",
+        "            pass\n\n    def holds_before",
+    ),
+    # --- files ---
+    Mutant(
+        "a checkpoint that is discarded leaves its files",
+        "storage/checkpoints.py",
+        "        try_all((partial(self.delete_files, list(files)), "
+        "partial(store.delete_folder, folder)))\n",
+        "",
+    ),
+    Mutant(
+        "the first sweep deletes files in use",
+        "storage/checkpoints.py",
+        "            if paths.join(self._root, info.path) in used:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a write that fails is acknowledged",
+        "slot/snapshot.py",
+        "        except Exception:\n"
+        "            await run_blocking(lambda: place.discard(self._in_flight.checksums))\n"
+        "            raise\n",
+        "        except Exception:\n            pass\n",
+    ),
+    Mutant(
+        "a failed snapshot is not declined",
+        "slot/slot.py",
+        "self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours",
+        "len((execution, snapshot.checkpoint, reason, str(ours",
+    ),
+    # --- who leads ---
+    Mutant(
+        "a driver goes on though another one leads",
+        "ha/leadership.py",
+        "        if await self._world.store.read(path) != data:\n"
+        "            self._lost.set()\n            raise self._deposed()\n",
+        "        await self._world.store.read(path)\n",
+    ),
+    Mutant(
+        "the record before is not sealed",
+        "ha/chain.py",
+        "        await _seal(store, lower, by=epoch)\n",
+        "",
+    ),
+    Mutant(
+        "an id is given out again after a failure of the driver",
+        "ha/leadership.py",
+        "        self._next_id = record.next_id\n",
+        "        self._next_id = CheckpointId(1)\n",
+    ),
     Mutant(
         "a restart begins with nothing",
         "jobmaster/machine.py",
-        "assigned = assign(latest.metadata, topology) if latest else {}",
-        "assigned = {}",
+        "self._assigned(latest, topology) if latest else {}",
+        "{}",
+    ),
+    Mutant(
+        "a peer that is lost is not noticed",
+        "slot/slot.py",
+        "            if peer in hosted.deploy.addresses:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a slot that has left is not noticed",
+        "driver/links.py",
+        "            self._post(SlotLeft(slot, error))\n",
+        "            pass\n",
+    ),
+    # --- what the simulator has found, planted again ---
+    Mutant(
+        "two completions at once commit twice",
+        "operators/sink.py",
+        "        if self._pending.committing:\n            return ",
+        "        if False:\n            return ",
+    ),
+    Mutant(
+        "a file of in-flight data is left when its subtasks have failed",
+        "slot/channel_state.py",
+        "            if isinstance(request, Stored) and self._heard_of != request.checkpoint:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a slot ends while in-flight data are written",
+        "slot/slot.py",
+        "        while self._writing:  # the end",
+        "        while False:  # the end",
+    ),
+    Mutant(
+        "a subtask may end before its producers",
+        "slot/subtask.py",
+        "if not self._data_ended or self._open or self._released",
+        "if not self._data_ended or self._released",
     ),
 ]

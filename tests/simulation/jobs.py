@@ -2,201 +2,252 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate import (
-    Configuration,
-    KeyedProcessFunction,
-    Prepared,
-    RuntimeContext,
-    StreamExecutionEnvironment,
-    Types,
-    ValueStateDescriptor,
-    WriterContext,
-)
-from tidegate.api.batches import as_rows
+from tests.simulation.functions import Checking, Counting, Ledger, Numbers, SlowHook
+from tests.simulation.outside import OUTSIDE
+from tidegate import Configuration, StreamExecutionEnvironment, Types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Mapping
     from random import Random
 
+    from tidegate.datastream.stream import DataStream
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.model.elements import Batch
-    from tidegate.model.ids import CheckpointId
 
-LEDGERS: dict[int, dict[str, bytes]] = defaultdict(dict)
-"""What each run has committed, by its number: the world outside of the job."""
+FOLDER = "memory:/checkpoints"
+SAVEPOINTS = "memory:/savepoints"
+ROWS_MAX = 240
+TICKS_MAX = 24
 
-Row = tuple[int, int, int]  # number, key, how many of the key so far
+SHAPES = ("chain", "keyed", "keyed", "twice", "diamond")
+"""Of a pipeline: forward only; one keyed exchange; two; two branches that meet before it."""
 
+_UNALIGNED = "execution.checkpointing.unaligned.enabled"
+_TIMEOUT = "execution.checkpointing.aligned-checkpoint-timeout"
 
-class Counting(KeyedProcessFunction):
-    """How many of the key came so far, this one included."""
-
-    def __init__(self, keys: int) -> None:
-        self._keys = keys
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
-
-    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        count = (self._count.value() or 0) + 1
-        self._count.update(count)
-        yield value, value % self._keys, count
+MODES: Mapping[str, Mapping[str, str]] = {
+    "aligned": {},
+    "unaligned": {_UNALIGNED: "true"},
+    "aligned with timeout": {_UNALIGNED: "true", _TIMEOUT: "60 ms"},
+    "at least once": {"execution.checkpointing.mode": "AT_LEAST_ONCE"},
+}
+"""How barriers are handled, as options of the job."""
 
 
-class Checking(KeyedProcessFunction):
-    """Passes rows on, and holds that the counts of a key come in order, each once."""
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One part of a job, which shares nothing with its other parts. sources: united."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+    name: str
+    shape: str
+    sources: tuple[Numbers, ...]
+    keys: int
+    rebalance: bool
+    sink: Ledger
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
-        last = self._last.value() or 0
-        if value[2] != last + 1:
-            raise AssertionError(f"key {value[1]}: count {value[2]} came after {last}")
-        self._last.update(value[2])
-        yield value
-
-
-class Writer:
-    def __init__(self, ledger: int, name: str) -> None:
-        self._ledger, self._name = ledger, name
-        self._prepared = 0
-        self._rows: list[object] = []
-
-    def write(self, batch: Batch) -> None:
-        self._rows += as_rows(batch).values
-
-    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        if not self._rows:
-            return Prepared()
-        self._prepared += 1
-        name = f"{self._name}-{self._prepared}"
-        committable = json.dumps([name, self._rows]).encode()
-        self._rows = []
-        return Prepared((committable,))
-
-    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        return ()
-
-    def close(self) -> None:
-        self._rows = []
-
-
-class Committer:
-    def __init__(self, ledger: int) -> None:
-        self._ledger = ledger
-
-    def commit(self, committables: Sequence[bytes]) -> None:
-        for committable in committables:
-            name = json.loads(committable)[0]
-            known = LEDGERS[self._ledger].setdefault(name, committable)
-            assert known == committable, "one name, two contents"
-
-    def close(self) -> None:
-        pass
-
-
-class Ledger:
-    """A transactional sink into the world outside."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> Writer:
-        return Writer(self._number, f"{context.job}-{context.attempt_name}")
-
-    def committer(self) -> Committer:
-        return Committer(self._number)
-
-
-class Plan:
-    """A job drawn from a seed. numbers: how many each source gives."""
-
-    def __init__(self, chance: Random, ledger: int) -> None:
-        self.ledger = ledger
-        self.parallelism = chance.choice([1, 2, 2, 3])
-        self.keys = chance.choice([1, 5, 17])
-        self.numbers = [chance.randint(1, 400) for _ in range(chance.choice([1, 1, 2, 3]))]
-        self.rates = [chance.choice([50, 100, 200]) for _ in self.numbers]
-        self.rows = chance.choice([1, 4, 16])
-        self.credit = chance.choice([1, 2, 4])
-        self.interval_ms = chance.choice([50, 200, 500])
-        self.concurrent = chance.choice([1, 1, 2])
-        self.inline = chance.choice([0, 20_480])
-        self.timeout_ms = chance.choice([2_500, 5_000])
-        self.exactly_once = chance.random() < 0.8
-        self.twice = chance.random() < 0.5
-
-    def __repr__(self) -> str:
-        return f"Plan({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
-
-    def graph(self, *, resume: bool, parallelism: int | None = None) -> JobGraph:
-        configuration = Configuration.from_dict(
-            {
-                "execution.checkpointing.interval": f"{self.interval_ms} ms",
-                "execution.checkpointing.dir": "memory:/checkpoints",
-                "execution.checkpointing.mode": "EXACTLY_ONCE"
-                if self.exactly_once
-                else "AT_LEAST_ONCE",
-                "execution.checkpointing.timeout": f"{self.timeout_ms} ms",
-                "execution.checkpointing.max-concurrent-checkpoints": str(self.concurrent),
-                "execution.checkpointing.tolerable-failed-checkpoints": "1000",
-                "state.storage.fs.memory-threshold": str(self.inline),
-                "restart-strategy.type": "fixed-delay",
-                "restart-strategy.fixed-delay.attempts": "1000",
-                "restart-strategy.fixed-delay.delay": "10 ms",
-                "tidegate.batch.rows": str(self.rows),
-                "tidegate.net.credit": str(self.credit),
-                **({"execution.state-recovery.path": "latest"} if resume else {}),
-            }
-        )
-        env = StreamExecutionEnvironment.local(configuration=configuration)
-        env.set_parallelism(parallelism or self.parallelism).set_max_parallelism(16)
-        keys = self.keys
-        streams = []
-        start = 0
-        for index, (count, rate) in enumerate(zip(self.numbers, self.rates, strict=True)):
-            first = start
-            streams.append(
-                env.generate(lambda n, first=first: first + n, count, rate).uid(f"source-{index}")
-            )
-            start += count
+    def build(self, env: StreamExecutionEnvironment, run: int, *, exactly_once: bool) -> None:
+        """Add it to a job."""
+        streams = [
+            env.from_source(source, None, f"{self.name}{index}").uid(self.source_uid(index))
+            for index, source in enumerate(self.sources)
+        ]
         numbers = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
-        counted = numbers.key_by(lambda n: n % keys, Types.LONG()).process(Counting(keys))
-        rows = counted.uid("counting")
-        if self.twice and self.exactly_once:
-            rows = rows.key_by(lambda row: row[1], Types.LONG()).process(Checking()).uid("checking")
-        rows.sink_to(Ledger(self.ledger)).uid("ledger")
-        return env.get_job_graph("simulated")
+        rows = numbers
+        if self.shape != "chain":
+            rows = self._counted(self._branched(numbers), run, exactly_once=exactly_once)
+        elif len(streams) == 1 and self.rebalance:
+            rows = numbers.map(lambda n: n).uid(f"{self.name} map").rebalance()
+        rows.sink_to(self.sink).uid(self.sink_uid)
 
-    def committed(self) -> list[list[int]]:
-        """All that was committed."""
-        return [row for data in LEDGERS[self.ledger].values() for row in json.loads(data)[1]]
+    def _branched(self, numbers: DataStream[int]) -> DataStream[int]:
+        if self.shape != "diamond":
+            return numbers.rebalance() if self.rebalance else numbers
+        even = numbers.map(lambda n: 2 * n).uid(f"{self.name} even")
+        odd = (numbers.rebalance() if self.rebalance else numbers).map(lambda n: 2 * n + 1)
+        return even.union(odd.uid(f"{self.name} odd"))
 
-    def doubled(self) -> int:
-        """Rows beyond one a number."""
-        rows = self.committed()
-        return len(rows) - len({row[0] for row in rows})
+    def _counted(
+        self, numbers: DataStream[int], run: int, *, exactly_once: bool
+    ) -> DataStream[object]:
+        keys = self.keys
+        counting = Counting(run, self.counting_uid, keys)
+        keyed = numbers.key_by(lambda n: n % keys, Types.LONG())
+        rows: DataStream[object] = keyed.process(counting).uid(self.counting_uid)
+        if self.shape == "twice":
+            checking = Checking(run, self.checking_uid, exactly_once=exactly_once)
+            again = rows.key_by(lambda row: row[1], Types.LONG())
+            rows = again.process(checking).uid(self.checking_uid)
+        return rows
 
-    def faults(self) -> list[str]:
-        """What is wrong with what was committed: nothing where each number came as it may."""
-        rows = self.committed()
-        total = sum(self.numbers)
-        seen = Counter(row[0] for row in rows)
-        faults = [f"{n} is lost" for n in range(total) if n not in seen]
-        if not self.exactly_once:
+    def source_uid(self, index: int) -> str:
+        return f"{self.name} source {index}"
+
+    @property
+    def counting_uid(self) -> str:
+        return f"{self.name} counting"
+
+    @property
+    def checking_uid(self) -> str:
+        return f"{self.name} checking"
+
+    @property
+    def sink_uid(self) -> str:
+        return f"{self.name} ledger"
+
+    def values(self, number: int) -> tuple[int, ...]:
+        """What a number of a source becomes."""
+        return (2 * number, 2 * number + 1) if self.shape == "diamond" else (number,)
+
+    @property
+    def expected(self) -> set[int]:
+        """All values that reach the sink."""
+        numbers = (n for s in self.sources for n in range(s.first, s.first + s.count))
+        return {value for number in numbers for value in self.values(number)}
+
+    def faults(self, rows: list[list[object]], *, exactly_once: bool, whole: bool) -> list[str]:
+        """What is wrong with what its sink has committed. whole: whether the job has finished."""
+        values = Counter(row[0] for row in rows if row[0] != "end")
+        expected = self.expected
+        faults = [f"{self.name}: {n} is lost" for n in sorted(expected - values.keys()) if whole]
+        faults += [f"{self.name}: {n} was never made" for n in sorted(values.keys() - expected)]
+        if not exactly_once:
             return faults[:10]
-        faults += [f"{n} came {c} times" for n, c in sorted(seen.items()) if c != 1]
-        counts: dict[int, list[int]] = defaultdict(list)
-        for _, key, count in rows:
-            counts[key].append(count)
+        faults += [f"{self.name}: {n} came {c} times" for n, c in values.items() if c != 1]
+        counts: defaultdict[object, list[object]] = defaultdict(list)
+        for value, key, count in rows:
+            if value != "end" and key != -1:
+                counts[key].append(count)
         faults += [
-            f"counts of key {key} are {sorted(found)[:20]}"
+            f"{self.name}: counts of key {key} are {sorted(found)[:20]}"
             for key, found in counts.items()
             if sorted(found) != list(range(1, len(found) + 1))
         ]
         return faults[:10]
+
+
+class Plan:
+    """A job drawn from a seed.
+
+    mode: how barriers are handled; drawn too where it is None. storage_s, network_s: delays of the
+    world. rescaled: whether it has run with another parallelism too.
+    """
+
+    def __init__(
+        self, chance: Random, run: int, mode: str | None, *, storage_s: float, network_s: float
+    ) -> None:
+        self.run = run
+        drawn = chance.choice(["aligned", *MODES])
+        self.mode = mode or drawn
+        self.parallelism = chance.choice([1, 2, 2, 3])
+        self.pipelines = [
+            _pipeline(chance, run, name) for name in chance.choice(["a", "a", "a", "ab"])
+        ]
+        self.batch = chance.choice([1, 4, 16])
+        self.credit = chance.choice([1, 2, 4])
+        self.interval_ms = chance.choice([50, 100, 200, 500])
+        self.concurrent = 1 if self.unaligned else chance.choice([1, 2, 3])
+        self.retained = chance.choice([1, 1, 2, 3])
+        self.inline = chance.choice([0, 0, 20_480])
+        # Some five calls of storage follow one another in a checkpoint, each of twice its delay,
+        # and of its many messages one or two may take long.
+        least_ms = 300 + int(12_000 * storage_s + 40_000 * network_s)
+        self.timeout_ms = chance.choice([least_ms, 2 * least_ms, 60_000])
+        self.lease_ms = chance.choice([3_000, 10_000])
+        self.retain = chance.random() < 0.5
+        self.hook = chance.random() < 0.35
+        self.rescaled = False
+
+    def __repr__(self) -> str:
+        return f"Plan({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.mode != "at least once"
+
+    @property
+    def unaligned(self) -> bool:
+        """Whether barriers may overtake data."""
+        return _UNALIGNED in MODES[self.mode]
+
+    def graph(self, *, restore: str | None, parallelism: int | None = None) -> JobGraph:
+        """The job. restore: ``latest``, or the folder of a checkpoint; None to begin anew."""
+        retention = "RETAIN_ON_CANCELLATION" if self.retain else "NO_EXTERNALIZED_CHECKPOINTS"
+        options = {
+            "execution.checkpointing.interval": f"{self.interval_ms} ms",
+            "execution.checkpointing.dir": FOLDER,
+            "execution.checkpointing.savepoint-dir": SAVEPOINTS,
+            "execution.checkpointing.timeout": f"{self.timeout_ms} ms",
+            "execution.checkpointing.max-concurrent-checkpoints": str(self.concurrent),
+            "execution.checkpointing.tolerable-failed-checkpoints": "100000",
+            "execution.checkpointing.num-retained": str(self.retained),
+            "execution.checkpointing.externalized-checkpoint-retention": retention,
+            "state.storage.fs.memory-threshold": str(self.inline),
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.delay": "10 ms",
+            "heartbeat.timeout": f"{self.lease_ms} ms",
+            "tidegate.batch.rows": str(self.batch),
+            "tidegate.net.credit": str(self.credit),
+            **MODES[self.mode],
+        }
+        if restore is not None:
+            options["execution.state-recovery.path"] = restore
+        configuration = Configuration.from_dict(options)
+        env = StreamExecutionEnvironment.local(configuration=configuration)
+        self.rescaled = self.rescaled or parallelism not in (None, self.parallelism)
+        env.set_parallelism(parallelism or self.parallelism).set_max_parallelism(16)
+        if self.hook:
+            env.add_master_hook(SlowHook())
+        for pipeline in self.pipelines:
+            pipeline.build(env, self.run, exactly_once=self.exactly_once)
+        return env.get_job_graph("simulated")
+
+    def doubled(self) -> int:
+        """Rows beyond one a number."""
+        rows = [(row[0], row[1]) for row in OUTSIDE[self.run].rows() if row[1] != "end"]
+        return len(rows) - len(set(rows))
+
+    def faults(self, *, whole: bool) -> list[str]:
+        """What is wrong with what was committed: nothing where each number came as it may."""
+        by_sink: defaultdict[object, list[list[object]]] = defaultdict(list)
+        for sink, *row in OUTSIDE[self.run].rows():
+            by_sink[sink].append(row)
+        faults = []
+        for pipeline in self.pipelines:
+            rows = by_sink[pipeline.name]
+            faults += pipeline.faults(rows, exactly_once=self.exactly_once, whole=whole)
+            if whole and not self.rescaled:
+                faults += self._ends(pipeline.name, rows)
+        return faults
+
+    def _ends(self, name: str, rows: list[list[object]]) -> list[str]:
+        ended = {row[1] for row in rows if row[0] == "end"}
+        return [
+            f"{name}: sink {n} has not ended" for n in range(self.parallelism) if n not in ended
+        ]
+
+
+def _pipeline(chance: Random, run: int, name: str) -> Pipeline:
+    shape = chance.choice(SHAPES)
+    sources: list[Numbers] = []
+    first = 0
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        ticks = chance.randint(1, TICKS_MAX)
+        rows = chance.choice([1, 3, 8])
+        count = min(ticks * rows, ROWS_MAX)
+        split = chance.choice([4, 10, 40])
+        sources.append(Numbers(first, count, split, chance.choice([5, 30, 100]), rows))
+        first += count
+    slow = chance.random() < 0.25
+    sink = Ledger(
+        run,
+        name,
+        slow=chance.choice([0, 1]) if slow else -1,
+        write_s=chance.choice([0.01, 0.1]),
+        durable_s=chance.choice([0.0, 0.0, 0.0, 0.05]),
+    )
+    keys = chance.choice([1, 5, 17])
+    return Pipeline(name, shape, tuple(sources), keys, chance.random() < 0.3, sink)

@@ -2,7 +2,7 @@
 
 A process is what would be one in a real job: a driver, a slot, the world outside. Within a process
 callbacks run in their order, as in a real loop; which process goes next is drawn. Time passes only
-when nothing is left to do. A killed process runs no further.
+when nothing is left to do. A killed process runs no further, a frozen one goes on later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STEPS_MAX = 2_000_000
+STEPS_MAX = 150_000
 """Callbacks of one run; more of them are a loop that never comes to an end."""
 
 
@@ -30,6 +30,7 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.frozen = False
         self.ready: deque[asyncio.Handle] = deque()
         self.tasks: set[asyncio.Task[Any]] = set()
         self.context = contextvars.copy_context()
@@ -55,7 +56,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.now_s = 1_000.0
         self.steps = 0
         self._chance = chance
-        self._busy: dict[Process, None] = {}
+        self._busy: list[Process] = []
         self._timers: list[tuple[float, int, asyncio.TimerHandle, Process]] = []
         self._order = count()
 
@@ -63,53 +64,78 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def run(self, main: Coroutine[Any, Any, T], limit_s: float) -> T:
         """Run to the end of ``main``. Raises NothingToDo, and TimeoutError after virtual time."""
-        deadline_s = self.now_s + limit_s
+        deadline_s, steps_max = self.now_s + limit_s, self.steps + STEPS_MAX
         asyncio._set_running_loop(self)
         try:
             task = self.outside.context.run(self.create_task, main)
             while not task.done():
                 self._step()
-                if self.now_s > deadline_s or self.steps > STEPS_MAX:
+                if self.now_s > deadline_s or self.steps > steps_max:
+                    task.cancel()
                     raise TimeoutError(f"not over after {limit_s} s, {self.steps} steps")
             return task.result()
         finally:
             asyncio._set_running_loop(None)
 
     def _step(self) -> None:
-        while self._timers and self._timers[0][0] <= self.now_s:
-            self._ready(*heapq.heappop(self._timers)[2:])
-        if not self._busy:
-            while self._timers and (self._timers[0][2].cancelled() or not self._timers[0][3].alive):
-                heapq.heappop(self._timers)
-            if not self._timers:
+        timers = self._timers
+        while timers and timers[0][0] <= self.now_s:
+            timer = heapq.heappop(timers)
+            self._ready(timer[2], timer[3])
+        busy = self._busy
+        if not busy:
+            while timers and (timers[0][2].cancelled() or not timers[0][3].alive):
+                heapq.heappop(timers)
+            if not timers:
                 raise NothingToDo
-            self.now_s = max(self.now_s, self._timers[0][0])
+            self.now_s = max(self.now_s, timers[0][0])
             return
-        process = (
-            self._chance.choice(list(self._busy)) if len(self._busy) > 1 else next(iter(self._busy))
-        )
+        index = int(self._chance.random() * len(busy)) if len(busy) > 1 else 0
+        process = busy[index]
         handle = process.ready.popleft()
         if not process.ready:
-            del self._busy[process]
+            self._idle(index)
         if not handle.cancelled():
             self.steps += 1
             handle._run()
 
     def _ready(self, handle: asyncio.Handle, process: Process) -> None:
         process.ready.append(handle)
-        if process.alive:
-            self._busy[process] = None
+        if len(process.ready) == 1 and process.alive and not process.frozen:
+            self._busy.append(process)
+
+    def _idle(self, index: int) -> None:
+        """It does not matter in which order processes stand, but it is the same each time."""
+        last = self._busy.pop()
+        if index < len(self._busy):
+            self._busy[index] = last
 
     def kill(self, process: Process) -> None:
         """The process runs no further; its memory is kept, so that nothing of it is cleaned up."""
         process.alive = False
-        self._busy.pop(process, None)
+        if process in self._busy:
+            self._idle(self._busy.index(process))
+
+    def freeze(self, process: Process, for_s: float) -> None:
+        """The process stands still for a while, as one that is stopped or swapped out."""
+        if process.frozen:
+            return
+        process.frozen = True
+        if process in self._busy:
+            self._idle(self._busy.index(process))
+        self.call_in(self.outside, for_s, self._thaw, process)
+
+    def _thaw(self, process: Process) -> None:
+        process.frozen = False
+        if process.ready and process.alive:
+            self._busy.append(process)
 
     def bury(self, process: Process) -> None:
         """Cancel what a dead process had under way, when nothing it does can matter any more."""
         process.alive = True
-        if process.ready:
-            self._busy[process] = None
+        process.frozen = False
+        if process.ready and process not in self._busy:
+            self._busy.append(process)
         for task in list(process.tasks):
             process.context.run(task.cancel)
 
@@ -190,7 +216,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 class SimulatedClock:
     """The loop's time as a process sees it. Each look takes a little, so that turns end.
 
-    skew_ms: how far this process's wall clock is off.
+    skew_ms: how far this process's wall clock is off; it may jump.
     """
 
     def __init__(self, loop: SimulatedLoop, skew_ms: int = 0) -> None:

@@ -20,23 +20,44 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 
+SLOWEST = 20
+"""By what factor some frames take longer than most."""
+
+MAY_BE_LOST = (
+    b"TriggerCheckpoint",
+    b"CheckpointComplete",
+    b"CheckpointAborted",
+    b"CheckpointAcknowledged",
+    b"CheckpointDeclined",
+)
+"""Names of messages, as they stand in the frames of control links."""
+
 
 class Switchboard:
-    """All links of a run. held: pairs of processes between which nothing arrives for now."""
+    """All links of a run.
 
-    def __init__(self, loop: SimulatedLoop, chance: Random, delay_s: float) -> None:
+    losses: how often a message about a checkpoint that may be lost is lost. held_until_s: when
+    something arrives again from one process at another. slow: pairs with longer delays, and by what
+    factor.
+    """
+
+    def __init__(
+        self, loop: SimulatedLoop, chance: Random, delay_s: float, losses: float = 0.0
+    ) -> None:
         self.loop = loop
         self.chance = chance
         self.delay_s = delay_s
+        self.losses = losses
+        self.slow: dict[frozenset[Process], float] = {}
         self.listeners: dict[str, tuple[Process, Accept]] = {}
         self.links: list[Link] = []
-        self.held_until_s: dict[frozenset[Process], float] = {}
+        self.held_until_s: dict[tuple[Process, Process], float] = {}
         self._next = 0
 
     def draw_delay_s(self) -> float:
         """Mostly short, now and then long."""
         if self.chance.random() < 0.02:
-            return self.chance.uniform(0, 50 * self.delay_s)
+            return self.chance.uniform(0, SLOWEST * self.delay_s)
         return self.chance.uniform(0, self.delay_s)
 
     def new_address(self) -> str:
@@ -46,13 +67,22 @@ class Switchboard:
     def links_of(self, process: Process) -> list[Link]:
         return [link for link in self.links if process in link.ends]
 
-    def hold(self, one: Process, other: Process, for_s: float) -> None:
-        """Nothing passes between the two for a while; what was sent arrives afterwards."""
-        self.held_until_s[frozenset((one, other))] = self.loop.now_s + for_s
+    def hold(self, sender: Process, receiver: Process, for_s: float) -> None:
+        """Nothing passes that way for a while; what was sent arrives afterwards."""
+        self.held_until_s[sender, receiver] = self.loop.now_s + for_s
 
-    def arrival_s(self, one: Process, other: Process) -> float:
-        held_s = self.held_until_s.get(frozenset((one, other)), 0.0)
-        return max(self.loop.now_s, held_s) + self.draw_delay_s()
+    def arrival_s(self, sender: Process, receiver: Process) -> float:
+        held_s = self.held_until_s.get((sender, receiver), 0.0)
+        factor = self.slow.get(frozenset((sender, receiver)), 1.0) if self.slow else 1.0
+        return max(self.loop.now_s, held_s) + factor * self.draw_delay_s()
+
+    def loses(self, frame: bytes) -> bool:
+        """Whether this frame gets lost: a message about a checkpoint, which nobody may rely on."""
+        return (
+            self.losses > 0
+            and any(name in frame for name in MAY_BE_LOST)
+            and self.chance.random() < self.losses
+        )
 
     def killed(self, process: Process) -> None:
         """The process is gone: its peers hear of it, most at once, some late."""
@@ -160,12 +190,13 @@ class SimulatedWire:
         if self._link.open and self._process.alive and not self._closed:
             frame_bytes(parts, self.peer)
             frame = b"".join(parts)
-            self._other.arrive(lambda: self._other.deliver(frame))
+            if not self._link.board.loses(frame):
+                self._other.arrive(lambda: self._other.deliver(frame))
 
     def arrive(self, event) -> None:
         """Something happens at this end, behind everything that was on its way before."""
         board = self._link.board
-        at_s = max(self._last_arrival_s, board.arrival_s(*self._link.ends))
+        at_s = max(self._last_arrival_s, board.arrival_s(self._other._process, self._process))
         self._last_arrival_s = at_s
         board.loop.call_at(at_s, event, context=self._process.context.copy())
 

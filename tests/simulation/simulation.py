@@ -1,7 +1,8 @@
 """A whole run from one number, and what must hold after it.
 
 Held: the job ends, in virtual time; what is committed is what plain Python gives, each row once;
-nothing raises where nobody catches it; no file of a checkpoint is left when the job has finished.
+completed checkpoints hold just what came before them; nothing raises where nobody catches it; no
+file of a checkpoint is left when the job has finished; and what `Checks` says.
 """
 
 from __future__ import annotations
@@ -9,12 +10,29 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
-from tests.simulation.jobs import LEDGERS, Plan
-from tests.simulation.world import Odds, WatchedFiles, World, make_world
+from tests.simulation.checks import Checks
+from tests.simulation.jobs import SAVEPOINTS, Plan
+from tests.simulation.outside import OUTSIDE
+from tests.simulation.snapshots import Inspector
+from tests.simulation.trouble import Trouble
+from tests.simulation.world import Odds, make_world
+from tidegate.errors import JobCanceled
 
-LIMIT_S = 3_600.0
-CALM_AFTER_S = 60.0
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedDriver
+
+LIMIT_S = 600.0
+
+PROFILES: tuple[tuple[str, ...], ...] = (
+    (),
+    ("break", "ask", "clock", "slow"),
+    ("slot", "slot", "link", "hold", "freeze", "break", "ask", "clock", "slow"),
+    ("slot", "driver", "rescale", "takeover", "hold", "break", "ask", "cancel"),
+    ("trap",),
+)
+"""What may befall a run: nothing; what needs no restart of slots; slots; drivers; a chosen step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,99 +47,172 @@ class Run:
     steps: int
 
 
-def simulate(seed: int, *, exactly_once: bool | None = None) -> Run:
-    """Run one seed. exactly_once: the mode, else that is drawn too."""
-    chance = Random(seed)
-    plan = Plan(chance, seed)
-    if exactly_once is not None:
-        plan.exactly_once = exactly_once
-    odds = Odds(
-        network_delay_s=chance.choice([0.0005, 0.005, 0.05]),
-        storage_delay_s=chance.choice([0.001, 0.02, 0.2]),
-        storage_fails=chance.choice([0.0, 0.0, 0.02]),
-        slot_start_s=chance.choice([0.05, 0.5]),
-        wall_skew_ms=chance.choice([0, 0, 5_000]),
-    )
-    world = make_world(chance.getrandbits(64), odds)
-    world.note(f"{plan}, {odds}")
-    faults: list[str] = []
+def simulate(seed: int, *, mode: str | None = None) -> Run:
+    """Run one seed. mode: how barriers are handled, else that is drawn too."""
     try:
-        cleaned = world.loop.run(live(world, plan, chance, faults), LIMIT_S)
-        faults += plan.faults()
-        if cleaned and not odds.storage_fails:  # a deletion that fails is not tried again
-            faults += left_files(world)
-    except (AssertionError, TimeoutError) as error:
-        faults.append(f"{type(error).__name__}: {error}")
-    faults += world.loop.faults
-    assert isinstance(world.files.files, WatchedFiles)
-    faults += world.files.files.faults
-    story = [f"{incident.at_s:9.3f} s  {incident.what}" for incident in world.incidents]
-    virtual_s = world.loop.now_s - 1_000
-    world.calm = True
-    world.loop.run(world.end(), LIMIT_S)
-    doubled = plan.doubled()
-    LEDGERS.pop(seed, None)
-    return Run(seed, faults, doubled, story, virtual_s, world.loop.steps)
-
-
-async def live(world: World, plan: Plan, chance: Random, faults: list[str]) -> bool:
-    """Lead the job to its end, whatever befalls it on the way; whether it could clean up."""
-    world.start_driver(plan.graph(resume=False))
-    troubles = asyncio.ensure_future(trouble(world, plan, chance))
-    try:
-        while (error := await ended(world)) is not None:
-            if "has ended (FINISHED)" in error:
-                return False  # the driver before was killed just then
-            if world.driver[1].accepted.exception() is None:
-                faults.append(f"the job failed: {error}")
-                return False
-            world.note(f"the submission failed, and is made again: {error}")
-            led = any(each.accepted.exception() is None for _, each in world.drivers)
-            world.start_driver(plan.graph(resume=led))
+        return _Simulation(seed, mode).run()
     finally:
-        troubles.cancel()
-    await asyncio.sleep(30)  # what is still on its way arrives, orphans end
-    return True
+        OUTSIDE.pop(seed, None)
 
 
-async def ended(world: World) -> str | None:
-    """Wait for the newest driver's end; what it failed with, None where it finished."""
-    driver = world.driver[1]
-    while not driver.result.done():
-        await asyncio.sleep(0.05)
-        driver = world.driver[1]
-    error = driver.result.exception()
-    return None if error is None else str(error)
+class _Simulation:
+    def __init__(self, seed: int, mode: str | None) -> None:
+        self._seed = seed
+        chance = self._chance = Random(seed)
+        odds = Odds(
+            network_delay_s=chance.choice([0.0005, 0.005, 0.03]),
+            storage_delay_s=chance.choice([0.001, 0.02, 0.2]),
+            storage_fails=chance.choice([0.0, 0.0, 0.0, 0.03, 0.1]),
+            slot_start_s=chance.choice([0.05, 0.5]),
+            wall_skew_ms=chance.choice([0, 0, 5_000]),
+            losses=chance.choice([0.0] * 4 + [0.15]),
+            slow_slots=chance.choice([0.0, 0.0, 0.3]),
+        )
+        self._plan = Plan(
+            chance, seed, mode, storage_s=odds.storage_delay_s, network_s=odds.network_delay_s
+        )
+        self._inspections = chance.choice([0, 1, 2])
+        self._skip = chance.randint(0, 6)
+        self._faults: list[str] = []
+        self._kept: str | None = None
+        self._world = make_world(chance.getrandbits(64), odds, self._pointed)
+        self._outside = OUTSIDE[seed]
+        self._outside.now_s = self._world.loop.time
+        self._outside.slow = any(each.sink.slow >= 0 for each in self._plan.pipelines)
+        self._trouble = Trouble(self._world, self._plan, self._outside, chance)
+        self._inspector = Inspector(self._plan, self._world.files, self._world.clock())
+        self._world.note(f"{self._plan}, {odds}")
 
+    def run(self) -> Run:
+        world, faults = self._world, self._faults
+        try:
+            how = world.loop.run(self._live(), LIMIT_S)
+            if how != "failed":
+                faults += self._plan.faults(whole=how == "finished")
+                faults += Checks(world, self._plan, self._outside).faults()
+                faults += self._unanswered()
+            if how in ("finished", "cancelled") and not world.odds.storage_fails:
+                faults += self._left_files(how)  # a deletion that fails is not tried again
+        except (AssertionError, TimeoutError) as error:
+            faults.append(f"{type(error).__name__}: {error}")
+        faults += [*world.loop.faults, *world.store.faults, *self._outside.faults]
+        story = [f"{incident.at_s:9.3f} s  {incident.what}" for incident in world.incidents]
+        virtual_s = world.loop.now_s - 1_000
+        world.calm = True
+        world.loop.run(world.end(), LIMIT_S)
+        return Run(self._seed, faults, self._plan.doubled(), story, virtual_s, world.loop.steps)
 
-async def trouble(world: World, plan: Plan, chance: Random) -> None:
-    """Kills and breaks, for a while; then the run is left in peace, and has to end."""
-    kinds = ["slot", "slot", "link", "hold", "driver", "rescale"]
-    count = chance.choice([0, 1, 2, 4, 8])
-    for _ in range(count):
-        await asyncio.sleep(chance.choice([0.01, 0.3, 1.5, 4]) * chance.random() * 2)
-        match chance.choice(kinds):
-            case "slot" if world.living_slots:
-                world.kill_slot(chance.choice(world.living_slots))
-            case "link":
-                world.break_link()
-            case "hold":
-                world.hold_link(chance.choice([0.1, 2, 15]))
-            case "driver" | "rescale" as kind:
-                accepted = world.driver[1].accepted
-                if not accepted.done() or world.driver[1].result.done():
-                    continue
-                world.kill_driver()
-                await asyncio.sleep(chance.uniform(0, 5))
-                parallelism = chance.choice([1, 2, 3]) if kind == "rescale" else None
-                world.note(f"another driver starts, parallelism {parallelism or 'as before'}")
-                world.start_driver(plan.graph(resume=True, parallelism=parallelism))
-            case _:
-                pass
-    world.calm = True
+    # --- a job's life ---
 
+    async def _live(self) -> str:
+        """Lead the job to its end, whatever befalls it on the way; how it ended."""
+        chance, world = self._chance, self._world
+        started = world.start_driver(self._plan.graph(restore=None))
+        kinds = chance.choice(PROFILES)
+        count = chance.choice([1, 1, 2, 4, 8]) if kinds else 0
+        befalls = [chance.choice(kinds) for _ in range(count)]
+        troubles = asyncio.ensure_future(self._trouble.befall(befalls))
+        try:
+            while True:
+                end = await self._ended(started)
+                if end in ("finished", "failed", "taken over", "cancelled"):
+                    break
+                started = world.start_driver(self._next_graph(end))
+        finally:
+            troubles.cancel()
+        if end != "taken over":
+            await asyncio.sleep(20)  # what is still on its way arrives, orphans end
+        return end
 
-def left_files(world: World) -> list[str]:
-    """Files of checkpoints that a finished job has left."""
-    left = [path for path in world.files.files if "/.jobs/" not in path]
-    return [f"files are left: {sorted(left)[:5]}"] if left else []
+    async def _ended(self, started: SimulatedDriver) -> str:
+        """Wait until the newest driver has ended, is dead, or is to be followed by another."""
+        world, driver = self._world, started.driver
+        while started.process.alive and not driver.result.done() and not self._trouble.takeover:
+            world.changed.clear()
+            await world.changed.wait()
+        if self._trouble.takeover or not started.process.alive:
+            self._trouble.takeover = False
+            await asyncio.sleep(self._chance.uniform(0, 5))
+            return "followed"
+        error = driver.result.exception()
+        if error is None:
+            return "finished"
+        if "has ended (FINISHED)" in str(error) or "has ended (CANCELED)" in str(error):
+            return "taken over"  # another driver has brought the job to its end
+        if driver.accepted.exception() is not None:
+            world.note(f"the submission failed, and is made again: {error}")
+            return "followed"
+        if isinstance(error, JobCanceled) and self._trouble.cancelled:
+            self._trouble.cancelled = False
+            return self._go_on_after_cancel()
+        if isinstance(error, JobCanceled):
+            world.note(f"the driver stopped: {error}")
+            return "followed"
+        self._faults.append(f"the job failed: {error}")
+        return "failed"
+
+    def _go_on_after_cancel(self) -> str:
+        self._faults += self._plan.faults(whole=False)
+        if self._plan.retain and self._world.store.pointers:
+            return "resumed" if self._chance.random() < 0.5 else "from its folder"
+        return "cancelled"
+
+    def _next_graph(self, end: str) -> object:
+        world, trouble = self._world, self._trouble
+        led = any(
+            each.driver.accepted.done() and each.driver.accepted.exception() is None
+            for each in world.drivers
+        )
+        restore = "latest" if led else None
+        if end == "from its folder":
+            pointers = world.store.pointers
+            restore = self._kept = pointers[max(pointers)]
+        parallelism, trouble.parallelism = trouble.parallelism, None
+        world.note(
+            f"another driver starts from {restore}, parallelism {parallelism or 'as before'}"
+        )
+        return self._plan.graph(restore=restore, parallelism=parallelism)
+
+    # --- what must hold ---
+
+    def _pointed(self, checkpoint: int, pointer: str) -> None:
+        """A checkpoint exists now: look into some of them."""
+        self._outside.pointed.add(checkpoint)
+        self._skip -= 1
+        if self._skip > 0 or not self._inspections:
+            return
+        self._inspections -= 1
+        self._skip = 5
+        committed = list(self._outside.rows())
+
+        def inspect() -> None:
+            self._faults.extend(self._inspector.faults(pointer, committed))
+
+        # Not now: the store is in the middle of a call.
+        self._world.loop.call_in(self._world.loop.outside, 0.0, inspect)
+
+    def _unanswered(self) -> list[str]:
+        """Who has asked for a checkpoint gets an answer, if only that the job has ended."""
+        return [
+            f"{process} never answered a request"
+            for process, done in self._trouble.requests
+            if process.alive and not done.done()
+        ]
+
+    def _left_files(self, how: str) -> list[str]:
+        """Files of checkpoints that an ended job has left, or that were not its own to delete."""
+        store = self._world.store
+        left = [p for p in store if "/.jobs/" not in p and not p.startswith(SAVEPOINTS)]
+        befell, ended_s = self._world.befell, self._world.newest.ended_s
+        if any(befell[kind] for kind in ("hold", "freeze", "link", "slow")):
+            # What a slot writes that knows nothing of the end is left to the sweep of a later run.
+            left = [path for path in left if store.written_s[path] < ended_s - 1]
+        faults = []
+        if self._kept is not None:
+            if f"{self._kept}/_metadata" not in store:
+                faults.append(f"{self._kept} was not the job's to delete")
+            left = [path for path in left if not path.startswith(f"{self._kept}/")]
+        retained = self._plan.retain and how == "cancelled"
+        if left and not retained:
+            faults.append(f"files are left: {sorted(left)[:5]}")
+        return faults

@@ -1,4 +1,4 @@
-"""One simulated run: a real driver and real slots, a job, and what befalls them, all from a seed.
+"""One simulated run: real drivers and real slots, and what stands between them and the world.
 
 Only the doors are simulated: the loop with its clock, the network, the files, who starts slots.
 """
@@ -6,15 +6,13 @@ Only the doors are simulated: the loop with its clock, the network, the files, w
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import structlog
-
-from tests.simulation.loop import Process, SimulatedClock, SimulatedLoop
+from tests.simulation.files import WatchedFiles
+from tests.simulation.loop import CURRENT, Process, SimulatedClock, SimulatedLoop
 from tests.simulation.network import SimulatedNetwork, Switchboard
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.errors import PeerLost, SlotLost, StorageFailed, TidegateError
@@ -33,45 +31,20 @@ if TYPE_CHECKING:
 
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation
+    from tidegate.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")
 
-LOG = structlog.wrap_logger(
-    None, processors=[lambda *_: (_ for _ in ()).throw(structlog.DropEvent)]
-)
-
-
-class WatchedFiles(dict[str, bytes]):
-    """All files of a run; holds the records of who leads against what came before them.
-
-    faults: checkpoints that went back, ids that were given out twice.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.faults: list[str] = []
-        self._newest = self._next_id = 0
-
-    def __setitem__(self, path: str, data: bytes) -> None:
-        super().__setitem__(path, data)
-        if "/.jobs/" not in path or "/chains/" not in path:
-            return
-        record = json.loads(data)
-        ids = [pointer[0] for pointer in record.get("completed", ())]
-        if ids != sorted(ids) or (ids and ids[-1] < self._newest):
-            self.faults.append(f"completed checkpoints go back: {ids} after {self._newest}")
-        # The last record of a job gives back the id that was reserved and not taken.
-        if record.get("status") == "RUNNING" and record["next_id"] < self._next_id:
-            self.faults.append(f"ids go back: {record['next_id']} after {self._next_id}")
-        self._newest = max([self._newest, *ids])
-        self._next_id = max(self._next_id, record.get("next_id", 0))
+FROZEN = 1e9
+"""Seconds that a killed process waits for what it has just asked for."""
 
 
 @dataclass(slots=True)
 class Odds:
     """How rough a run is; chances are per blocking call, delays in virtual seconds.
 
-    storage_fails: before a call is made, or after it was made (half and half).
+    storage_fails: before a call is made, in its middle, or after it was made. slow_slots: chance
+    that a slot takes its time between two turns.
     """
 
     network_delay_s: float = 0.002
@@ -79,15 +52,64 @@ class Odds:
     storage_fails: float = 0.0
     slot_start_s: float = 0.2
     wall_skew_ms: int = 0
+    losses: float = 0.0
+    slow_slots: float = 0.0
+
+
+@dataclass(slots=True)
+class Trap:
+    """A kill at a step of the protocol, the nth time that anybody comes there.
+
+    step: part of the name of a blocking call. when: before it is made, in its middle, or after.
+    other: the process at the other side of the control link dies, not the one that calls.
+    """
+
+    step: str
+    when: str
+    nth: int
+    other: bool
+
+
+class Log:
+    """A driver's log: what it says of checkpoints, with its time."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+        self.completed: list[tuple[float, int]] = []
+        self.failed: list[tuple[float, int | None, str]] = []
+
+    def info(self, event: str, **facts: Any) -> None:
+        if event == "checkpoint completed":
+            self.completed.append((self._loop.now_s, facts["checkpoint"]))
+        elif event == "checkpoint failed":
+            self.failed.append((self._loop.now_s, facts["checkpoint"], facts["reason"]))
+
+    debug = warning = error = info
+
+
+@dataclass(slots=True)
+class SimulatedDriver:
+    """A driver's process and what it says.
+
+    swept: files that its sweep at the end deleted, with the time of that and of their writing.
+    """
+
+    process: Process
+    log: Log
+    ended_s: float = 0.0
+    swept: list[tuple[float, str, float]] = field(default_factory=list)
+    driver: Driver = field(init=False)
 
 
 @dataclass(slots=True)
 class SimulatedSlot:
-    """A slot's process and what runs in it."""
+    """A slot's process and what runs in it. leader: the driver that started it."""
 
     process: Process
     slot: Slot
+    leader: Process
     failed: Callable[[TidegateError], None]
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -100,19 +122,24 @@ class Incident:
 
 @dataclass(slots=True)
 class World:
-    """What drivers, slots and the outside share in one run."""
+    """What drivers, slots and the outside share in one run. calm: nothing befalls it any more."""
 
     loop: SimulatedLoop
     chance: Random
     odds: Odds
     board: Switchboard
     files: MemoryFiles = field(default_factory=MemoryFiles)
-    drivers: list[tuple[Process, Driver]] = field(default_factory=list)
+    drivers: list[SimulatedDriver] = field(default_factory=list)
     slots: list[SimulatedSlot] = field(default_factory=list)
     incidents: list[Incident] = field(default_factory=list)
+    trap: Trap | None = None
+    clocks: list[SimulatedClock] = field(default_factory=list)
+    befell: Counter[str] = field(default_factory=Counter)
     closed: bool = False
     calm: bool = False
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
     _names: Counter[str] = field(default_factory=Counter)
+    _versions: dict[str, str] = field(default_factory=versions)
 
     def process(self, kind: str) -> Process:
         self._names[kind] += 1
@@ -126,36 +153,100 @@ class World:
 
     def clock(self) -> SimulatedClock:
         skew = self.odds.wall_skew_ms
-        return SimulatedClock(self.loop, self.chance.randint(-skew, skew))
+        clock = SimulatedClock(self.loop, self.chance.randint(-skew, skew))
+        self.clocks.append(clock)
+        return clock
+
+    @property
+    def store(self) -> WatchedFiles:
+        """All files."""
+        assert isinstance(self.files.files, WatchedFiles)
+        return self.files.files
+
+    # --- blocking calls ---
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """A call on a pool: it takes a while, and where storage fails it may have been made."""
-        odds = self.odds
-        await asyncio.sleep(self.chance.uniform(0, odds.storage_delay_s))
+        odds, chance = self.odds, self.chance
+        await asyncio.sleep(odds.storage_delay_s * chance.random())
         if self.closed:
             raise StorageFailed("the world has ended")
-        failing = not self.calm and self.chance.random() < odds.storage_fails
-        if failing and self.chance.random() < 0.5:
-            raise StorageFailed("simulated: the store did not answer")
-        result = call()
-        await asyncio.sleep(self.chance.uniform(0, odds.storage_delay_s))
+        trap = self.trap
+        if trap is not None and not self.calm and trap.step in call.__qualname__:
+            trap.nth -= 1
+            if trap.nth == 0:
+                self.trap = None
+                return await self._trapped(trap, call)
+        failing = not self.calm and chance.random() < odds.storage_fails
+        if failing:
+            self.befell["storage"] += 1
+            result = self._failing(call)
+        else:
+            result = call()
+        await asyncio.sleep(odds.storage_delay_s * chance.random())
         if failing:
             raise StorageFailed("simulated: the store's answer was lost")
         return result
 
+    def _failing(self, call: Callable[[], T]) -> T:
+        drawn = self.chance.random()
+        if drawn < 0.5:
+            raise StorageFailed("simulated: the store did not answer")
+        if drawn < 0.7:
+            return self._torn(call)
+        return call()
+
+    def _torn(self, call: Callable[[], T]) -> T:
+        self.store.tear = True
+        try:
+            return call()
+        finally:
+            self.store.tear = False
+
+    async def _trapped(self, trap: Trap, call: Callable[[], T]) -> T:
+        process = CURRENT.get()
+        victim = self._other(process) if trap.other else process
+        self.note(f"{trap.when} {trap.step}:")
+        if trap.when == "before":
+            self.kill(victim)
+        elif trap.when == "within":
+            self.kill(victim)
+            try:
+                return self._torn(call)
+            finally:
+                await self._if_alive(process)
+        result = call()
+        if trap.when == "after":
+            self.kill(victim)
+        await self._if_alive(process)
+        return result
+
+    async def _if_alive(self, process: Process) -> None:
+        await asyncio.sleep(self.odds.storage_delay_s if process.alive else FROZEN)
+        if self.closed:
+            raise StorageFailed("the world has ended")
+
+    def _other(self, process: Process) -> Process:
+        """Who is at the other side of the control link."""
+        for slot in self.slots:
+            if slot.process is process:
+                return slot.leader
+        return self.chance.choice([slot.process for slot in self.living_slots] or [process])
+
     # --- drivers ---
 
-    def start_driver(self, graph: JobGraph) -> Driver:
+    def start_driver(self, graph: JobGraph) -> SimulatedDriver:
         """Another process that leads the job."""
         process = self.process("driver")
         stores = Stores(self.files)
+        started = SimulatedDriver(process, Log(self.loop))
 
         async def chain(graph: JobGraph) -> object:
             directory = graph.settings.checkpoints.directory
             assert directory is not None
             return await open_chain(stores, directory, graph.name, self.blocking)
 
-        driver = Driver(
+        driver = started.driver = Driver(
             graph,
             DriverWorld(
                 network=SimulatedNetwork(self.board, process),
@@ -163,31 +254,61 @@ class World:
                 chance=self.seeded(),
                 run_blocking=self.blocking,
                 chain=chain,  # type: ignore[arg-type]
-                storage=lambda graph, job: checkpoint_storage(
-                    job, graph.settings.checkpoints, stores
+                storage=lambda graph, job: self._watched(
+                    started, checkpoint_storage(job, graph.settings.checkpoints, stores)
                 ),
-                log=LOG,
+                log=started.log,  # type: ignore[arg-type]
                 secret=b"",
             ),
             Provider(self, process),
         )
-        self.drivers.append((process, driver))
+        self.drivers.append(started)
+        driver.result.add_done_callback(lambda _: self._driver_ended(started))
         process.context.copy().run(self.loop.create_task, driver.run())
-        return driver
+        return started
+
+    def _driver_ended(self, driver: SimulatedDriver) -> None:
+        driver.ended_s = self.loop.now_s
+        self.loop.call_in(*self._news)
 
     @property
-    def driver(self) -> tuple[Process, Driver]:
-        """The newest."""
+    def _news(self) -> tuple[Process, float, Callable[[], None]]:
+        return self.loop.outside, 0.0, self.changed.set
+
+    def _watched(self, driver: SimulatedDriver, storage: CheckpointStorage) -> CheckpointStorage:
+        """A storage that tells what its sweep deletes once the job is over."""
+        sweep = storage.sweep
+
+        def watched(*args: Any, **options: Any) -> None:
+            before = dict.fromkeys(self.store)
+            sweep(*args, **options)
+            if driver.driver._over.is_set():
+                now_s, written_s = self.loop.now_s, self.store.written_s
+                gone = [path for path in before if path not in self.store]
+                driver.swept += [(now_s, path, written_s[path]) for path in gone]
+
+        watched.__qualname__ = "sweep"
+        storage.sweep = watched  # type: ignore[method-assign]
+        return storage
+
+    @property
+    def newest(self) -> SimulatedDriver:
+        """The newest driver."""
         return self.drivers[-1]
 
     # --- slots ---
 
     def start_slot(
-        self, invitation: SlotInvitation, request: str, failed: Callable[[TidegateError], None]
+        self,
+        invitation: SlotInvitation,
+        request: str,
+        leader: Process,
+        failed: Callable[[TidegateError], None],
     ) -> None:
         """Another process that serves as a slot."""
         process = self.process("slot")
         stores = Stores(self.files)
+        pause_s = 0.03 if self.chance.random() < self.odds.slow_slots else 0.002
         slot = Slot(
             SlotId(process.name),
             SlotWorld(
@@ -196,25 +317,26 @@ class World:
                 chance=self.seeded(),
                 run_blocking=self.blocking,
                 storage=lambda job, settings: checkpoint_storage(job, settings, stores),
-                log=LOG,
-                pause=lambda: asyncio.sleep(self.chance.uniform(0, 0.002)),
+                log=Log(self.loop),  # type: ignore[arg-type]
+                pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,
             ),
             pid=len(self.slots),
             host="simulated",
         )
-        self.slots.append(SimulatedSlot(process, slot, failed))
+        started = SimulatedSlot(process, slot, leader, failed)
+        self.slots.append(started)
 
         async def live() -> None:
             beats = self.loop.create_task(beat())
             try:
-                why = await slot.run(invitation.driver, versions=versions(), request=request)
+                why = await slot.run(invitation.driver, versions=self._versions, request=request)
                 failed(SlotLost(f"the slot has ended: {why}"))
             except PeerLost as error:
                 failed(error)
             finally:
                 beats.cancel()
-                self.ended(process)
+                self._ended(started)
 
         async def beat() -> None:
             while True:
@@ -227,42 +349,32 @@ class World:
     def living_slots(self) -> list[SimulatedSlot]:
         return [each for each in self.slots if each.process.alive]
 
-    # --- what befalls them ---
-
-    def kill_slot(self, victim: SimulatedSlot) -> None:
-        self.note(f"SIGKILL to {victim.process}")
-        self.loop.kill(victim.process)
-        self.board.killed(victim.process)
-        victim.failed(SlotLost(f"{victim.process} was killed"))
-
-    def kill_driver(self) -> None:
-        process, _ = self.driver
-        self.note(f"SIGKILL to {process}")
-        self.loop.kill(process)
-        self.board.killed(process)
-
-    def break_link(self) -> None:
-        if self.board.links:
-            link = self.chance.choice(self.board.links)
-            self.note(f"the link of {link.ends[0]} and {link.ends[1]} breaks")
-            link.broken("simulated: the link broke")
-
-    def hold_link(self, for_s: float) -> None:
-        if self.board.links:
-            link = self.chance.choice(self.board.links)
-            self.note(f"nothing passes between {link.ends[0]} and {link.ends[1]} for {for_s:.2f} s")
-            self.board.hold(*link.ends, for_s)
-
-    def ended(self, process: Process) -> None:
+    def _ended(self, slot: SimulatedSlot) -> None:
         """The process has ended by itself."""
         if not self.closed:
-            self.loop.kill(process)
-            self.board.killed(process)
+            slot.ended = True
+            self.loop.kill(slot.process)
+            self.board.killed(slot.process)
+
+    # --- kills ---
+
+    def kill(self, victim: Process) -> None:
+        """A driver or a slot is no more."""
+        if not victim.alive:
+            return
+        self.note(f"SIGKILL to {victim}")
+        self.befell["kill"] += 1
+        self.loop.kill(victim)
+        self.board.killed(victim)
+        for slot in self.slots:
+            if slot.process is victim:
+                slot.failed(SlotLost(f"{victim} was killed"))
+        self.loop.call_in(*self._news)
 
     async def end(self) -> None:
         """Shut all doors, then let go of what dead processes had under way."""
         self.closed = True
-        everybody = [process for process, _ in self.drivers] + [s.process for s in self.slots]
+        everybody = [each.process for each in self.drivers] + [s.process for s in self.slots]
         for process in everybody:
             self.loop.bury(process)
         for _ in range(200):
@@ -304,6 +416,7 @@ class Provider:
             self._world.start_slot(
                 self._invitation,
                 request,
+                self._process,
                 lambda error: self._world.loop.call_in(
                     self._process,
                     self._world.board.draw_delay_s(),
@@ -324,10 +437,10 @@ class Provider:
         self._released = True
 
 
-def make_world(seed: int, odds: Odds) -> World:
+def make_world(seed: int, odds: Odds, pointed: Callable[[int, str], None]) -> World:
     chance = Random(seed)
     loop = SimulatedLoop(Random(chance.getrandbits(64)))
-    board = Switchboard(loop, Random(chance.getrandbits(64)), odds.network_delay_s)
+    board = Switchboard(loop, Random(chance.getrandbits(64)), odds.network_delay_s, odds.losses)
     world = World(loop, chance, odds, board)
-    world.files.files = WatchedFiles()
+    world.files.files = WatchedFiles(loop.time, pointed)
     return world

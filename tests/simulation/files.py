@@ -1,0 +1,63 @@
+"""The files of a simulated run: watched, and torn where a write is to be cut short."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tidegate.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class WatchedFiles(dict[str, bytes]):
+    """All files of a run; holds the records of who leads against what came before them.
+
+    faults: checkpoints that went back, ids given out twice. written_s: when files came. pointed:
+    called with each checkpoint that a pointer names for the first time, and where it is. tear: the
+    next file of state is cut short, and its write fails.
+    """
+
+    def __init__(self, now_s: Callable[[], float], pointed: Callable[[int, str], None]) -> None:
+        super().__init__()
+        self.written_s: dict[str, float] = {}
+        self._now_s = now_s
+        self.faults: list[str] = []
+        self.tear = False
+        self.pointers: dict[int, str] = {}
+        self._pointed = pointed
+        self._job = ""
+        self._newest = self._next_id = 0
+
+    def __setitem__(self, path: str, data: bytes) -> None:
+        self.written_s[path] = self._now_s()
+        if self.tear and "/.jobs/" not in path and not path.endswith("/_metadata"):
+            self.tear = False
+            super().__setitem__(path, data[: len(data) // 2])
+            raise StorageFailed("simulated: the write was cut short", where=path)
+        super().__setitem__(path, data)
+        if "/.jobs/" in path and "/chains/" in path:
+            record = json.loads(data)
+            if "seal" not in record:
+                self._record(record)
+
+    def _record(self, record: dict[str, object]) -> None:
+        if record["job"] != self._job:  # a fresh submission counts anew
+            self._job = str(record["job"])
+            self._newest = self._next_id = 0
+            self.pointers = {}
+        completed: list[tuple[int, str]] = record["completed"]  # type: ignore[assignment]
+        ids = [checkpoint for checkpoint, _ in completed]
+        if ids != sorted(ids) or (ids and ids[-1] < self._newest):
+            self.faults.append(f"completed checkpoints go back: {ids} after {self._newest}")
+        next_id: int = record["next_id"]  # type: ignore[assignment]
+        # The last record of a job gives back the id that was reserved and not taken.
+        if record["status"] == "RUNNING" and next_id < self._next_id:
+            self.faults.append(f"ids go back: {next_id} after {self._next_id}")
+        self._newest = max([self._newest, *ids])
+        self._next_id = max(self._next_id, next_id)
+        new = [(n, place) for n, place in completed if n not in self.pointers]
+        self.pointers = dict(completed)
+        for checkpoint, place in new:
+            self._pointed(checkpoint, place)

@@ -1,0 +1,290 @@
+"""What simulated jobs are made of: a source of numbers, functions that count, a sink."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tests.simulation.outside import OUTSIDE
+from tidegate import (
+    CheckpointedFunction,
+    CheckpointListener,
+    KeyedProcessFunction,
+    Prepared,
+    RuntimeContext,
+    Types,
+    ValueStateDescriptor,
+    WriterContext,
+)
+from tidegate.api import ship
+from tidegate.api.batches import as_rows
+from tidegate.api.hooks import MasterTriggerRestoreHook
+from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.model.elements import RowBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterator, Sequence
+
+    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+
+Row = tuple[int, int, int]
+"""A number, its key, how many of the key so far."""
+
+
+# --- the source ---
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The numbers from ``next`` (inclusive) to ``end`` (exclusive)."""
+
+    next: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A source of numbers in small splits, each given out when a reader asks for it.
+
+    A reader gives ``rows`` of them each ``tick_ms``.
+    """
+
+    first: int
+    count: int
+    split: int
+    tick_ms: int
+    rows: int
+
+    @property
+    def bounded(self) -> bool:
+        return True
+
+    @property
+    def produced_type(self) -> None:
+        return None
+
+    def enumerator(self, context: EnumeratorContext[Stretch], restored: bytes | None) -> OneByOne:
+        end = self.first + self.count
+        starts = range(self.first, end, self.split)
+        return OneByOne(context, [Stretch(n, min(end, n + self.split)) for n in starts], restored)
+
+    def reader(self, context: ReaderContext) -> NumbersReader:
+        return NumbersReader(self, context)
+
+
+class OneByOne(SplitListEnumerator[Stretch]):
+    """Gives out one split at a time, so that splits are on their way all the time."""
+
+    def __init__(
+        self,
+        context: EnumeratorContext[Stretch],
+        splits: Sequence[Stretch],
+        restored: bytes | None,
+    ) -> None:
+        super().__init__(context, splits, restored)
+        self._share = 1
+
+
+def left_in(data: bytes) -> list[Stretch]:
+    """The splits that the state of an enumerator holds."""
+    return ship.loads(data, name="simulated")
+
+
+class NumbersReader:
+    """Reads its splits one after the other."""
+
+    def __init__(self, source: Numbers, context: ReaderContext) -> None:
+        self._source = source
+        self._context = context
+        self._splits: list[Stretch] = []
+        self._due_ms = 0
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[Stretch]) -> None:
+        self._splits += splits
+
+    def no_more_splits(self) -> None:
+        self._no_more = True
+
+    def poll(self) -> Batch | None:
+        if not self._splits:
+            return None
+        now_ms = self._context.monotonic_ms()
+        if now_ms < self._due_ms:
+            self._context.wake_at(self._due_ms)
+            return None
+        self._due_ms = now_ms + self._source.tick_ms
+        split = self._splits.pop(0)
+        stop = min(split.end, split.next + self._source.rows)
+        if stop < split.end:
+            self._splits.insert(0, replace(split, next=stop))
+        return RowBatch(list(range(split.next, stop)))
+
+    @property
+    def finished(self) -> bool:
+        return self._no_more and not self._splits
+
+    @property
+    def wants_splits(self) -> bool:
+        return not self._splits and not self._no_more
+
+    def snapshot(self) -> Sequence[Stretch]:
+        return tuple(self._splits)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+# --- functions ---
+
+
+class Listening(CheckpointedFunction, CheckpointListener):
+    """Tells the world outside what a function is told."""
+
+    def begin(self, run: int, name: str, context: RuntimeContext) -> None:
+        self._outside = OUTSIDE[run]
+        self._attempt = self._outside.opened(
+            name, context.get_index_of_this_subtask(), context.get_attempt_number()
+        )
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        self._outside.took(self._attempt, context.checkpoint)
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        self._outside.told_complete(self._attempt, checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        self._outside.told_aborted(self._attempt, checkpoint_id)
+
+    def close(self) -> None:
+        if hasattr(self, "_attempt"):
+            self._attempt.closed_s = self._outside.now_s()
+
+
+class Counting(Listening, KeyedProcessFunction):
+    """How many of the key came so far, this one included."""
+
+    def __init__(self, run: int, name: str, keys: int) -> None:
+        self._run, self._name, self._keys = run, name, keys
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.begin(self._run, self._name, runtime_context)
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+        self._outside.breaks_at(value)
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield value, value % self._keys, count
+
+
+class Checking(Listening, KeyedProcessFunction):
+    """Passes rows on, and holds that the counts of a key come in order, each once if exactly."""
+
+    def __init__(self, run: int, name: str, *, exactly_once: bool) -> None:
+        self._run, self._name, self._exactly_once = run, name, exactly_once
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.begin(self._run, self._name, runtime_context)
+        self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+        last = self._last.value() or 0
+        if self._exactly_once and value[2] != last + 1:
+            raise AssertionError(f"key {value[1]}: count {value[2]} came after {last}")
+        self._last.update(value[2])
+        yield value
+
+
+class SlowHook(MasterTriggerRestoreHook[int]):
+    """A hook without state; its call takes as long as a call of storage."""
+
+    def get_identifier(self) -> str:
+        return "simulated"
+
+    def trigger_checkpoint(self, checkpoint_id: CheckpointId, timestamp_ms: int) -> None:
+        return None
+
+    def restore_checkpoint(self, checkpoint_id: CheckpointId, state: int | None) -> None:
+        pass
+
+
+# --- the sink ---
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A transactional sink into the world outside.
+
+    slow: the subtask that takes ``write_s`` for each batch; −1 for none. durable_s: how long it
+    takes until what was prepared is durable.
+    """
+
+    run: int
+    name: str
+    slow: int = -1
+    write_s: float = 0.0
+    durable_s: float = 0.0
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> Writer:
+        return Writer(self, context)
+
+    def committer(self) -> Committer:
+        return Committer(self.run)
+
+
+class Writer:
+    """Writes rows, and at the end of its input that it has ended."""
+
+    def __init__(self, sink: Ledger, context: WriterContext) -> None:
+        self._sink = sink
+        self._name = f"{sink.name}-{context.job}-{context.attempt_name}"
+        self._subtask = context.subtask
+        self._prepared = 0
+        self._rows: list[object] = []
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        values = as_rows(batch).values
+        self._rows += [value if isinstance(value, tuple) else (value, -1, 0) for value in values]
+        slow = self._sink.slow == self._subtask
+        return asyncio.sleep(self._sink.write_s) if slow else None
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        if end_of_input:
+            self._rows.append(("end", self._subtask, 0))
+        if not self._rows:
+            return Prepared()
+        self._prepared += 1
+        name = f"{self._name}-{self._prepared}"
+        committable = json.dumps([name, self._sink.name, self._rows]).encode()
+        self._rows = []
+        durable = asyncio.sleep(self._sink.durable_s) if self._sink.durable_s else None
+        return Prepared((committable,), durable)
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        return ()
+
+    def close(self) -> None:
+        self._rows = []
+
+
+class Committer:
+    def __init__(self, run: int) -> None:
+        self._run = run
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        for committable in committables:
+            name = json.loads(committable)[0]
+            known = OUTSIDE[self._run].committed.setdefault(name, committable)
+            assert known == committable, "one name, two contents"
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,107 @@
+"""The world outside of a simulated job: what its sinks committed, what its functions have seen.
+
+Functions travel to slots as bytes, so they find the world of their run by its number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.simulation.loop import CURRENT, Process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidegate.model.ids import CheckpointId
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One user function in one attempt of a subtask, and what it was told of checkpoints."""
+
+    name: str
+    subtask: int
+    number: int
+    process: Process
+    opened_s: float
+    restored: bool
+    closed_s: float | None = None
+    snapshots: list[CheckpointId] = field(default_factory=list)
+    completed: list[tuple[float, CheckpointId]] = field(default_factory=list)
+    aborted: dict[CheckpointId, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Outside:
+    """One run's world. committed: by the name of a committable. faults: what must never happen.
+
+    breaking: numbers at which a function raises, each just once. pointed: every checkpoint that a
+    pointer has ever named. slow: whether a sink may be busy when a snapshot is due, so that it is
+    taken later; one that has been restored may be busy too.
+    """
+
+    now_s: Callable[[], float] = lambda: 0.0
+    committed: dict[str, bytes] = field(default_factory=dict)
+    attempts: list[Attempt] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    breaking: set[int] = field(default_factory=set)
+    pointed: set[int] = field(default_factory=set)
+    slow: bool = False
+
+    def opened(self, name: str, subtask: int, number: int) -> Attempt:
+        """A function begins. number: of the attempt."""
+        restored = any(each.name == name for each in self.attempts if each.snapshots)
+        attempt = Attempt(name, subtask, number, CURRENT.get(), self.now_s(), restored)
+        self.attempts.append(attempt)
+        return attempt
+
+    def took(self, attempt: Attempt, checkpoint: CheckpointId) -> None:
+        """Its snapshot is taken."""
+        if attempt.snapshots and attempt.snapshots[-1] >= checkpoint:
+            self._fault(attempt, f"snapshot {checkpoint} comes after {attempt.snapshots[-1]}")
+        if checkpoint in attempt.aborted and not (self.slow or attempt.restored):
+            self._fault(attempt, f"snapshot {checkpoint} is taken though it was given up")
+        attempt.snapshots.append(checkpoint)
+
+    def told_complete(self, attempt: Attempt, checkpoint: CheckpointId) -> None:
+        """It hears that a checkpoint is durable."""
+        if attempt.completed and attempt.completed[-1][1] >= checkpoint:
+            self._fault(attempt, f"{checkpoint} is complete after {attempt.completed[-1][1]}")
+        if checkpoint not in attempt.snapshots:
+            self._fault(attempt, f"{checkpoint} is complete without its snapshot")
+        if checkpoint in attempt.aborted:
+            self._fault(attempt, f"{checkpoint} is complete though it was given up")
+        if checkpoint not in self.pointed:
+            self._fault(attempt, f"{checkpoint} is complete though no pointer names it")
+        attempt.completed.append((self.now_s(), checkpoint))
+
+    def told_aborted(self, attempt: Attempt, checkpoint: CheckpointId) -> None:
+        """It hears that a checkpoint was given up."""
+        if checkpoint in attempt.aborted:
+            self._fault(attempt, f"{checkpoint} is given up twice")
+        if any(known == checkpoint for _, known in attempt.completed):
+            self._fault(attempt, f"{checkpoint} is given up though it is complete")
+        attempt.aborted[checkpoint] = self.now_s()
+
+    def breaks_at(self, value: int) -> None:
+        """Raise where this value is to break its function."""
+        if self.breaking and value in self.breaking:
+            self.breaking.discard(value)
+            raise RuntimeError(f"simulated: {value} breaks the function")
+
+    def rows(self) -> Iterator[list[object]]:
+        """All that was committed, with the sink that wrote it."""
+        for data in self.committed.values():
+            _, sink, rows = json.loads(data)
+            for row in rows:
+                yield [sink, *row]
+
+    def _fault(self, attempt: Attempt, what: str) -> None:
+        self.faults.append(f"{attempt.name} {attempt.subtask} in {attempt.process}: {what}")
+
+
+OUTSIDE: defaultdict[int, Outside] = defaultdict(Outside)
+"""Of each run, by its number."""
