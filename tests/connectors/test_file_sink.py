@@ -376,10 +376,13 @@ class SinkJob:
 
 def committed(world: World, sink: FileSink, *batches: object) -> None:
     step = Hosted(SinkOperator(sink), world)
-    for batch in batches:
-        step.process(batch) if not isinstance(batch, list) else step.rows(*batch)
-    step.snapshot(1)
-    step.complete(1)
+    try:
+        for batch in batches:
+            step.process(batch) if not isinstance(batch, list) else step.rows(*batch)
+        step.snapshot(1)
+        step.complete(1)
+    finally:
+        step.operator.close()
 
 
 class Named(NamedTuple):
@@ -471,6 +474,7 @@ def test_a_value_without_a_json_form_is_shown_with_its_row(world: World, tmp_pat
 def test_a_type_that_csv_cannot_hold_fails_the_write(world: World, tmp_path: Path) -> None:
     with pytest.raises(BadRecord, match="cannot be written as csv"):
         committed(world, FileSink.csv(str(tmp_path)), [{"n": [1, 2]}])
+    assert in_progress(tmp_path) == []
 
 
 def test_json_takes_any_value_and_numpy_scalars(world: World, tmp_path: Path) -> None:

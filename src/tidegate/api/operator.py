@@ -271,7 +271,10 @@ class Operator:
         """The checkpoint was made needless by a newer one and deleted."""
 
     def close(self) -> None:
-        """Called once at the end, also after a failure or a cancel."""
+        """Called once at the end, also after a failure or a cancel.
+
+        No call that went through ``run_blocking`` is under way any more.
+        """
 
 
 class Polled(Enum):

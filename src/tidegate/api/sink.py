@@ -101,7 +101,10 @@ class SinkWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what is held; what was never prepared may be thrown away."""
+        """Free what is held; what was never prepared may be thrown away.
+
+        No call that went through ``run_blocking`` is under way any more.
+        """
         ...
 
 

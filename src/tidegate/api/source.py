@@ -98,7 +98,7 @@ class SourceReader(Protocol[Split]):
         ...
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free what is held. No call that blocks is under way any more."""
         ...
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId
     from tidegate.model.settings import SlotSettings
     from tidegate.model.topology import OperatorInfo, Vertex
+    from tidegate.slot.blocking import BlockingCalls
     from tidegate.state.backend import OperatorBackend
     from tidegate.typeinfo.types import TypeInformation
 
@@ -56,7 +57,7 @@ class SubtaskSurroundings:
     restored: CheckpointId | None
     clock: Clock
     parameters: Mapping[str, str]
-    run_blocking: Callable[[Callable[[], object]], Awaitable[object]]
+    blocking: BlockingCalls
     start: Callable[[Coroutine[object, object, None]], None]
     wake: Callable[[], None]
     wake_at: Callable[[int], None]
@@ -157,7 +158,7 @@ class SlotOperatorContext:
         self._around.skipped(rows)
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        return self._around.run_blocking(call)
+        return self._around.blocking.run(call)
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         self._around.start(coroutine)

@@ -23,6 +23,8 @@ from tidegate.state.backend import OperatorBackend
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import structlog
+
     from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.links import Links
     from tidegate.typeinfo.types import TypeInformation
+
+CALL_LIMIT_S = 60.0
+"""How long the calls of a subtask that is over may go on before its operators are left open."""
 
 
 @dataclass(slots=True)
@@ -49,7 +54,7 @@ class Hosted:
     operators: Sequence[Operator]
     gate: Gate
     channel_state: ChannelStateWriter
-    task_name: str
+    surroundings: SubtaskSurroundings
     opened: list[Operator] = field(default_factory=list["Operator"])
 
     def restore(self, read: Callable[[StreamStateHandle], bytes]) -> None:
@@ -69,15 +74,29 @@ class Hosted:
             self.opened.append(operator)
             operator.open(context)
 
-    def close(self) -> list[Exception]:
-        """Close what was opened; what that raises is returned, since the end has its own reason."""
-        raised: list[Exception] = []
+    def close(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Close what was opened; what that raises is logged, since the end has its own reason."""
         for operator in self.opened:
             try:
                 operator.close()
             except Exception as error:
-                raised.append(error)
-        return raised
+                log.warning(
+                    "closing an operator failed",
+                    subtask=self.surroundings.task_name,
+                    error=repr(error),
+                )
+
+    async def close_after_calls(self, log: structlog.typing.FilteringBoundLogger) -> None:
+        """Close what was opened once no call that it made on the pool is under way."""
+        if await self.surroundings.blocking.ended(CALL_LIMIT_S):
+            self.close(log)
+        else:
+            log.warning(
+                "a subtask is over, but a call of it to a file or service goes on; its operators "
+                "stay open: look at what they write to or read from",
+                subtask=self.surroundings.task_name,
+                waited_s=CALL_LIMIT_S,
+            )
 
 
 class _PassThrough(SourceOperator):
@@ -160,7 +179,7 @@ class SubtaskBuilder:
             operators,
             gate,
             self._channel_state,
-            surroundings.task_name,
+            surroundings,
         )
 
     def _gate(self, deploy: Deploy, ports: SubtaskPorts) -> tuple[Gate, list[ChannelId]]:

@@ -39,6 +39,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import Barrier
+from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.context import SubtaskSurroundings
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
@@ -367,7 +368,7 @@ class Slot:
             restored=deploy.restored,
             clock=world.clock,
             parameters=accepted.settings.parameters,
-            run_blocking=world.run_blocking,
+            blocking=BlockingCalls(world.run_blocking),
             start=lambda coroutine: self._start(execution, coroutine),
             wake=lambda: self._with(execution, Subtask.wake),
             wake_at=lambda at_ms: self._call_at(execution, at_ms, Subtask.wake),
@@ -422,17 +423,17 @@ class Slot:
                 task.cancel()
         self._links.remove(execution, hosted.channels)
         hosted.channel_state.close()
-        for raised in hosted.close():
-            self._world.log.warning(
-                "closing an operator failed",
-                subtask=str(execution.subtask.index),
-                error=repr(raised),
-            )
+        blocking = hosted.surroundings.blocking
+        blocking.give_up()
+        if blocking.under_way:
+            self._beside(hosted.close_after_calls(self._world.log))
+        else:
+            hosted.close(self._world.log)
 
     def _fail(self, execution: ExecutionId, error: Exception) -> None:
         """A subtask has failed; its driver decides what follows."""
         hosted = self._hosted.get(execution)
-        where = hosted.task_name if hosted else f"subtask {execution.subtask.index}"
+        where = hosted.surroundings.task_name if hosted else f"subtask {execution.subtask.index}"
         self._end(execution, ExecutionState.FAILED, as_ours(error, where))
 
     def _peer_lost(self, peer: SlotId, error: PeerLost) -> None:
@@ -557,7 +558,7 @@ class Slot:
         execution = hosted.subtask.execution
         self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
         if not snapshot.cancelled:
-            ours = as_ours(error, hosted.task_name)
+            ours = as_ours(error, hosted.surroundings.task_name)
             known = isinstance(ours, CheckpointGivenUp)
             reason = ours.reason if known else "CHECKPOINT_ASYNC_EXCEPTION"
             self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours)))

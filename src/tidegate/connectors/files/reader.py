@@ -101,10 +101,10 @@ class FileReader:
         """Nothing to do."""
 
     def close(self) -> None:
-        """Let go of the file, unless a read is under way: then the garbage collector does."""
+        """Let go of the file."""
         self._no_more = True
         self._waiting.clear()
-        if self._blocks is not None and not self._reading:
+        if self._blocks is not None:
             cast("Generator[Block]", self._blocks).close()
 
     def _read_ahead(self) -> None:

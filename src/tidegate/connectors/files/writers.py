@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -44,6 +44,9 @@ class OpenPart(Protocol):
         ...
 
 
+_Part = TypeVar("_Part", bound=OpenPart)
+
+
 class PartRolling:
     """One attempt's parts: opens them, ends them, and runs what blocks in its order on the pool."""
 
@@ -55,6 +58,7 @@ class PartRolling:
         self._names = names
         self._part_bytes = part_bytes
         self._ended: list[bytes] = []
+        self._begun: list[OpenPart] = []
         self._made = 0
         self._last: asyncio.Future[None] | None = None
         self._swept = False
@@ -67,25 +71,35 @@ class PartRolling:
         name = self._names.part(self._made)
         return name, lambda: self._store.open_new(hidden(name))
 
-    def submit(self, call: Callable[[], object]) -> Awaitable[object] | None:
+    def begun(self, part: _Part) -> _Part:
+        """A new part, which is deleted at the end unless it has become durable."""
+        self._begun.append(part)
+        return part
+
+    def submit(
+        self, call: Callable[[], object], then: Callable[[], object] = lambda: None
+    ) -> Awaitable[object] | None:
         """Run a call on the pool after those before it; what to wait for where one is under way.
 
-        Its failure is the subtask's, and what comes after it is not run.
+        then: called on the loop after it. Its failure is the subtask's, and what comes after it is
+        not run.
         """
         before = self._last
         self._last = asyncio.get_running_loop().create_future()
-        self._context.start(self._run(before, call, self._last))
+        self._context.start(self._run(before, call, then, self._last))
         return before if before is not None and not before.done() else None
 
     async def _run(
         self,
         before: asyncio.Future[None] | None,
         call: Callable[[], object],
+        then: Callable[[], object],
         done: asyncio.Future[None],
     ) -> None:
         if before is not None:
             await asyncio.shield(before)
         await self._context.run_blocking(call)
+        then()
         done.set_result(None)
 
     def is_full(self, part: OpenPart) -> bool:
@@ -94,7 +108,7 @@ class PartRolling:
 
     def end(self, part: OpenPart) -> None:
         """No more goes into a part."""
-        self.submit(part.close)
+        self.submit(part.close, lambda: self._begun.remove(part))
         self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
 
     def prepared(self) -> Prepared:
@@ -124,10 +138,15 @@ class PartRolling:
         """Where the parts are written, for messages."""
         return f"operator '{self._context.operator}', {self._store.root}"
 
-    @property
-    def busy(self) -> bool:
-        """Whether something is under way on the pool."""
-        return self._last is not None and not self._last.done()
+    def close(self) -> None:
+        """Delete the parts that nobody was told are durable; none is being written any more."""
+        for part in self._begun:
+            part.abort()
+        try:
+            # Some may be closed, which has not come to be known: to abort those does nothing.
+            self._store.delete([hidden(part.name) for part in self._begun])
+        except StorageFailed:
+            return  # swept by the next attempt
 
 
 class TablePartWriter:
@@ -167,9 +186,8 @@ class TablePartWriter:
         self._rolling.sweep()
 
     def close(self) -> None:
-        """Delete the part under way, unless the pool is at it: the next attempt sweeps that."""
-        if self._part is not None and not self._rolling.busy:
-            self._part.abort()
+        """Delete what nobody will hear of."""
+        self._rolling.close()
 
     def _columns(self, batch: Batch) -> pa.RecordBatch:
         if isinstance(batch, ArrowBatch):
@@ -210,7 +228,7 @@ class TablePartWriter:
             self._end_part()
         if self._part is None:
             name, open_file = self._rolling.open_file()
-            self._part = TablePart(name, open_file, self._encoding, schema)
+            self._part = self._rolling.begun(TablePart(name, open_file, self._encoding, schema))
         return self._part
 
     def _end_part(self) -> None:
@@ -243,7 +261,6 @@ class TablePart:
                 self._encoder = self._encoding.encoder(self._file, self.schema)
             self._encoder.write(table)
         except pa.ArrowException as error:
-            self.abort()
             raise BadRecord(
                 f"rows cannot be written as {self._encoding.suffix.removeprefix('.')}: {error}",
                 where=self.name,
@@ -296,13 +313,12 @@ class JsonPartWriter:
         self._rolling.sweep()
 
     def close(self) -> None:
-        """Delete the part under way, unless the pool is at it: the next attempt sweeps that."""
-        if self._part is not None and not self._rolling.busy:
-            self._part.abort()
+        """Delete what nobody will hear of."""
+        self._rolling.close()
 
     def _open_part(self) -> LinesPart:
         if self._part is None:
-            self._part = LinesPart(*self._rolling.open_file())
+            self._part = self._rolling.begun(LinesPart(*self._rolling.open_file()))
         return self._part
 
     def _flush(self) -> Awaitable[object] | None:

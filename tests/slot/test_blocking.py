@@ -1,0 +1,194 @@
+"""Calls on the pool outlive the subtask that made them; its operators are closed after them."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pytest
+import structlog
+
+from tests.slot.cluster import Cluster, run
+from tests.slot.operators import NOTHING, ONE_BY_ONE
+from tests.slot.world import Recorder, ScriptedSource
+from tidegate.api.operator import Operator, OperatorContext, Output, Steps
+from tidegate.connectors.files.encoders import CsvEncoding, PartEncoder
+from tidegate.connectors.files.sink import FileSink
+from tidegate.model.control import Cancel, CheckpointAcknowledged, ExecutionState, Release
+from tidegate.model.elements import Batch
+from tidegate.operators.sink import SinkOperator
+from tidegate.slot import hosting
+from tidegate.storage.store import Writer, Written
+
+HELD_S = 10
+
+
+@dataclass
+class Hold:
+    """Where a call waits until it is let go."""
+
+    begun: threading.Event = field(default_factory=threading.Event)
+    go_on: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self) -> None:
+        self.begun.set()
+        assert self.go_on.wait(HELD_S)
+
+    async def reached(self) -> None:
+        assert await asyncio.get_running_loop().run_in_executor(None, self.begun.wait, HELD_S)
+
+
+@dataclass
+class HeldEncoder:
+    """Waits in the middle of a write, or when the part is closed and nobody knows it yet."""
+
+    inner: PartEncoder
+    hold: Hold
+    held_in: str
+
+    def write(self, table: pa.Table) -> None:
+        self.inner.write(table)
+        if self.held_in == "write":
+            self.hold()
+
+    def close(self) -> Written:
+        written = self.inner.close()
+        self.hold()
+        return written
+
+    def abort(self) -> None:
+        self.inner.abort()
+
+
+@dataclass
+class HeldEncoding:
+    """CSV, slowly."""
+
+    hold: Hold
+    held_in: str
+    suffix: str = ".csv"
+
+    def encoder(self, writer: Writer, schema: pa.Schema) -> HeldEncoder:
+        return HeldEncoder(CsvEncoding().encoder(writer, schema), self.hold, self.held_in)
+
+
+def parts(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+@pytest.fixture
+def hold() -> Iterator[Hold]:
+    hold = Hold()
+    yield hold
+    hold.go_on.set()
+
+
+@pytest.mark.parametrize("how", ["cancel", "release"])
+@pytest.mark.parametrize("held_in", ["write", "close"])
+def test_a_part_that_is_written_while_its_subtask_is_cancelled_is_closed_and_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    hold: Hold,
+    held_in: str,
+    how: Literal["cancel", "release"],
+) -> None:
+    """A file left open would be told of by the garbage collector, and fail the test."""
+    sink = FileSink(str(tmp_path), HeldEncoding(hold, held_in))  # type: ignore[arg-type]
+    operators: dict[str, list[Operator]] = {
+        "source": [ScriptedSource("source", [], [{"n": 1}, *NOTHING])],
+        "sink": [SinkOperator(sink)],
+    }
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, writing = await cluster.deploy([slot])
+        await cluster.settle()
+        cluster.trigger(slot, source, 1)  # so that what was gathered is written
+        await hold.reached()
+        assert len(parts(tmp_path)) == 1
+        if how == "cancel":
+            cluster.tell(slot, Cancel(writing))
+        else:
+            cluster.tell(slot, Release("over"))
+        await cluster.changed_to(writing, ExecutionState.CANCELED)
+        await cluster.settle()
+        assert len(parts(tmp_path)) == 1
+        hold.go_on.set()
+        await cluster.eventually(lambda: not parts(tmp_path))
+        if how == "release":
+            assert await cluster.running[slot] == "over"
+        assert [a for a in cluster.of(CheckpointAcknowledged) if a.execution == writing] == []
+
+    run(lambda: Cluster(ONE_BY_ONE, operators, threads=True), work, monkeypatch)
+
+
+class Calling(Recorder):
+    """Makes a call that is held and another behind it, and waits for neither."""
+
+    def __init__(self, log: list[str], hold: Hold) -> None:
+        super().__init__("calling", log)
+        self.hold = hold
+
+    def open(self, context: OperatorContext) -> None:
+        self.context = context
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        self.context.start(self._call(self.hold))
+        self.context.start(self._call(lambda: self.log.append("the second call")))
+        return None
+
+    async def _call(self, call: object) -> None:
+        await self.context.run_blocking(call)  # type: ignore[arg-type]
+        self.log.append("heard of")
+
+
+def calling(log: list[str], hold: Hold) -> dict[str, list[Operator]]:
+    return {
+        "source": [ScriptedSource("source", [], ["x", *NOTHING])],
+        "sink": [Calling(log, hold)],
+    }
+
+
+def test_an_operator_is_closed_after_its_last_call_and_what_waits_is_not_made(
+    monkeypatch: pytest.MonkeyPatch, hold: Hold
+) -> None:
+    log: list[str] = []
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        _, sink = await cluster.deploy([slot])
+        await hold.reached()
+        cluster.tell(slot, Cancel(sink))
+        await cluster.changed_to(sink, ExecutionState.CANCELED)
+        await cluster.settle()
+        assert log == []
+        hold.go_on.set()
+        await cluster.eventually(lambda: bool(log))
+        assert log == ["calling: close"]
+
+    run(lambda: Cluster(ONE_BY_ONE, calling(log, hold), threads=True), work, monkeypatch)
+
+
+def test_a_call_that_never_ends_is_told_of_and_keeps_no_slot_waiting(
+    monkeypatch: pytest.MonkeyPatch, hold: Hold
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(hosting, "CALL_LIMIT_S", 0.01)
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        await cluster.deploy([slot])
+        await hold.reached()
+        with structlog.testing.capture_logs() as logged:
+            cluster.tell(slot, Release("over"))
+            assert await cluster.running[slot] == "over"
+        (told,) = [line for line in logged if line["log_level"] == "warning"]
+        assert "a call of it to a file or service goes on" in told["event"]
+        assert log == []
+        hold.go_on.set()
+        await cluster.pool_is_idle()
+
+    run(lambda: Cluster(ONE_BY_ONE, calling(log, hold), threads=True), work, monkeypatch)
