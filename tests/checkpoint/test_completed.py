@@ -8,8 +8,16 @@ import pytest
 
 from tests.checkpoint.world import keyed_state, restored_checkpoint
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.model.control import JobStatus
+from tidegate.model.handles import (
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    SegmentFileStateHandle,
+    StateScope,
+)
 from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import RetentionPolicy
 from tidegate.model.snapshots import (
     FINISHED,
@@ -17,6 +25,7 @@ from tidegate.model.snapshots import (
     OperatorState,
     SavepointFormat,
     SavepointType,
+    SubtaskState,
 )
 
 STOP = CheckpointProperties.for_savepoint(
@@ -116,3 +125,28 @@ def test_the_private_files_of_a_checkpoint_are_those_of_its_subtasks() -> None:
     found = replace(completed, metadata=metadata)
     assert found.private_paths() == ("/a", "/b")
     assert found.paths() == {"/a", "/b"}
+
+
+def test_a_file_that_states_share_is_named_once_and_not_released_as_shared() -> None:
+    def operator(letter: bytes, start: int) -> OperatorState:
+        segment = SegmentFileStateHandle("/merged", start, 10, StateScope.EXCLUSIVE, f"l{start}")
+        keyed = KeyGroupsStateHandle(KeyGroupRange(0, 0), (0,), segment, "k")
+        state = SubtaskState(
+            managed_keyed=keyed, managed_operator=OperatorStreamStateHandle({}, segment)
+        )
+        return OperatorState(
+            operator_id=OperatorId(letter * 16),
+            parallelism=1,
+            max_parallelism=1,
+            subtasks={0: state},
+        )
+
+    completed = restored_checkpoint(1)
+    metadata = replace(completed.metadata, operators=(operator(b"a", 0), operator(b"b", 10)))
+    found = replace(completed, metadata=metadata)
+    assert found.private_paths() == ("/merged",)
+    assert found.paths() == {"/merged"}
+    registry = SharedStateRegistry()
+    ours = CheckpointProperties.for_checkpoint(RetentionPolicy.DELETE_ON_CANCELLATION)
+    registry.register_restored(metadata, ours)
+    assert len(registry) == 0

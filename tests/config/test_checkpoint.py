@@ -38,6 +38,15 @@ def test_a_pause_of_more_than_a_year_counts_as_a_year() -> None:
     assert checkpoint_settings(configuration).min_pause_ms == 31_536_000_000
 
 
+def test_files_are_merged_up_to_a_size_only_where_that_is_asked_for() -> None:
+    configuration = with_interval().set(options.MERGED_FILE_SIZE, "1 mb")
+    assert checkpoint_settings(configuration).merged_file_max_bytes is None
+    configuration.set(options.FILE_MERGING, True)
+    assert checkpoint_settings(configuration).merged_file_max_bytes == 1 << 20
+    defaults = with_interval().set(options.FILE_MERGING, True)
+    assert checkpoint_settings(defaults).merged_file_max_bytes == 32 << 20
+
+
 @pytest.mark.feature("F033")
 def test_the_interval_is_raised_to_the_pause() -> None:
     configuration = with_interval("100 ms").set(options.CHECKPOINT_MIN_PAUSE, "1000 ms")

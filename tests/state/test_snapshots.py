@@ -277,7 +277,7 @@ def test_an_upload_that_fails_leaves_no_stream_open() -> None:
     counts(subtask, range(3))
     pending = subtask.backend.snapshot(CheckpointId(1))
     pending.finish()
-    stream = Full(None, "memory:", "full", relative=False, buffer_max=0)
+    stream = Full("memory:/full", None, buffer_max=0)
     with pytest.raises(StorageFailed):
         pending.upload(lambda: stream)
     assert stream.closed

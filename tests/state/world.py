@@ -87,7 +87,7 @@ _NAMES = count()
 def memory_stream() -> CheckpointStateOutputStream:
     """A stream into its handle; no two have one name, for streams are told apart by it."""
     name = f"state-{next(_NAMES)}"
-    return CheckpointStateOutputStream(None, "memory:", name, relative=False, buffer_max=1 << 40)
+    return CheckpointStateOutputStream(f"memory:/{name}", None, buffer_max=1 << 40)
 
 
 def read(handle: StreamStateHandle) -> bytes:

@@ -63,13 +63,15 @@ class CompletedCheckpoint:
                 raise AssertionError(f"a job does not end in {status}")
 
     def private_paths(self) -> tuple[str, ...]:
-        """Paths of the files that belong to it alone."""
+        """Paths of the files that belong to it alone, each once."""
         return tuple(
-            path
-            for operator in self.metadata.operators
-            for state in operator.subtasks.values()
-            if state is not FINISHED
-            for path in private_paths(state)
+            dict.fromkeys(
+                path
+                for operator in self.metadata.operators
+                for state in operator.subtasks.values()
+                if state is not FINISHED
+                for path in private_paths(state)
+            )
         )
 
     def paths(self) -> frozenset[str]:

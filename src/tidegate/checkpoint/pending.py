@@ -227,12 +227,14 @@ class PendingCheckpoint:
         ]
 
     def private_paths(self) -> tuple[str, ...]:
-        """Paths of the files acknowledged so far that belong to it alone."""
+        """Paths of the files acknowledged so far that belong to it alone, each once."""
         return tuple(
-            path
-            for subtasks in self._states.values()
-            for state in subtasks.values()
-            for path in private_paths(state)
+            dict.fromkeys(
+                path
+                for subtasks in self._states.values()
+                for state in subtasks.values()
+                for path in private_paths(state)
+            )
         )
 
     def states(self) -> list[SubtaskState]:

@@ -205,6 +205,9 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         directory=_folder(configuration, options.CHECKPOINT_DIRECTORY),
         savepoint_directory=_folder(configuration, options.SAVEPOINT_DIRECTORY),
         inline_threshold_bytes=configuration.get(options.INLINE_THRESHOLD),
+        merged_file_max_bytes=configuration.get(options.MERGED_FILE_SIZE)
+        if configuration.get(options.FILE_MERGING)
+        else None,
         state_backend=configuration.get(options.STATE_BACKEND),
         history_max=configuration.get(options.CHECKPOINT_HISTORY),
         pause_sources=configuration.get(options.PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT),

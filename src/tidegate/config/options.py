@@ -185,6 +185,19 @@ INLINE_THRESHOLD: Final = ConfigOption(
     "State smaller than this is kept inside the metadata file.",
     old_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
+FILE_MERGING: Final = ConfigOption(
+    "execution.checkpointing.file-merging.enabled",
+    _BOOLEAN,
+    False,
+    "Write the states of one subtask in a checkpoint into one file instead of a file each; not "
+    "those of savepoints, which can be moved.",
+)
+MERGED_FILE_SIZE: Final = ConfigOption(
+    "execution.checkpointing.file-merging.max-file-size",
+    MemoryType(),
+    32 * _KIB * _KIB,
+    "A merged file of this size takes no further state; the next one begins another file.",
+)
 
 # Recovery
 

@@ -38,7 +38,8 @@ class CheckpointSettings:
 
     interval_ms: None where nothing is triggered periodically (the coordinator exists all the same).
     All durations are milliseconds. storage: ``jobmanager`` or ``filesystem``. directory: root URL
-    of the checkpoints, None for the JobManager's memory.
+    of the checkpoints, None for the JobManager's memory. merged_file_max_bytes: how large a file
+    gets that the states of a subtask share; None for a file each.
     """
 
     interval_ms: int | None = None
@@ -59,6 +60,7 @@ class CheckpointSettings:
     directory: str | None = None
     savepoint_directory: str | None = None
     inline_threshold_bytes: int = 20 * 1024
+    merged_file_max_bytes: int | None = None
     state_backend: str = "hashmap"
     history_max: int = 10
     pause_sources: bool = False

@@ -528,7 +528,9 @@ class Slot:
         storage, world = self._storage, self._world
         assert storage is not None, "a slot is accepted before it is given work"
         execution = hosted.subtask.execution
-        place = CheckpointPlace(storage, snapshot.barrier, execution, world.chance.bits64)
+        barrier = snapshot.barrier
+        merging = storage.merge_files(barrier.checkpoint, target=barrier.options.target)
+        place = CheckpointPlace(storage, barrier, execution, world.chance.bits64, merging)
         try:
             states = await snapshot.write(place, world.run_blocking)
         except Exception as error:

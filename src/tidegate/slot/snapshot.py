@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.channel_state import ChannelStateWriteResult
     from tidegate.storage.checkpoints import CheckpointStateOutputStream, CheckpointStorage
+    from tidegate.storage.merging import FileMerging
 
 
 class CheckpointPlace:
     """Where one subtask's share of one checkpoint is written, and what was written there.
 
-    draw: 64 random bits a call, for the files' names.
+    draw: 64 random bits a call, for the files' names. merging: the files that its states share;
+    None for a file each.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class CheckpointPlace:
         barrier: Barrier,
         execution: ExecutionId,
         draw: Callable[[], int],
+        merging: FileMerging | None = None,
     ) -> None:
         self._storage = storage
         self._barrier = barrier
         self._execution = execution
         self._draw = draw
+        self._merging = merging
         self._streams: list[CheckpointStateOutputStream] = []
 
     def stream(self) -> CheckpointStateOutputStream:
@@ -51,6 +55,7 @@ class CheckpointPlace:
             CheckpointScope.EXCLUSIVE,
             name,
             target=self._barrier.options.target,
+            merging=self._merging,
         )
         self._streams.append(stream)
         return stream
@@ -65,12 +70,19 @@ class CheckpointPlace:
         finally:
             stream.close()
 
+    def close(self) -> None:
+        """Make durable what the states share. Blocking. Raises StorageFailed."""
+        if self._merging is not None:
+            self._merging.close()
+
     def discard(self, besides: Iterable[str] = ()) -> None:
         """Delete what was written, and ``besides``: nobody will hear of it. Blocking."""
-        files = [place for stream in self._streams for place in stream.checksums]
-        files += besides
-        with contextlib.suppress(StorageFailed):  # left to the sweep of orphans
-            self._storage.delete_files(files)
+        # What cannot be deleted is left to the sweep of orphans.
+        if self._merging is not None:
+            with contextlib.suppress(StorageFailed):
+                self._merging.abort()
+        with contextlib.suppress(StorageFailed):
+            self._storage.delete_files([*self.checksums, *besides])
 
     @property
     def bytes_written(self) -> int:
@@ -80,11 +92,13 @@ class CheckpointPlace:
     @property
     def checksums(self) -> dict[str, tuple[int, int]]:
         """crc32c and size of each file written, by its place."""
-        return {
+        shared = {} if self._merging is None else self._merging.checksums
+        own = {
             place: written
             for stream in self._streams
             for place, written in stream.checksums.items()
         }
+        return {**shared, **own}
 
 
 class PendingState(Protocol):
@@ -208,6 +222,7 @@ class SubtaskSnapshot:
                 if not state.is_empty:
                     states[operator] = state
             self._add_in_flight(states)
+            place.close()
 
         try:
             await run_blocking(write)

@@ -32,15 +32,17 @@ from tidegate.model.handles import (
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.merging import FileMerging
 from tidegate.storage.store import open_stream, publish, try_all
 from tidegate.storage.stores import MEMORY_SCHEME, Stores
-from tidegate.storage.streams import CheckpointStateOutputStream
+from tidegate.storage.streams import CheckpointStateOutputStream, OwnFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from tidegate.model.ids import Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.storage.streams import StateFile
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
@@ -72,6 +74,7 @@ class CheckpointStorage:
 
     stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
     among them. inline_threshold: state smaller than this stays in its handle.
+    merged_file_max_bytes: how large a file gets that several states share; None for a file each.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class CheckpointStorage:
         directory: str | None,
         in_memory: bool,
         inline_threshold_bytes: int,
+        merged_file_max_bytes: int | None = None,
         state_in_memory_max: int = STATE_IN_MEMORY_MAX,
     ) -> None:
         self._job = job
@@ -90,6 +94,7 @@ class CheckpointStorage:
         self._store = stores.open(self._root)
         self._in_memory = in_memory
         self._inline_threshold = inline_threshold_bytes
+        self._merged_file_max = merged_file_max_bytes
         self._state_in_memory_max = state_in_memory_max
 
     @property
@@ -267,28 +272,42 @@ class CheckpointStorage:
         name: str,
         *,
         target: str | None = None,
+        merging: FileMerging | None = None,
     ) -> CheckpointStateOutputStream:
         """A stream for one state of one subtask.
 
         name: from `paths.state_file`, never used before. target: the folder of the snapshot
         where it is not the checkpoint's own; a savepoint stands alone, so all its files go there.
+        merging: from `merge_files` of the same checkpoint, where it is to share a file.
         """
         exclusive = scope is CheckpointScope.EXCLUSIVE or target is not None
         if target is not None:
             folder = paths.absolute(target)
         else:
             folder = paths.join(self._root, self._folder_of(checkpoint, scope))
+
+        def open_file() -> StateFile:
+            if merging is not None:
+                return merging.segment(name)
+            return OwnFile(self._stores.open(folder), folder, name, relative=exclusive)
+
+        place = paths.join(folder, name)
         if self._in_memory:
-            return CheckpointStateOutputStream(
-                None, folder, name, relative=exclusive, buffer_max=self._state_in_memory_max
-            )
-        return CheckpointStateOutputStream(
-            self._stores.open(folder),
-            folder,
-            name,
-            relative=exclusive,
-            buffer_max=self._inline_threshold,
-        )
+            return CheckpointStateOutputStream(place, None, buffer_max=self._state_in_memory_max)
+        return CheckpointStateOutputStream(place, open_file, buffer_max=self._inline_threshold)
+
+    def merge_files(
+        self, checkpoint: CheckpointId, *, target: str | None = None
+    ) -> FileMerging | None:
+        """Shared files for the states of one subtask that are a checkpoint's own.
+
+        None where each has its own: that is so in a savepoint (target: its folder), which can be
+        moved, for segments are named by absolute places.
+        """
+        if self._merged_file_max is None or target is not None:
+            return None
+        folder = paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
+        return FileMerging(self._stores.open(folder), folder, self._merged_file_max)
 
     def _folder_of(self, checkpoint: CheckpointId, scope: CheckpointScope) -> str:
         match scope:
@@ -344,6 +363,7 @@ def checkpoint_storage(
         directory=settings.directory,
         in_memory=settings.storage == "jobmanager",
         inline_threshold_bytes=settings.inline_threshold_bytes,
+        merged_file_max_bytes=settings.merged_file_max_bytes,
     )
 
 

@@ -1,8 +1,8 @@
-"""The stream that a subtask writes one state to."""
+"""The stream that a subtask writes one state to, and the file behind it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegate.errors import StorageFailed
 from tidegate.model.handles import (
@@ -13,36 +13,82 @@ from tidegate.model.handles import (
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from tidegate.storage.store import Store, Writer, Written
+    from tidegate.model.handles import SegmentFileStateHandle
+    from tidegate.storage.store import Store, Written
+
+
+class StateFile(Protocol):
+    """Where one state goes that is too large for its handle."""
+
+    @property
+    def checksums(self) -> Mapping[str, tuple[int, int]]:
+        """A file of its own, once it is durable: its place, crc32c and size."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Adds bytes at the end."""
+        ...
+
+    def close(self) -> FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle:
+        """Says where the state is; a file of its own is durable then."""
+        ...
+
+    def abort(self) -> None:
+        """Gives the state up; deletes a file of its own."""
+        ...
+
+
+class OwnFile:
+    """A file for one state."""
+
+    def __init__(self, store: Store, folder: str, name: str, *, relative: bool) -> None:
+        self._writer = store.open_new(name)
+        self._place = paths.join(folder, name)
+        self._name = name
+        self._relative = relative
+        self._written: Written | None = None
+
+    @property
+    def checksums(self) -> Mapping[str, tuple[int, int]]:
+        """The file, once it is durable: its place, crc32c and size."""
+        if self._written is None:
+            return {}
+        return {self._place: (self._written.crc32c, self._written.size)}
+
+    def write(self, data: bytes) -> None:
+        """Adds bytes at the end."""
+        self._writer.write(data)
+
+    def close(self) -> FileStateHandle | RelativeFileStateHandle:
+        """Makes the file durable."""
+        written = self._written = self._writer.close()
+        if self._relative:
+            return RelativeFileStateHandle(self._name, written.size, file_path=self._place)
+        return FileStateHandle(self._place, written.size)
+
+    def abort(self) -> None:
+        """Deletes the file."""
+        self._writer.abort()
 
 
 class CheckpointStateOutputStream:
     """Takes the bytes of one state; its handle counts only once it was asked for.
 
-    Bytes are held back up to ``buffer_max`` and go to a file after that; without a store they
-    are refused. Used by one thread at a time.
+    Bytes are held back up to ``buffer_max`` and go to a file after that; where none can be opened
+    they are refused. place: where a file of its own would lie. Used by one thread at a time.
     """
 
     def __init__(
-        self,
-        store: Store | None,
-        folder: str,
-        name: str,
-        *,
-        relative: bool,
-        buffer_max: int,
+        self, place: str, open_file: Callable[[], StateFile] | None, *, buffer_max: int
     ) -> None:
-        self._store = store
-        self._place = paths.join(folder, name)
-        self._name = name
-        self._relative = relative
+        self._place = place
+        self._open_file = open_file
         self._buffer_max = buffer_max
         self._buffered: list[bytes] = []
         self._position = 0
-        self._writer: Writer | None = None
-        self._written: Written | None = None
+        self._file: StateFile | None = None
         self._closed = False
 
     @property
@@ -52,47 +98,43 @@ class CheckpointStateOutputStream:
 
     @property
     def checksums(self) -> Mapping[str, tuple[int, int]]:
-        """The file that was written: its place, crc32c and size; empty for inline state."""
-        if self._written is None:
-            return {}
-        return {self._place: (self._written.crc32c, self._written.size)}
+        """The file that was written for it alone: its place, crc32c and size."""
+        return {} if self._file is None else self._file.checksums
 
     def write(self, data: bytes | memoryview) -> None:
         """Adds bytes at the end. Raises StorageFailed; then only ``close`` is left to do."""
         assert not self._closed, "the stream is closed"
         piece = bytes(data)
         self._position += len(piece)
-        if self._writer is not None:
-            self._writer.write(piece)
+        if self._file is not None:
+            self._file.write(piece)
             return
         self._buffered.append(piece)
-        if self._store is None:
+        if self._open_file is None:
             self._check_size()
         elif self._position >= self._buffer_max:
-            self._writer = self._store.open_new(self._name)
-            self._writer.write(b"".join(self._buffered))
+            self._file = self._open_file()
+            self._file.write(b"".join(self._buffered))
             self._buffered.clear()
 
     def close_and_get_handle(
         self,
-    ) -> ByteStreamStateHandle | FileStateHandle | RelativeFileStateHandle:
-        """Makes the bytes durable and says where they are.
+    ) -> ByteStreamStateHandle | FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle:
+        """Says where the bytes are, and makes them durable unless they share a file.
 
         Raises StorageFailed, and then leaves nothing behind.
         """
         assert not self._closed, "the stream is closed"
-        if self._writer is None:
+        if self._file is None:
             self._closed = True
             return ByteStreamStateHandle(self._place, b"".join(self._buffered))
         try:
-            self._written = self._writer.close()
+            handle = self._file.close()
         except StorageFailed:
             self.close()
             raise
         self._closed = True
-        if self._relative:
-            return RelativeFileStateHandle(self._name, self._position, file_path=self._place)
-        return FileStateHandle(self._place, self._position)
+        return handle
 
     def close(self) -> None:
         """Gives the state up unless its handle was given out; deletes what was written."""
@@ -100,8 +142,8 @@ class CheckpointStateOutputStream:
             return
         self._closed = True
         self._buffered.clear()
-        if self._writer is not None:
-            self._writer.abort()
+        if self._file is not None:
+            self._file.abort()
 
     def __enter__(self) -> CheckpointStateOutputStream:
         return self
