@@ -330,10 +330,6 @@ class SinkJob:
                     self.world.wait_for(cut.durable)
             taken = Cut(self.number, [cut.lists for cut in cuts], self.written)
             self.pending = [(taken, [])]
-        else:
-            for cut in cuts:
-                if cut.durable is not None:
-                    cut.durable.close()
 
     def complete(self, told: list[bool], *, settle: bool = True) -> None:
         """The checkpoint stands; some subtasks hear of it, and have time to commit or not."""
