@@ -8,7 +8,7 @@ from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.model.elements import Batch, RowBatch
-from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStreamFactory
 
 NOTHING = [Polled.NOTHING] * 100
 ONE_BY_ONE = line(vertex("source"), vertex("sink"))
@@ -61,9 +61,20 @@ class SlowStorage:
         self._storage = storage
         self._slow = slow
 
-    def create_stream(self, *place: Any, **more: Any) -> object:
-        self._slow()
-        return self._storage.create_stream(*place, **more)
+    def stream_factory(self, *place: Any, **more: Any) -> "SlowFactory":
+        return SlowFactory(self._storage.stream_factory(*place, **more), self._slow)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._storage, name)
+
+
+class SlowFactory:
+    """Makes streams that take a while."""
+
+    def __init__(self, factory: CheckpointStreamFactory, slow: Callable[[], None]) -> None:
+        self._factory = factory
+        self._slow = slow
+
+    def create_stream(self, *named: Any, **more: Any) -> object:
+        self._slow()
+        return self._factory.create_stream(*named, **more)

@@ -126,7 +126,7 @@ def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
     )
 
 
-@pytest.mark.feature("F100")
+@pytest.mark.feature("F100", "F023")
 def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.MonkeyPatch) -> None:
     class Passing(Counting):
         def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
@@ -161,6 +161,8 @@ def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.M
         assert isinstance(state.managed_operator, OperatorStreamStateHandle)
         assert state.input_channel and state.result_subpartition
         assert acknowledged.figures.unaligned and acknowledged.figures.persisted_bytes > 0
+        folders = {place.rpartition("/")[0] for place in acknowledged.figures.checksums}
+        assert len(folders) == 1 and len(acknowledged.figures.checksums) == 3
 
     run(
         lambda: Cluster(

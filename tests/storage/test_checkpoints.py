@@ -21,8 +21,10 @@ from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
 from tidegate.storage.checkpoints import (
+    FACTORIES_MAX,
     CheckpointScope,
     CheckpointStorage,
+    CheckpointStorageWorkerView,
     checkpoint_storage,
     resolve_relative,
 )
@@ -125,6 +127,22 @@ def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path
     assert large.checksums == {place: (google_crc32c.value(b"y" * MIB), MIB)}
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
     assert storage.read_handle(handle) == b"y" * MIB
+
+
+@pytest.mark.feature("F023")
+def test_where_a_checkpoint_goes_is_found_out_once(tmp_path: Path) -> None:
+    view = CheckpointStorageWorkerView(in_files(tmp_path))
+    first = view.resolve_checkpoint_storage_location(ONE, None)
+    assert view.resolve_checkpoint_storage_location(ONE, None) is first
+    elsewhere = view.resolve_checkpoint_storage_location(ONE, f"{tmp_path}/savepoint")
+    assert (first.folder, elsewhere.folder) == (
+        f"{tmp_path}/{JOB}/chk-1",
+        f"{tmp_path}/savepoint",
+    )
+    for number in range(2, 2 + FACTORIES_MAX):
+        view.resolve_checkpoint_storage_location(CheckpointId(number), None)
+    assert len(view._factories) == FACTORIES_MAX, "old ones are forgotten"
+    assert view.resolve_checkpoint_storage_location(ONE, None) == first
 
 
 def test_the_threshold_itself_goes_to_a_file(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.model.settings import CheckpointSettings
     from tidegate.model.snapshots import InFlightData
-    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 RESULTS_MAX: Final = 1_000
 """Checkpoints of one subtask whose results nobody has taken; Flink's bound."""
@@ -437,18 +437,18 @@ class ChannelStateWriterImpl:
 class ChannelStateWriters:
     """Makes the writers of one slot's subtasks, of which several share their files.
 
-    storage: the job's, once the slot is accepted. draw: 64 random bits a call. run: runs a
+    view: of the job's storage, once the slot is accepted. draw: 64 random bits a call. run: runs a
     coroutine to its end, whatever becomes of the subtasks.
     """
 
     def __init__(
         self,
-        storage: Callable[[], CheckpointStorage | None],
+        view: Callable[[], CheckpointStorageWorkerView | None],
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
         draw: Callable[[], int],
         run: Callable[[Coroutine[None, None, None]], object],
     ) -> None:
-        self._storage = storage
+        self._view = view
         self._run_blocking = run_blocking
         self._draw = draw
         self.run = run
@@ -471,9 +471,9 @@ class ChannelStateWriters:
         self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]
     ) -> ChannelStateFile:
         """Write a checkpoint's file; nothing is left of one that fails."""
-        storage = self._storage()
-        assert storage is not None, "a slot is accepted before it is given work"
-        place = CheckpointPlace(storage, barrier, member, self._draw)
+        view = self._view()
+        assert view is not None, "a slot is accepted before it is given work"
+        place = CheckpointPlace(view, barrier, member, self._draw)
 
         def write() -> StreamStateHandle:
             try:
@@ -487,10 +487,10 @@ class ChannelStateWriters:
 
     async def delete(self, file: ChannelStateFile) -> None:
         """Delete a file of which nobody will hear; what cannot be is left to the sweep."""
-        storage = self._storage()
-        assert storage is not None, "a slot is accepted before it is given work"
+        view = self._view()
+        assert view is not None, "a slot is accepted before it is given work"
         with contextlib.suppress(StorageFailed):
-            await self._run_blocking(lambda: storage.delete_files(file.checksums))
+            await self._run_blocking(lambda: view.storage.delete_files(file.checksums))
 
 
 @dataclass

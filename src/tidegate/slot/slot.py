@@ -46,6 +46,7 @@ from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
 from tidegate.slot.snapshot import CheckpointPlace, SubtaskSnapshot
 from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -116,7 +117,7 @@ class Slot:
         )
         self._driver: Wire | None = None
         self._accepted: Accepted | None = None
-        self._storage: CheckpointStorage | None = None
+        self._storage: CheckpointStorageWorkerView | None = None
         self._hosted: dict[ExecutionId, Hosted] = {}
         self._tasks: dict[ExecutionId, set[asyncio.Task[None]]] = {}
         self._ready: deque[Subtask] = deque()
@@ -278,7 +279,8 @@ class Slot:
         match message:
             case Accepted():
                 self._accepted = message
-                self._storage = self._world.storage(message.job, message.settings.checkpoints)
+                storage = self._world.storage(message.job, message.settings.checkpoints)
+                self._storage = CheckpointStorageWorkerView(storage)
             case Refused(reason):
                 self.end(f"refused: {reason}")
             case Release(reason):
@@ -333,9 +335,9 @@ class Slot:
             hosted = self._build(deploy)
             self._hosted[execution] = hosted
             await self._links.ensure(deploy.addresses.keys(), deploy.addresses)
-            storage = self._storage
-            assert storage is not None, "a slot is accepted before it is given work"
-            await self._world.run_blocking(lambda: hosted.restore(storage.read_handle))
+            view = self._storage
+            assert view is not None, "a slot is accepted before it is given work"
+            await self._world.run_blocking(lambda: hosted.restore(view.storage.read_handle))
             hosted.open()
         except Exception as error:
             self._fail(execution, error)
@@ -525,12 +527,12 @@ class Slot:
 
     async def _write(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
         """Write and acknowledge; goes on to its end even where the subtask is over."""
-        storage, world = self._storage, self._world
-        assert storage is not None, "a slot is accepted before it is given work"
+        view, world = self._storage, self._world
+        assert view is not None, "a slot is accepted before it is given work"
         execution = hosted.subtask.execution
         barrier = snapshot.barrier
-        merging = storage.merge_files(barrier.checkpoint, target=barrier.options.target)
-        place = CheckpointPlace(storage, barrier, execution, world.chance.bits64, merging)
+        merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
+        place = CheckpointPlace(view, barrier, execution, world.chance.bits64, merging)
         try:
             states = await snapshot.write(place, world.run_blocking)
         except Exception as error:

@@ -11,7 +11,6 @@ from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.snapshots import EMPTY
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -21,7 +20,10 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.channel_state import ChannelStateWriteResult
-    from tidegate.storage.checkpoints import CheckpointStateOutputStream, CheckpointStorage
+    from tidegate.storage.checkpoints import (
+        CheckpointStateOutputStream,
+        CheckpointStorageWorkerView,
+    )
     from tidegate.storage.merging import FileMerging
 
 
@@ -34,14 +36,16 @@ class CheckpointPlace:
 
     def __init__(
         self,
-        storage: CheckpointStorage,
+        view: CheckpointStorageWorkerView,
         barrier: Barrier,
         execution: ExecutionId,
         draw: Callable[[], int],
         merging: FileMerging | None = None,
     ) -> None:
-        self._storage = storage
-        self._barrier = barrier
+        self._storage = view.storage
+        self._factory = view.resolve_checkpoint_storage_location(
+            barrier.checkpoint, barrier.options.target
+        )
         self._execution = execution
         self._draw = draw
         self._merging = merging
@@ -50,13 +54,7 @@ class CheckpointPlace:
     def stream(self) -> CheckpointStateOutputStream:
         """A new stream for one state."""
         name = paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
-        stream = self._storage.create_stream(
-            self._barrier.checkpoint,
-            CheckpointScope.EXCLUSIVE,
-            name,
-            target=self._barrier.options.target,
-            merging=self._merging,
-        )
+        stream = self._factory.create_stream(name, merging=self._merging)
         self._streams.append(stream)
         return stream
 

@@ -42,10 +42,14 @@ if TYPE_CHECKING:
 
     from tidegate.model.ids import Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.storage.store import Store
     from tidegate.storage.streams import StateFile
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
+
+FACTORIES_MAX: Final = 8
+"""Checkpoints for which a slot remembers where their state goes; few are under way at a time."""
 
 UNFINISHED_MAX: Final = 64
 """Checkpoints that a sweep looks back on for empty folders; few are under way at a time."""
@@ -67,6 +71,58 @@ class MetadataFile:
 
     data: bytes
     directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStreamFactory:
+    """Makes the streams of one checkpoint.
+
+    store: of the folder; None where state stays in its handle. relative: whether handles name files
+    by their place in the folder. buffer_max: bytes up to which state stays in its handle.
+    """
+
+    folder: str
+    store: Store | None
+    relative: bool
+    buffer_max: int
+
+    def create_stream(
+        self, name: str, *, merging: FileMerging | None = None
+    ) -> CheckpointStateOutputStream:
+        """A stream for one state; as `CheckpointStorage.create_stream`."""
+        store = self.store
+        place = paths.join(self.folder, name)
+        if store is None:
+            return CheckpointStateOutputStream(place, None, buffer_max=self.buffer_max)
+
+        def open_file() -> StateFile:
+            if merging is not None:
+                return merging.segment(name)
+            return OwnFile(store, self.folder, name, relative=self.relative)
+
+        return CheckpointStateOutputStream(place, open_file, buffer_max=self.buffer_max)
+
+
+class CheckpointStorageWorkerView:
+    """A slot's half of the storage: where a checkpoint's own state goes is found out once."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self.storage = storage
+        self._factories: dict[tuple[CheckpointId, str | None], CheckpointStreamFactory] = {}
+
+    def resolve_checkpoint_storage_location(
+        self, checkpoint: CheckpointId, target: str | None
+    ) -> CheckpointStreamFactory:
+        """Where the state goes that is this checkpoint's own. target: the folder of a savepoint."""
+        found = self._factories.get((checkpoint, target))
+        if found is None:
+            found = self.storage.stream_factory(
+                checkpoint, CheckpointScope.EXCLUSIVE, target=target
+            )
+            self._factories[checkpoint, target] = found
+            if len(self._factories) > FACTORIES_MAX:
+                del self._factories[next(iter(self._factories))]
+        return found
 
 
 class CheckpointStorage:
@@ -280,21 +336,24 @@ class CheckpointStorage:
         where it is not the checkpoint's own; a savepoint stands alone, so all its files go there.
         merging: from `merge_files` of the same checkpoint, where it is to share a file.
         """
+        return self.stream_factory(checkpoint, scope, target=target).create_stream(
+            name, merging=merging
+        )
+
+    def stream_factory(
+        self, checkpoint: CheckpointId, scope: CheckpointScope, *, target: str | None = None
+    ) -> CheckpointStreamFactory:
+        """Where streams of a checkpoint go; as for `create_stream`."""
         exclusive = scope is CheckpointScope.EXCLUSIVE or target is not None
         if target is not None:
             folder = paths.absolute(target)
         else:
             folder = paths.join(self._root, self._folder_of(checkpoint, scope))
-
-        def open_file() -> StateFile:
-            if merging is not None:
-                return merging.segment(name)
-            return OwnFile(self._stores.open(folder), folder, name, relative=exclusive)
-
-        place = paths.join(folder, name)
         if self._in_memory:
-            return CheckpointStateOutputStream(place, None, buffer_max=self._state_in_memory_max)
-        return CheckpointStateOutputStream(place, open_file, buffer_max=self._inline_threshold)
+            return CheckpointStreamFactory(folder, None, exclusive, self._state_in_memory_max)
+        return CheckpointStreamFactory(
+            folder, self._stores.open(folder), exclusive, self._inline_threshold
+        )
 
     def merge_files(
         self, checkpoint: CheckpointId, *, target: str | None = None
