@@ -30,8 +30,9 @@ class Journal:
         """The notes of an event, with these fields; of all where none is named."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text().splitlines()
-        found = [json.loads(line) for line in lines]
+        # A line that is being written may be seen in part, where it reaches into another page.
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        found = [json.loads(line) for line in whole.splitlines()]
         return [
             note
             for note in found
