@@ -16,7 +16,9 @@ LEAST: Final = 95.0
 CORES: Final = {
     "checkpoint": ("src/tidegate/checkpoint/",),
     "jobmaster": ("src/tidegate/jobmaster/",),
-    "transport": ("src/tidegate/transport/protocol.py", "src/tidegate/transport/credit.py"),
+    "transport": tuple(
+        f"src/tidegate/transport/{module}.py" for module in ("protocol", "credit", "debloat")
+    ),
     "ha": ("src/tidegate/ha/chain.py", "src/tidegate/ha/leadership.py"),
 }
 

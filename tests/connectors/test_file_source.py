@@ -152,6 +152,8 @@ class NumbersOf(SourceReaderOperator):
 
     def poll(self, out):
         class Numbers:
+            rows_max = out.rows_max
+
             def emit(self, batch):
                 batch.values = [row["n"] for row in batch.values]
                 out.emit(batch)

@@ -370,6 +370,7 @@ class Collected:
         self.batches: list[Batch] = []
         self.watermarks: list[Watermark | WatermarkStatus] = []
         self.has_room = True
+        self.rows_max = 2**31
 
     def emit(self, batch: Batch) -> None:
         self.batches.append(batch)

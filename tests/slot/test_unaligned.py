@@ -157,7 +157,7 @@ def test_what_still_comes_before_the_other_barriers_is_saved_and_processed() -> 
 
 def test_of_a_batch_that_was_read_in_part_the_rest_is_saved() -> None:
     world = Held(Recorder("a", []))
-    world.subtask._rows_piece = 2
+    world.subtask._piece.rows = 2
     world.subtask.start()
     world.put(0, rows(1, 2, 3, 4, 5))
     world.subtask.turn()
@@ -378,7 +378,7 @@ class Run:
     def __init__(self, chance: Random) -> None:
         self.through = Through()
         self.world = Held(self.through, inputs=2, credit=chance.randint(1, 3))
-        self.world.subtask._rows_piece = 2
+        self.world.subtask._piece.rows = 2
         self.before: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._chance = chance
         self._timed = {number: chance.random() < 0.6 for number in (1, 2, 3)}

@@ -58,6 +58,11 @@ class Output(Protocol):
         """False where more output would pile up; an operator's iterator then pauses."""
         ...
 
+    @property
+    def rows_max(self) -> int:
+        """Rows that a source is to emit at once; few in front of a slow step that debloats."""
+        ...
+
 
 class KeyCell:
     """The key that keyed state stands on: set by the operator before each row, read by the state.

@@ -31,7 +31,7 @@ class ReaderContext(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows of a full row batch."""
+        """Rows of a full row batch; with buffer debloating it may change from poll to poll."""
         ...
 
     @property

@@ -51,15 +51,15 @@ class CollectionSource:
 
     def reader(self, context: ReaderContext) -> CollectionReader:
         """Reads the list."""
-        return CollectionReader(self._values, context.rows)
+        return CollectionReader(self._values, context)
 
 
 class CollectionReader:
     """Emits a list from a position on."""
 
-    def __init__(self, values: Sequence[object], rows: int) -> None:
+    def __init__(self, values: Sequence[object], context: ReaderContext) -> None:
         self._values = values
-        self._rows = rows
+        self._context = context
         self._next: int | None = None
         self._no_more = False
 
@@ -76,7 +76,7 @@ class CollectionReader:
         """The next values."""
         if self._next is None:
             return None
-        values = list(self._values[self._next : self._next + self._rows])
+        values = list(self._values[self._next : self._next + self._context.rows])
         self._next += len(values)
         if self._next >= len(self._values):
             self._next = None

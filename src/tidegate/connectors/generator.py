@@ -76,8 +76,8 @@ class NumberSequenceSource:
     def reader(self, context: ReaderContext) -> NumberReader:
         """Counts."""
         if self._arrow:
-            return NumberReader(context, _column_of, context.arrow_rows)
-        return NumberReader(context, lambda numbers: RowBatch(list(numbers)), context.rows)
+            return NumberReader(context, _column_of, arrow=True)
+        return NumberReader(context, lambda numbers: RowBatch(list(numbers)))
 
 
 class DataGeneratorSource:
@@ -127,24 +127,27 @@ class DataGeneratorSource:
         return NumberReader(
             context,
             lambda numbers: RowBatch([function(n) for n in numbers]),
-            context.rows,
-            self._rate,
+            rate=self._rate,
         )
 
 
 class NumberReader:
-    """Counts through its splits in turn, a batch of each. make: the batch for some numbers."""
+    """Counts through its splits in turn, a batch of each.
+
+    make: the batch for some numbers. arrow: it makes Arrow batches.
+    """
 
     def __init__(
         self,
         context: ReaderContext,
         make: Callable[[range], Batch],
-        rows: int,
+        *,
+        arrow: bool = False,
         rate: float | None = None,
     ) -> None:
         self._context = context
         self._make = make
-        self._rows = rows
+        self._arrow = arrow
         self._total_rate = rate
         self._rate: RowRate | None = None
         self._splits: deque[NumberSplit] = deque()
@@ -166,7 +169,7 @@ class NumberReader:
         """The next numbers of the split whose turn it is."""
         if not self._splits:
             return None
-        rows = self._rows
+        rows = self._context.arrow_rows if self._arrow else self._context.rows
         if self._rate is not None:
             rows = min(rows, self._rate.allowed(self._context.monotonic_ms()))
             if rows == 0:

@@ -223,7 +223,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskFigures:
-    """Counters of one subtask since it was deployed."""
+    """Counters of one subtask since it was deployed.
+
+    buffer_rows: rows of a batch that it has asked its senders for. in_flight_ms: how long it
+    needed for what was in flight to it, when that was last measured. Both None where batches are
+    not debloated.
+    """
 
     rows_in: int = 0
     rows_out: int = 0
@@ -232,6 +237,8 @@ class SubtaskFigures:
     blocked_ms: int = 0
     watermark_ms: int | None = None
     rows_skipped: int = 0
+    buffer_rows: int | None = None
+    in_flight_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +270,9 @@ class CheckpointFigures:
     """What a subtask measured of one checkpoint; durations in milliseconds, sizes in bytes.
 
     bytes_written: new bytes; what is referenced from earlier checkpoints does not count.
+    processed_bytes: what was read between the first barrier and the last. A row counts with the
+    mean size of its edge's rows on the wire, an Arrow batch with its memory; rows of an edge that
+    never leaves a slot are never encoded, and count nothing.
     checksums: crc32c and size of each file written, by path as in its handle.
     """
 

@@ -130,13 +130,28 @@ class RestoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DebloatSettings:
+    """Buffer debloating, as Flink names it; durations in milliseconds.
+
+    target_ms: how long a subtask should need for what is in flight to it. period_ms: time between
+    two measurements. samples: over which the size is averaged. threshold_percent: the least change
+    of the size that senders are told.
+    """
+
+    target_ms: int = 1_000
+    period_ms: int = 200
+    samples: int = 20
+    threshold_percent: int = 25
+
+
+@dataclass(frozen=True, slots=True)
 class SlotSettings:
     """How slots work; all durations in milliseconds.
 
     rows, arrow_rows: rows of a full batch. buffer_timeout_ms: age at which a part-filled batch is
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
-    beside the first.
+    beside the first. debloat: None where row batches always have ``rows`` rows.
     """
 
     rows: int = 2_048
@@ -153,6 +168,7 @@ class SlotSettings:
     upload_threads: int = 4
     watermark_ms: int = 200
     commit_retries: int = 10
+    debloat: DebloatSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

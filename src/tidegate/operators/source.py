@@ -59,7 +59,9 @@ class SourceReaderOperator(SourceOperator):
         self._time = EventTime(self._strategy, context)
         descriptor = OperatorStateDescriptor(STATE_NAME)
         self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
-        self._reader: SourceReader[object] = self._source.reader(_ReaderContext(context))
+        self._rows_full = context.settings.rows
+        self._reader_context = _ReaderContext(context)
+        self._reader: SourceReader[object] = self._source.reader(self._reader_context)
         restored = [ship.loads(data, name=self._name) for data in self._state.get()]
         if restored:
             self._reader.add_splits(restored)
@@ -67,6 +69,7 @@ class SourceReaderOperator(SourceOperator):
     def poll(self, out: Output) -> Polled:
         """Emit the reader's next batch."""
         reader = self._reader
+        self._reader_context.rows = min(self._rows_full, out.rows_max)
         batch = self._polled()
         if batch is not None:
             out.emit(self._time.stamped(batch))

@@ -59,6 +59,11 @@ class ChainOutput:
         """Whether no channel waits for credit, and no operator down the chain is at work."""
         return self._room.is_free and all(operator.takes_more for operator in self._next)
 
+    @property
+    def rows_max(self) -> int:
+        """Rows to emit at once; more would wait together for credit."""
+        return self._room.rows_max
+
     def emit(self, batch: Batch) -> None:
         """Pass a batch on to all consumers of the main output."""
         count = len(batch)

@@ -19,6 +19,7 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
+from tidegate.transport.debloat import Backlog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -27,9 +28,25 @@ if TYPE_CHECKING:
 
 
 class InputChannel:
-    """One channel's queue. grant: gives the sender a credit for a batch that is taken whole."""
+    """One channel's queue. grant: gives the sender a credit for a batch that is taken whole.
 
-    __slots__ = ("blocked", "grant", "id", "listed", "port", "queue", "taken")
+    rows_came, bytes_came: of row batches that came over a link. rows_read, arrow_bytes_read: by
+    the subtask, rows of row batches and the memory of Arrow batches.
+    """
+
+    __slots__ = (
+        "arrow_bytes_read",
+        "blocked",
+        "bytes_came",
+        "grant",
+        "id",
+        "listed",
+        "port",
+        "queue",
+        "rows_came",
+        "rows_read",
+        "taken",
+    )
 
     def __init__(self, channel: ChannelId, port: int, grant: Callable[[], None]) -> None:
         self.id = channel
@@ -39,6 +56,8 @@ class InputChannel:
         self.taken = 0
         self.blocked = False
         self.listed = False
+        self.rows_came = self.bytes_came = 0
+        self.rows_read = self.arrow_bytes_read = 0
 
 
 class Gate:
@@ -68,6 +87,23 @@ class Gate:
     def channels(self) -> tuple[ChannelId, ...]:
         """All channels, ended ones included."""
         return tuple(self._channels)
+
+    @property
+    def inputs(self) -> tuple[InputChannel, ...]:
+        """All channels themselves."""
+        return tuple(self._channels.values())
+
+    @property
+    def backlog(self) -> Backlog:
+        """What waits in row batches."""
+        rows = batches = channels = 0
+        for channel in self._channels.values():
+            waiting = [len(each) for each in channel.queue if isinstance(each, RowBatch)]
+            if waiting:
+                rows += sum(waiting) - channel.taken
+                batches += len(waiting)
+                channels += 1
+        return Backlog(rows, batches, channels)
 
     def put(self, channel: InputChannel, element: Element) -> None:
         """Something has come on a channel."""

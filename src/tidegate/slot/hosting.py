@@ -14,6 +14,7 @@ from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import SequentialChannelStateReader
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room, make_route
@@ -164,6 +165,7 @@ class SubtaskBuilder:
             in_flight=in_flight_places(self._channel_state, deploy.topology, vertex, index),
             finished_on_restore=deploy.finished,
             restored=deploy.restored,
+            debloater=self._debloater(deploy, settings, gate),
         )
         for output in outputs:
             self._links.add_output(deploy.execution, output, subtask.granted)
@@ -194,6 +196,16 @@ class SubtaskBuilder:
         for channel in channels:
             self._links.add_input(execution, gate, channel)
         return gate, [channel.id for channel in channels]
+
+    def _debloater(self, deploy: Deploy, settings: JobSettings, gate: Gate) -> Debloater | None:
+        debloat, execution = settings.slot.debloat, deploy.execution
+        if debloat is None or not gate.channels:
+            return None
+        announce = [
+            self._links.sizer(execution, channel, deploy.peers[channel])
+            for channel in gate.channels
+        ]
+        return Debloater(debloat, settings.slot.rows, gate, announce)
 
     def _chain(self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]) -> None:
         for index, info in enumerate(vertex.operators):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.errors import PeerLost
+from tidegate.model.elements import RowBatch
 from tidegate.model.ids import ChannelId, Epoch, ExecutionId, SlotId
 from tidegate.transport import codec, protocol
 from tidegate.transport.protocol import HEADER_BYTES, FrameHeader, FrameKind
@@ -183,12 +184,33 @@ class Links:
 
         return grant
 
+    def sizer(
+        self, execution: ExecutionId, channel: ChannelId, producer: SlotId
+    ) -> Callable[[int], None]:
+        """What tells the sender of a channel how many rows to put in a batch."""
+        key = (channel, execution.attempt, execution.epoch)
+        if producer == self._slot:
+            return lambda rows: self._resize(key, rows)
+
+        def resize(rows: int) -> None:
+            wire = self._wires.get(producer)
+            if wire is not None:
+                header = FrameHeader(
+                    FrameKind.SIZE, channel, execution.epoch, execution.attempt, rows
+                )
+                wire.send([protocol.pack(header)])
+
+        return resize
+
     def frame(self, frame: memoryview) -> None:
         """A frame has come over a link; one of a deployment that is not here is dropped."""
         header = protocol.unpack(frame)
         key = (header.channel, header.attempt, header.epoch)
         if header.kind is FrameKind.CREDIT:
-            self._grant(key, header.credit)
+            self._grant(key, header.number)
+            return
+        if header.kind is FrameKind.SIZE:
+            self._resize(key, header.number)
             return
         found = self._inputs.get(key)
         if found is None:
@@ -198,7 +220,15 @@ class Links:
         except Exception as error:
             self._failed(found.execution, error)
         else:
+            if isinstance(element, RowBatch):
+                found.channel.rows_came += len(element)
+                found.channel.bytes_came += len(frame) - HEADER_BYTES
             found.gate.put(found.channel, element)
+
+    def _resize(self, key: ChannelKey, rows: int) -> None:
+        found = self._outputs.get(key)
+        if found is not None:
+            found.output.resize(rows)
 
     def _grant(self, key: ChannelKey, credit: int) -> None:
         found = self._outputs.get(key)

@@ -24,23 +24,35 @@ if TYPE_CHECKING:
     from tidegate.model.settings import SlotSettings
 
 
+ROWS_UNBOUNDED = 2**31
+"""More rows than any batch has."""
+
+
 class Room:
     """Whether a subtask's outputs take more.
 
     waiting: its channels that wait for credit. overdraft: what is under way may go on all the
-    same, so that the subtask comes to a point where it can be cut.
+    same, so that the subtask comes to a point where it can be cut. rows_max: rows to work on at
+    once, where a reader wants small batches; what is emitted at once waits for credit together.
     """
 
-    __slots__ = ("overdraft", "waiting")
+    __slots__ = ("_sizes", "overdraft", "rows_max", "waiting")
 
     def __init__(self) -> None:
         self.waiting = 0
         self.overdraft = False
+        self.rows_max = ROWS_UNBOUNDED
+        self._sizes: dict[ChannelId, int] = {}
 
     @property
     def is_free(self) -> bool:
         """Whether more may be sent."""
         return self.waiting == 0 or self.overdraft
+
+    def resized(self, channel: ChannelId, rows: int) -> None:
+        """The reader of a channel wants batches of so many rows."""
+        self._sizes[channel] = rows
+        self.rows_max = min(self._sizes.values())
 
 
 class ChannelOutput:
@@ -52,6 +64,7 @@ class ChannelOutput:
 
     __slots__ = (
         "_aligned_only",
+        "_cuts",
         "_deliver",
         "_gathered",
         "_room",
@@ -73,6 +86,7 @@ class ChannelOutput:
         self.id = channel
         self._aligned_only = aligned_only
         self._rows = settings.rows
+        self._cuts = False
         self._deliver = deliver
         self._room = room
         self._sender = CreditedSender(settings.credit)
@@ -89,7 +103,7 @@ class ChannelOutput:
         gathered = self._gathered
         if gathered is None:
             if len(batch) * 2 >= self._rows:
-                self._send(batch)
+                self._send_rows(batch)
             else:
                 self._gathered = RowBatch(
                     list(batch.values),
@@ -156,7 +170,13 @@ class ChannelOutput:
         """Send what is gathered."""
         gathered, self._gathered = self._gathered, None
         if gathered is not None:
-            self._send(gathered)
+            self._send_rows(gathered)
+
+    def resize(self, rows: int) -> None:
+        """The reader wants batches of so many rows."""
+        self._rows = rows
+        self._cuts = True
+        self._room.resized(self.id, rows)
 
     def granted(self, credit: int) -> None:
         """The reader has taken batches."""
@@ -165,6 +185,13 @@ class ChannelOutput:
             self._deliver(element)
         if not had_room and self._sender.has_room:
             self._room.waiting -= 1
+
+    def _send_rows(self, batch: RowBatch) -> None:
+        if not self._cuts or len(batch) <= self._rows:
+            self._send(batch)
+            return
+        for start in range(0, len(batch), self._rows):
+            self._send(batch.piece(start, start + self._rows))
 
     def _send(self, element: Element) -> None:
         had_room = self._sender.has_room

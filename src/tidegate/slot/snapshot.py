@@ -117,12 +117,16 @@ class PendingState(Protocol):
 
 @dataclass(slots=True)
 class SnapshotTimes:
-    """When the parts of a snapshot began; seconds of the precise clock."""
+    """When the parts of a snapshot began; seconds of the precise clock.
+
+    processed_bytes: read while it was aligning.
+    """
 
     began_s: float
     cut_s: float
     alignment_ms: int
     start_delay_ms: int
+    processed_bytes: int
 
 
 class SubtaskSnapshot:
@@ -161,9 +165,10 @@ class SubtaskSnapshot:
         """The checkpoint it belongs to."""
         return self.barrier.checkpoint
 
-    def aligned_in(self, alignment_ms: int) -> None:
+    def aligned_in(self, alignment_ms: int, processed_bytes: int) -> None:
         """The last barrier came this long after the first; the cut did not wait for it."""
         self._times.alignment_ms = alignment_ms
+        self._times.processed_bytes = processed_bytes
 
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long; True once there is nothing more to encode."""
@@ -250,6 +255,7 @@ class SubtaskSnapshot:
             alignment_ms=times.alignment_ms,
             start_delay_ms=times.start_delay_ms,
             bytes_written=place.bytes_written + self._in_flight.bytes_persisted,
+            processed_bytes=times.processed_bytes,
             persisted_bytes=self._in_flight.bytes_persisted,
             unaligned=self.barrier.options.is_unaligned,
             checksums={**place.checksums, **self._in_flight.checksums},

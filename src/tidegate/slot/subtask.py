@@ -44,8 +44,10 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
+from tidegate.slot.alignment import ProcessedBytes
 from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.in_flight import InFlight
+from tidegate.slot.pieces import PieceSize
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 
 if TYPE_CHECKING:
@@ -59,24 +61,12 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
     from tidegate.slot.chain import Chain
+    from tidegate.slot.debloat import Debloater
     from tidegate.slot.gate import Gate, InputChannel
     from tidegate.slot.in_flight import InFlightPlaces
     from tidegate.slot.output import ChannelOutput, Room
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
-
-PIECE_S = 0.002
-"""Work that a row function is given at once, seconds; cutting a batch costs its rows again."""
-
-LONG_S = 0.02
-"""A piece that took as long tells what its rows cost now, whatever they cost before."""
-
-PIECE_ROWS_MIN = 16
-"""Fewer rows tell nothing, unless they took long."""
-
-ROW_COST_GROWTH = 1.05
-"""By how much the cost of a row may seem to grow from one short piece to the next."""
-
 
 @dataclass(slots=True)
 class SubtaskPorts:
@@ -124,6 +114,7 @@ class Subtask:
         in_flight: InFlightPlaces,
         finished_on_restore: bool,
         restored: CheckpointId | None,
+        debloater: Debloater | None = None,
     ) -> None:
         self.execution = execution
         self.state = ExecutionState.INITIALIZING
@@ -143,6 +134,8 @@ class Subtask:
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
         self._with_data = set(gate.channels)
         self._open = set(gate.channels)
+        self._processed = ProcessedBytes(gate.inputs)
+        self._debloater = debloater
         self._drained = True
         self._in_flight = InFlight(gate, outputs, in_flight, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
@@ -161,8 +154,7 @@ class Subtask:
         self._released = False
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
-        self._rows_piece = PIECE_ROWS_MIN
-        self._row_s = 0.0
+        self._piece = PieceSize(settings.slot.rows)
         self._rows_in = 0
         self._batches_in = 0
         self._busy_s = 0.0
@@ -210,9 +202,13 @@ class Subtask:
             self._poll_source()
         else:
             self._read_gate()
-        if self._chain.idle and not self._gate.readable and not self._source_ready:
+        idle = self._chain.idle and not self._gate.readable and not self._source_ready
+        if idle:
             self.flush()
-        self._busy_s += self._clock.precise_s() - began
+        ended = self._clock.precise_s()
+        self._busy_s += ended - began
+        if self._debloater is not None:
+            self._debloater.turned(began, ended, idle=idle)
 
     def start(self) -> None:
         """All subtasks of the job are restored: begin."""
@@ -222,12 +218,21 @@ class Subtask:
         self._run_if_recovered()
         if self.finished_on_restore and self._is_source:
             self._end_data()
+        if self._debloater is not None:
+            self._measure_later(self._debloater)
         self._ports.ready()
 
     def _run_if_recovered(self) -> None:
         """It runs, for others to see, once restored in-flight data are read, or need not be."""
         if not self._gate.recovering or self._settings.checkpoints.during_recovery:
             self._change(ExecutionState.RUNNING)
+
+    def _measure_later(self, debloater: Debloater) -> None:
+        def measure() -> None:
+            debloater.measure(self._clock.precise_s(), self._rows_in)
+            self._measure_later(debloater)
+
+        self._ports.at(self._clock.monotonic_ms() + debloater.period_ms, measure)
 
     def wake(self) -> None:
         """An operator has asked for a turn."""
@@ -277,13 +282,14 @@ class Subtask:
             self._end_data()
 
     def _read_gate(self) -> None:
-        found = self._gate.poll(self._rows_piece)
+        found = self._gate.poll(min(self._piece.rows, self._room.rows_max))
         if found is None:
             return
         channel, element = found
         if isinstance(element, RowBatch):
             self._rows(channel, element)
         elif isinstance(element, ArrowBatch):
+            channel.arrow_bytes_read += element.batch.nbytes
             self._batches_in += 1
             self._rows_in += len(element)
             self._chain.head.accept(element, channel.port)
@@ -293,24 +299,14 @@ class Subtask:
             self._run_if_recovered()
 
     def _rows(self, channel: InputChannel, batch: RowBatch) -> None:
-        """Process rows, and learn from how long it took how many make a millisecond."""
+        """Process rows, and learn from how long it took how many to take next."""
         began = self._clock.precise_s()
         self._chain.head.accept(batch, channel.port)
         rows = len(batch)
         self._batches_in += 1
         self._rows_in += rows
-        took = self._clock.precise_s() - began
-        most = self._settings.slot.rows
-        if took >= LONG_S:
-            self._row_s = took / rows
-        elif rows >= PIECE_ROWS_MIN:
-            # The least counts, and grows slowly: a turn in which the machine did other things
-            # would else cut the next batches to crumbs.
-            self._row_s = min(took / rows, self._row_s * ROW_COST_GROWTH or took / rows)
-        elif rows == self._rows_piece and took < PIECE_S:
-            self._row_s /= 2  # so few rows were to take longer
-        wanted = int(PIECE_S / self._row_s) if self._row_s > 0 else most
-        self._rows_piece = max(1, min(most, wanted))
+        channel.rows_read += rows
+        self._piece.took(rows, self._clock.precise_s() - began)
 
     def _mark(self, channel: InputChannel, element: Element) -> None:
         match element:
@@ -476,6 +472,8 @@ class Subtask:
 
     def _barrier_event(self, event: BarrierEvent) -> None:
         self._commands += self._barriers.handle(event, self._clock.monotonic_ms())
+        if self._barriers.aligning is not None:
+            self._processed.begin(self._barriers.aligning)
         wake_at_ms = self._barriers.wake_at_ms
         if wake_at_ms is not None and wake_at_ms != self._timer_ms:
             self._timer_ms = wake_at_ms
@@ -500,13 +498,15 @@ class Subtask:
             case FinishPersisting(checkpoint, alignment_ms):
                 self._in_flight.finish_input(checkpoint)
                 if self._snapshot is not None:
-                    self._snapshot.aligned_in(alignment_ms)
+                    self._snapshot.aligned_in(alignment_ms, self._processed.of(checkpoint))
+                self._processed.end(checkpoint)
             case GiveUp(checkpoint):
                 self._in_flight.give_up(checkpoint, "the subtask has given the checkpoint up")
                 self._ports.aborted(checkpoint)
             case Decline(checkpoint, reason):
                 self._ports.decline(CheckpointDeclined(self.execution, checkpoint, reason.name))
             case Cancel(checkpoint):
+                self._processed.end(checkpoint)
                 self._broadcast(CancelBarrier(checkpoint))
             case _:
                 assert_never(command)
@@ -550,9 +550,17 @@ class Subtask:
             durable,
             self._in_flight.result(barrier.checkpoint),
             self._ends,
-            SnapshotTimes(began, self._clock.precise_s(), alignment_ms, delay_ms),
+            SnapshotTimes(
+                began,
+                self._clock.precise_s(),
+                alignment_ms,
+                delay_ms,
+                self._processed.of(barrier.checkpoint),
+            ),
             after_finish=self.operators_finished,
         )
+        if not options.is_unaligned:
+            self._processed.end(barrier.checkpoint)
         self._ports.snapshot(self._snapshot)
 
     def _send_barrier(self, barrier: Barrier) -> None:
@@ -572,6 +580,7 @@ class Subtask:
     @property
     def figures(self) -> SubtaskFigures:
         """Counters since the deployment."""
+        size = self._debloater.size if self._debloater is not None else None
         return SubtaskFigures(
             rows_in=self._rows_in,
             rows_out=sum(operator.out.rows for operator in self._chain.operators[-1:]),
@@ -579,4 +588,6 @@ class Subtask:
             busy_ms=round(self._busy_s * 1000),
             watermark_ms=self._valve.current_ms if self._gate.channels else None,
             rows_skipped=self.rows_skipped,
+            buffer_rows=size.rows if size else None,
+            in_flight_ms=size.in_flight_ms if size else None,
         )

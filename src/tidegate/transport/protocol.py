@@ -24,17 +24,18 @@ class FrameKind(IntEnum):
 
     ELEMENT = 1
     CREDIT = 2
+    SIZE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """credit: batches granted, on CREDIT frames; else 0."""
+    """number: batches granted, on CREDIT frames; rows of a batch, on SIZE frames; else 0."""
 
     kind: FrameKind
     channel: ChannelId
     epoch: Epoch
     attempt: Attempt
-    credit: int = 0
+    number: int = 0
 
 
 def pack(header: FrameHeader) -> bytes:
@@ -47,25 +48,25 @@ def pack(header: FrameHeader) -> bytes:
         channel.consumer,
         header.epoch,
         header.attempt,
-        header.credit,
+        header.number,
     )
 
 
 def unpack(frame: memoryview) -> FrameHeader:
     """The header of a frame. Raises FormatError where it is none."""
     try:
-        kind, edge, producer, consumer, epoch, attempt, credit = _HEADER.unpack_from(frame)
+        kind, edge, producer, consumer, epoch, attempt, number = _HEADER.unpack_from(frame)
         return FrameHeader(
             FrameKind(kind),
             ChannelId(edge, producer, consumer),
             Epoch(epoch),
             Attempt(attempt),
-            credit,
+            number,
         )
     except (struct.error, ValueError) as error:
         raise FormatError(
             "a data frame without a valid header",
             offset=0,
-            expected=f"{HEADER_BYTES} bytes, kind 1 or 2",
+            expected=f"{HEADER_BYTES} bytes, kind 1, 2 or 3",
             found=bytes(frame[:HEADER_BYTES]).hex(),
         ) from error

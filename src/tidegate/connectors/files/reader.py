@@ -44,7 +44,6 @@ class FileReader:
         self._stores = stores
         self._format = file_format
         self._arrow = arrow
-        self._rows_max = context.arrow_rows if arrow else context.rows
         self._total_rate = rate
         self._rate: RowRate | None = None
         self._waiting: deque[FileSplit] = deque()
@@ -68,7 +67,7 @@ class FileReader:
         self._read_ahead()
         if not self._ready:
             return None
-        rows = self._rows_max
+        rows = self._context.arrow_rows if self._arrow else self._context.rows
         if self._rate is not None:
             rows = min(rows, self._rate.allowed(self._context.monotonic_ms()))
             if rows == 0:

@@ -1,0 +1,56 @@
+"""Buffer debloating of one subtask: measures how fast it reads, and tells its senders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.transport.debloat import DebloatedSize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from tidegate.model.settings import DebloatSettings
+    from tidegate.slot.gate import Gate
+
+
+class Debloater:
+    """Watches the turns of one subtask. announce: tells a sender how many rows to put in a batch.
+
+    Time counts while there is something to read or to finish, also when the subtask waits for
+    credit: what is behind a slow step takes as long as what is in front of it.
+    """
+
+    def __init__(
+        self,
+        settings: DebloatSettings,
+        rows_max: int,
+        gate: Gate,
+        announce: Collection[Callable[[int], None]],
+    ) -> None:
+        self.period_ms = settings.period_ms
+        self.size = DebloatedSize(settings, rows_max)
+        self._gate = gate
+        self._announce = announce
+        self._active_s = 0.0
+        self._rows_then = 0
+        self._busy_from_s: float | None = None
+
+    def turned(self, began_s: float, ended_s: float, *, idle: bool) -> None:
+        """A turn is over. idle: there is nothing left to do."""
+        if self._busy_from_s is None:
+            self._busy_from_s = began_s
+        if idle:
+            self._active_s += ended_s - self._busy_from_s
+            self._busy_from_s = None
+            self.size.emptied()
+
+    def measure(self, now_s: float, rows_read: int) -> None:
+        """A period is over. rows_read: since the deployment."""
+        if self._busy_from_s is not None:
+            self._active_s += now_s - self._busy_from_s
+            self._busy_from_s = now_s
+        rows, self._rows_then = rows_read - self._rows_then, rows_read
+        active_s, self._active_s = self._active_s, 0.0
+        if active_s > 0 and self.size.measured(rows, active_s * 1000, self._gate.backlog):
+            for announce in self._announce:
+                announce(self.size.rows)

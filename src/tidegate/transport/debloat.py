@@ -1,0 +1,85 @@
+"""Buffer debloating: how many rows a batch should have, so that data in flight take a target time.
+
+Without IO. A checkpoint's barrier waits behind what is in flight, and of a slow reader that may be
+minutes of work. The reader therefore measures how many rows it takes a second, and tells its
+senders to make smaller batches, as few rows as it reads in the target time; the number of batches
+stays. The size follows slowly, as an exponential moving average, and only a change that matters is
+told.
+
+Source: Flink, BufferDebloater and BufferSizeEMA, with rows for bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tidegate.model.settings import DebloatSettings
+
+ROWS_MIN: Final = 4
+"""Batches of fewer rows are not asked for: each costs its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in front of a reader: rows, in how many batches, in how many channels."""
+
+    rows: int = 0
+    batches: int = 0
+    channels: int = 0
+
+
+class DebloatedSize:
+    """The size of the batches in front of one reader. rows_max: of a full batch."""
+
+    def __init__(self, settings: DebloatSettings, rows_max: int) -> None:
+        self._settings = settings
+        self._rows_max = rows_max
+        self._rows_min = min(ROWS_MIN, rows_max)
+        self._average = float(rows_max)
+        self._rows = rows_max
+        self._in_flight_ms = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch, as the senders have been told."""
+        return self._rows
+
+    @property
+    def in_flight_ms(self) -> int:
+        """How long the reader needs for what was in flight when it was last measured."""
+        return self._in_flight_ms
+
+    def measured(self, rows_read: int, active_ms: float, backlog: Backlog) -> bool:
+        """So many rows were read while there was something to read; whether the size changes.
+
+        active_ms: above 0. A channel that has something waiting has one batch more on its way: its
+        sender sends whenever it can, and then holds the one for which there is no credit.
+        """
+        if rows_read == 0 and backlog.rows == 0:
+            return False  # it was busy with other things
+        rows_a_ms = rows_read / active_ms
+        in_flight = backlog.rows + backlog.channels * self._rows
+        if rows_read:
+            self._in_flight_ms = round(in_flight / rows_a_ms)
+        else:
+            self._in_flight_ms += round(active_ms)  # it stands still, and so much is known
+        batches = max(1, backlog.batches + backlog.channels)
+        wanted = min(rows_a_ms * self._settings.target_ms / batches, 2 * self._average)
+        self._average += (wanted - self._average) * 2 / (self._settings.samples + 1)
+        self._average = min(max(self._average, self._rows_min), self._rows_max)
+        return self._change_to(round(self._average))
+
+    def emptied(self) -> None:
+        """The reader has read all that there was."""
+        self._in_flight_ms = 0
+
+    def _change_to(self, rows: int) -> bool:
+        """A small change is not worth a word, but the least and the greatest size are reached."""
+        change = abs(rows - self._rows) * 100
+        is_limit = rows in (self._rows_min, self._rows_max)
+        if change == 0 or (change < self._rows * self._settings.threshold_percent and not is_limit):
+            return False
+        self._rows = rows
+        return True
