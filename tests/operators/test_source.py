@@ -1,12 +1,17 @@
 """The source operator and its coordinator: readers, splits, event time."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.operators.world import FakeCoordinatorContext, Hosted, World
+from tests.operators.source_job import SourceJob
+from tests.operators.world import TURNS_MAX, FakeCoordinatorContext, Hosted, World
 from tidegate.api.functions import Function
 from tidegate.api.operator import Polled
 from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy
 from tidegate.connectors.collection import CollectionSource
+from tidegate.connectors.files.source import FileSource
+from tidegate.connectors.generator import NumberSequenceSource
 from tidegate.errors import GraphError, UserCodeFailed
 from tidegate.model.duration import Duration
 from tidegate.model.elements import OperatorEvent, Watermark, WatermarkStatus
@@ -234,3 +239,26 @@ def test_arrow_rows_get_their_timestamps_as_dicts(world: World) -> None:
     stamped = with_timestamps(arrow({"t": [7, 3]}), lambda row, before: row["t"], "timed")
     assert np.array_equal(stamped.timestamps_ms, [7, 3])
     assert greatest_timestamp(stamped) == 7
+
+
+@pytest.mark.parametrize("kind", ["numbers", "collection", "files"])
+def test_in_front_of_a_slow_step_a_source_emits_few_rows_at_once(
+    world: World, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "lines.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(100)))
+    source = {
+        "numbers": NumberSequenceSource(0, 99),
+        "collection": CollectionSource(list(range(100))),
+        "files": FileSource.json(str(tmp_path)),
+    }[kind]
+    job = SourceJob(world, lambda: SourceReaderOperator(source), 1, settings=SlotSettings(rows=20))
+    out = job.readers[0].out
+    sizes = []
+    for rows_max in (2**31, 7, 1, 1_000):
+        out.rows_max = rows_max
+        before = len(job.emitted)
+        for _ in range(TURNS_MAX):
+            if len(job.emitted) == before:
+                job.step(0)
+        sizes.append(len(job.emitted) - before)
+    assert sizes == [20, 7, 1, 20]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tidegate.model.elements import ArrowBatch, Element, RowBatch, Watermark
 from tidegate.model.ids import ChannelId
 from tidegate.slot.gate import Gate, InputChannel
+from tidegate.transport.debloat import Backlog
 
 
 class Inputs:
@@ -120,6 +121,19 @@ def test_unblocking_calls_for_a_turn_only_where_something_waits() -> None:
     assert inputs.calls == 0
     inputs.gate.unblock([ChannelId(0, 0, 0)])
     assert inputs.calls == 1 and inputs.gate.readable
+
+
+def test_the_backlog_is_what_waits_in_row_batches() -> None:
+    inputs = Inputs(3)
+    assert inputs.gate.backlog == Backlog()
+    inputs.put(0, rows(1, 2, 3))
+    inputs.put(0, Watermark(1))
+    inputs.put(0, rows(4))
+    inputs.put(1, rows(5))
+    inputs.put(2, ArrowBatch(pa.record_batch({"v": [6]})))
+    assert inputs.gate.backlog == Backlog(rows=5, batches=3, channels=2)
+    inputs.poll(2)
+    assert inputs.gate.backlog == Backlog(rows=3, batches=3, channels=2)
 
 
 def test_a_channel_that_is_not_there_cannot_be_blocked() -> None:

@@ -126,6 +126,51 @@ def test_rows_with_and_without_times_do_not_share_a_batch() -> None:
     assert sent.batches() == [rows(1), RowBatch([2], [20])]
 
 
+def test_where_a_reader_wants_small_batches_long_ones_are_cut() -> None:
+    sent = Sent(2, rows=8, credit=2)
+    first, second = sent.channels
+    first.rows(rows(*range(6)), 0)
+    first.resize(2)
+    first.rows(RowBatch([1, 2, 3], [10, 20, 30], list("abc"), [1, 2, 3]), 0)
+    assert sent.batches() == [rows(*range(6)), RowBatch([1, 2], [10, 20], list("ab"), [1, 2])]
+    assert sent.room.waiting == 1
+    first.granted(1)
+    assert sent.batches()[2:] == [RowBatch([3], [30], ["c"], [3])]
+    second.rows(rows(1, 2, 3), 0)
+    assert sent.batches(1) == [], "the other reader takes full batches"
+
+
+def test_what_was_gathered_for_a_greater_size_is_cut_too() -> None:
+    sent = Sent(1, rows=8)
+    channel = sent.channels[0]
+    channel.rows(rows(1, 2, 3), 0)
+    channel.resize(2)
+    channel.flush()
+    assert sent.batches() == [rows(1, 2), rows(3)]
+    channel.resize(8)
+    channel.rows(rows(*range(8)), 0)
+    assert sent.batches()[2:] == [rows(*range(8))]
+
+
+def test_at_once_a_subtask_emits_what_its_slowest_reader_takes() -> None:
+    sent = Sent(3)
+    unbounded = sent.room.rows_max
+    assert unbounded >= 65_536
+    for channel, size in zip(sent.channels, (5, 3, 8), strict=True):
+        channel.resize(size)
+    assert sent.room.rows_max == 3
+    sent.channels[1].resize(8)
+    assert sent.room.rows_max == 5
+
+
+def test_arrow_batches_keep_their_size() -> None:
+    sent = Sent(1)
+    sent.channels[0].resize(2)
+    batch = ArrowBatch(pa.record_batch({"v": list(range(100))}))
+    sent.channels[0].arrow(batch)
+    assert sent.batches() == [batch]
+
+
 # --- credit ---------------------------------------------------------------------------------------
 
 

@@ -44,6 +44,7 @@ from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSetting
 from tidegate.model.topology import OperatorInfo
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
+from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room
@@ -179,6 +180,7 @@ class World:
         self.timers: list[tuple[int, Callable[[], None]]] = []
         self.log: list[str] = []
         self.granted: list[int] = []
+        self.announced: list[int] = []
         self.inputs = [
             InputChannel(ChannelId(0, n, 0), 0, lambda n=n: self.granted.append(n))
             for n in range(inputs)
@@ -209,7 +211,13 @@ class World:
             in_flight=self._places(channel_state, infos),
             finished_on_restore=finished_on_restore,
             restored=restored,
+            debloater=self._debloater(settings.slot),
         )
+
+    def _debloater(self, slot: SlotSettings) -> Debloater | None:
+        if slot.debloat is None:
+            return None
+        return Debloater(slot.debloat, slot.rows, self.gate, [self.announced.append])
 
     def _places(self, writer: ChannelStateWriter, infos: Sequence[OperatorInfo]) -> InFlightPlaces:
         places: dict[ChannelId, ChannelInfo] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from tidegate.config import debloat
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.values import (
@@ -391,37 +392,6 @@ BUFFER_TIMEOUT: Final = ConfigOption(
     "Age at which a batch that is not full is sent; 0 sends at once.",
     old_keys=("execution.buffer-timeout",),
 )
-DEBLOAT_ENABLED: Final = ConfigOption(
-    "taskmanager.network.memory.buffer-debloat.enabled",
-    _BOOLEAN,
-    False,
-    "Make row batches in front of a slow step so small that what is in flight takes the target "
-    "time; Arrow batches keep their size.",
-)
-DEBLOAT_TARGET: Final = ConfigOption(
-    "taskmanager.network.memory.buffer-debloat.target",
-    DurationType(at_least_ms=1),
-    1_000,
-    "How long a subtask should need for the rows that are in flight to it.",
-)
-DEBLOAT_PERIOD: Final = ConfigOption(
-    "taskmanager.network.memory.buffer-debloat.period",
-    DurationType(at_least_ms=1),
-    200,
-    "Time between two measurements, of the time in which a subtask is not idle.",
-)
-DEBLOAT_SAMPLES: Final = ConfigOption(
-    "taskmanager.network.memory.buffer-debloat.samples",
-    _POSITIVE,
-    20,
-    "Measurements over which the size is averaged.",
-)
-DEBLOAT_THRESHOLD: Final = ConfigOption(
-    "taskmanager.network.memory.buffer-debloat.threshold-percentages",
-    IntegerType(at_least=0, at_most=100),
-    25,
-    "The least change of the size, in percent, that senders are told.",
-)
 COMMITTER_RETRIES: Final = ConfigOption(
     "sink.committer.retries",
     _COUNT,
@@ -594,8 +564,8 @@ def _all_options() -> tuple[ConfigOption[object], ...]:
     return tuple(value for value in globals().values() if isinstance(value, ConfigOption))
 
 
-ALL: Final[tuple[ConfigOption[object], ...]] = _all_options()
-"""Every option there is, in the order of this page."""
+ALL: Final[tuple[ConfigOption[object], ...]] = (*_all_options(), *debloat.OPTIONS)
+"""Every option there is, in the order of this page; those of ``config.debloat`` behind."""
 
 _BY_KEY: Final = {option.key: option for option in ALL}
 _CANONICAL: Final = {old: option.key for option in ALL for old in option.old_keys}

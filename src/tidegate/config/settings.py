@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.config import options
 from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.config.debloat import debloat_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
-    DebloatSettings,
     ExponentialDelay,
     FailoverStrategy,
     FailureRate,
@@ -178,18 +178,7 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         upload_threads=configuration.get(options.UPLOAD_THREADS),
         watermark_ms=configuration.get(options.AUTO_WATERMARK_INTERVAL),
         commit_retries=configuration.get(options.COMMITTER_RETRIES),
-        debloat=_debloat_settings(configuration),
-    )
-
-
-def _debloat_settings(configuration: Configuration) -> DebloatSettings | None:
-    if not configuration.get(options.DEBLOAT_ENABLED):
-        return None
-    return DebloatSettings(
-        target_ms=configuration.get(options.DEBLOAT_TARGET),
-        period_ms=configuration.get(options.DEBLOAT_PERIOD),
-        samples=configuration.get(options.DEBLOAT_SAMPLES),
-        threshold_percent=configuration.get(options.DEBLOAT_THRESHOLD),
+        debloat=debloat_settings(configuration),
     )
 
 

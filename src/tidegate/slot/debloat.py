@@ -44,11 +44,12 @@ class Debloater:
             self._busy_from_s = None
             self.size.emptied()
 
-    def measure(self, now_s: float, rows_read: int) -> None:
-        """A period is over. rows_read: since the deployment."""
+    def measure(self, now_s: float) -> None:
+        """A period is over."""
         if self._busy_from_s is not None:
             self._active_s += now_s - self._busy_from_s
             self._busy_from_s = now_s
+        rows_read = sum(channel.rows_read for channel in self._gate.inputs)
         rows, self._rows_then = rows_read - self._rows_then, rows_read
         active_s, self._active_s = self._active_s, 0.0
         if active_s > 0 and self.size.measured(rows, active_s * 1000, self._gate.backlog):

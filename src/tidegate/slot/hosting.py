@@ -136,9 +136,7 @@ class SubtaskBuilder:
         """
         vertex, index = surroundings.vertex, deploy.execution.subtask.index
         plan = cast("VertexPlan", ship.loads(deploy.operators, name=vertex.name))
-        operators: Sequence[Operator] = plan.operators
-        if deploy.finished:
-            operators = [_PassThrough() for _ in plan.operators]
+        operators = [_PassThrough() for _ in plan.operators] if deploy.finished else plan.operators
         gate, inputs = self._gate(deploy, ports)
         room = Room()
         share = settings.slot.object_reuse

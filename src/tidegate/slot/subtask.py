@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
 
+
 @dataclass(slots=True)
 class SubtaskPorts:
     """How a subtask reaches its slot.
@@ -229,7 +230,7 @@ class Subtask:
 
     def _measure_later(self, debloater: Debloater) -> None:
         def measure() -> None:
-            debloater.measure(self._clock.precise_s(), self._rows_in)
+            debloater.measure(self._clock.precise_s())
             self._measure_later(debloater)
 
         self._ports.at(self._clock.monotonic_ms() + debloater.period_ms, measure)

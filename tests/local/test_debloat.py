@@ -1,0 +1,47 @@
+"""Jobs under backpressure with little data in flight, and what their checkpoints show of it."""
+
+import pytest
+
+from tests.e2e.backpressure import (
+    ALIGNED,
+    check_killed_while_debloated,
+    debloated_durations_ms,
+    durations_ms,
+    start_skewed,
+)
+from tests.e2e.runtimes import Jobs
+from tests.e2e.watch import completed, wait_completed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.feature("F246")
+def test_with_small_batches_in_flight_aligned_checkpoints_are_many_times_shorter(
+    jobs: Jobs,
+) -> None:
+    row_s = 0.0005
+    full_ms = durations_ms(jobs, 2, row_s, **ALIGNED)
+    debloated_ms = sorted(debloated_durations_ms(jobs, 5, row_s))
+    print(f"aligned, under backpressure: {full_ms} ms, debloated {debloated_ms} ms")
+    assert debloated_ms[2] * 5 < full_ms[-1], "the first may begin before all is full"
+
+
+@pytest.mark.feature("F246")
+def test_a_kill_while_batches_are_debloated_loses_and_doubles_nothing(jobs: Jobs) -> None:
+    check_killed_while_debloated(jobs, 60_000)
+
+
+@pytest.mark.feature("F121")
+def test_a_skewed_input_shows_in_alignment_and_in_what_is_read_meanwhile(jobs: Jobs) -> None:
+    client = start_skewed(jobs)
+    seen = wait_completed(client, 3)
+    client.cancel().result(timeout=30)
+    names = {vertex.id: vertex.name for vertex in seen.vertices}
+    for checkpoint in completed(seen):
+        assert checkpoint.processed_bytes > 0
+        for vertex in checkpoint.vertices:
+            for share in vertex.acknowledged:
+                if "KeyedProcess" in names[vertex.vertex]:
+                    assert share.alignment_ms > 0 and share.processed_bytes > 0
+                elif "Source" in names[vertex.vertex]:
+                    assert share.alignment_ms == share.processed_bytes == 0

@@ -1,0 +1,102 @@
+"""What frames of a link do to the channels of a slot, and those of its neighbour."""
+
+import pyarrow as pa
+
+from tests.slot.world import rows
+from tidegate.model.elements import ArrowBatch, Element, Watermark
+from tidegate.model.ids import (
+    Attempt,
+    ChannelId,
+    Epoch,
+    ExecutionId,
+    SlotId,
+    SubtaskId,
+    VertexId,
+)
+from tidegate.model.settings import SlotSettings
+from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.links import Links
+from tidegate.slot.output import ChannelOutput, Room
+from tidegate.transport import codec, protocol
+from tidegate.transport.memory import MemoryNetwork
+from tidegate.transport.protocol import FrameHeader, FrameKind
+
+CHANNEL = ChannelId(0, 1, 0)
+HERE = SlotId("here")
+
+
+def execution(attempt: int = 0) -> ExecutionId:
+    return ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(attempt), Epoch(1))
+
+
+def frame(kind: FrameKind, *, attempt: int = 0, number: int = 0, body: bytes = b"") -> memoryview:
+    header = FrameHeader(kind, CHANNEL, Epoch(1), Attempt(attempt), number)
+    return memoryview(protocol.pack(header) + body)
+
+
+def element(sent: Element) -> bytes:
+    return b"".join(bytes(part) for part in codec.encode(sent))
+
+
+def links() -> Links:
+    def failed(execution: ExecutionId, error: Exception) -> None:
+        raise error
+
+    return Links(HERE, MemoryNetwork(), lost=print, failed=failed, timeout_s=1.0)
+
+
+def add_output(to: Links) -> ChannelOutput:
+    output = ChannelOutput(CHANNEL, SlotSettings(), lambda sent: None, Room())
+    to.add_output(execution(), output, lambda: None)
+    return output
+
+
+def test_rows_that_come_are_counted_with_their_bytes() -> None:
+    receiving = links()
+    channel = InputChannel(CHANNEL, 0, lambda: None)
+    gate = Gate([channel], lambda: None)
+    receiving.add_input(execution(), gate, channel)
+    body = element(rows("a" * 100, "b" * 100))
+    receiving.frame(frame(FrameKind.ELEMENT, body=body))
+    assert (channel.rows_came, channel.bytes_came) == (2, len(body)) and len(body) > 200
+    receiving.frame(frame(FrameKind.ELEMENT, body=element(Watermark(5))))
+    arrow = ArrowBatch(pa.record_batch({"v": [1]}))
+    receiving.frame(frame(FrameKind.ELEMENT, body=element(arrow)))
+    assert channel.rows_came == 2 and len(channel.queue) == 3
+
+
+def test_a_size_reaches_the_sender_of_its_deployment_only() -> None:
+    sending = links()
+    output = add_output(sending)
+    sending.frame(frame(FrameKind.SIZE, attempt=1, number=7))
+    assert output._rows == SlotSettings().rows
+    sending.frame(frame(FrameKind.SIZE, number=7))
+    assert output._rows == 7
+
+
+def test_a_reader_tells_a_sender_in_its_own_slot_and_over_a_link() -> None:
+    here = links()
+    output = add_output(here)
+    here.sizer(execution(), CHANNEL, HERE)(9)
+    assert output._rows == 9
+    sent: list[bytes] = []
+    far = here.sizer(execution(), CHANNEL, SlotId("far"))
+    far(11)  # a link that is broken: its subtasks are about to fail
+    here.accept(_Wire(sent))
+    far(11)
+    assert sent == [bytes(frame(FrameKind.SIZE, number=11))]
+
+
+class _Wire:
+    """A link that keeps what it is given."""
+
+    peer = "far"
+
+    def __init__(self, sent: list[bytes]) -> None:
+        self._sent = sent
+
+    def send(self, parts: list[bytes]) -> None:
+        self._sent.append(b"".join(parts))
+
+    def close(self) -> None:
+        """Nothing to end."""
