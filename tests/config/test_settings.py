@@ -8,6 +8,7 @@ from tidegate.config.settings import configuration_warnings, job_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ClaimMode,
+    DebloatSettings,
     ExponentialDelay,
     FailoverStrategy,
     FailureRate,
@@ -39,6 +40,18 @@ def test_what_a_failure_takes_along_is_read_and_anything_else_refused() -> None:
     assert job_settings(Configuration.from_dict({key: "full"})).failover is FailoverStrategy.FULL
     with pytest.raises(ConfigError, match="region"):
         job_settings(Configuration.from_dict({key: "some"}))
+
+
+def test_buffer_debloating_is_off_unless_enabled_and_has_flinks_defaults() -> None:
+    key = "taskmanager.network.memory.buffer-debloat."
+    given = {f"{key}target": "500 ms", f"{key}samples": "3"}
+    assert job_settings(Configuration.from_dict(given)).slot.debloat is None
+    on = {f"{key}enabled": "true"}
+    assert job_settings(Configuration.from_dict(on)).slot.debloat == DebloatSettings()
+    both = job_settings(Configuration.from_dict({**on, **given})).slot.debloat
+    assert both == DebloatSettings(target_ms=500, samples=3)
+    with pytest.raises(ConfigError, match="threshold"):
+        job_settings(Configuration.from_dict({**on, f"{key}threshold-percentages": "101"}))
 
 
 def test_each_restart_strategy_is_read_with_its_options() -> None:

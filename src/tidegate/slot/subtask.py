@@ -156,8 +156,7 @@ class Subtask:
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
         self._piece = PieceSize(settings.slot.rows)
-        self._rows_in = 0
-        self._batches_in = 0
+        self._rows_in = self._batches_in = 0
         self._busy_s = 0.0
         self.rows_skipped = 0
 
