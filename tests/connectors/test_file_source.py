@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.operators.kills import check_under_kills
@@ -108,6 +108,7 @@ def test_a_large_file_is_cut_and_each_row_is_read_once(
     parts=st.integers(1, 12),
     ends=st.booleans(),
 )
+@example(lines=["", "a"], parts=1, ends=False)
 def test_every_line_belongs_to_exactly_one_part(
     tmp_path: Path, lines: list[str], parts: int, ends: bool
 ) -> None:

@@ -104,7 +104,7 @@ class LineBlocks:
             if position + len(data) >= end:
                 cut = data.find(b"\n", max(0, end - position - 1)) + 1
             else:
-                cut = self._last_line_end(data)
+                cut = self._last_line_end(data) if piece else len(data)
             if not piece:
                 cut = cut or len(data)
             if cut:
