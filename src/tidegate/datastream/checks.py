@@ -78,7 +78,7 @@ def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
             where=f"operator '{made.name}'",
             remedy="Leave out set_parallelism here; what reads it may have another.",
         )
-    made.parallelism = parallelism
+    made.parallelism, made.parallelism_set = parallelism, True
 
 
 def set_max_parallelism(made: OperatorTransformation, max_parallelism: int) -> None:

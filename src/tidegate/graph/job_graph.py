@@ -139,6 +139,7 @@ class _Translation:
             parallelism=head.parallelism,
             max_parallelism=head.max_parallelism,
             max_parallelism_set=head.max_parallelism_set,
+            parallelism_set=any(self._nodes[node].parallelism_set for node in chain.nodes),
         )
 
     def _info(self, node: StreamNode, upstream: int | None) -> OperatorInfo:
@@ -165,6 +166,7 @@ class _Translation:
                 operator=place[edge.source][1],
                 port=edge.port,
                 tag=edge.tag,
+                by_parallelism=edge.by_parallelism,
             )
             for edge in self._open
         ]

@@ -42,7 +42,8 @@ class StreamNode:
     """An operator.
 
     name: what the program calls it, sources and sinks with their kind in front. max_parallelism: as
-    set, or derived; ``max_parallelism_set`` tells which.
+    set, or derived; ``max_parallelism_set`` tells which. parallelism_set: it is the operator's own,
+    whatever the job's.
     """
 
     id: int
@@ -52,6 +53,7 @@ class StreamNode:
     parallelism: int
     max_parallelism: int
     max_parallelism_set: bool = False
+    parallelism_set: bool = False
     keyed: bool = False
     stateful: bool = False
     uid: str | None = None
@@ -62,7 +64,10 @@ class StreamNode:
 
 @dataclass(frozen=True, slots=True)
 class StreamEdge:
-    """Rows from one operator to another. source, target: ids of nodes."""
+    """Rows from one operator to another. source, target: ids of nodes.
+
+    by_parallelism: the program chose no partitioner, it follows from the two parallelisms.
+    """
 
     source: int
     target: int
@@ -71,6 +76,7 @@ class StreamEdge:
     tag: str | None = None
     key: KeyBy | None = None
     partition: Callable[[object, int], int] | None = None
+    by_parallelism: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +154,7 @@ def _node(made: OperatorTransformation, max_parallelism: int | None) -> StreamNo
         parallelism=made.parallelism,
         max_parallelism=chosen or default_max_parallelism(made.parallelism),
         max_parallelism_set=chosen is not None,
+        parallelism_set=made.parallelism_set or made.parallelism_max is not None,
         keyed=made.keyed,
         stateful=made.stateful,
         uid=made.uid,
@@ -163,9 +170,8 @@ def _edges_into(made: OperatorTransformation, nodes: dict[int, StreamNode]) -> l
     for port, given in enumerate(made.inputs):
         for source_id, partition, tag in _dissolve(given):
             if partition is None:
-                same = nodes[source_id].parallelism == target.parallelism
-                kind = Partitioner.FORWARD if same else Partitioner.REBALANCE
-                edges.append(StreamEdge(source_id, made.id, kind, port, tag))
+                kind = Partitioner.between(nodes[source_id].parallelism, target.parallelism)
+                edges.append(StreamEdge(source_id, made.id, kind, port, tag, by_parallelism=True))
                 continue
             edges.append(
                 StreamEdge(

@@ -41,8 +41,9 @@ class ChainingStrategy(Enum):
 class OperatorTransformation:
     """An operator and where its input comes from; inputs stand in the order of its ports.
 
-    parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split. keyed: the
-    input must be a key exchange. stateful: has state that a restore looks up by its id.
+    parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split.
+    parallelism_set: whether the program chose it for this operator. keyed: the input must be a key
+    exchange. stateful: has state that a restore looks up by its id.
     """
 
     id: int
@@ -52,6 +53,7 @@ class OperatorTransformation:
     inputs: tuple[Transformation, ...]
     parallelism: int
     parallelism_max: int | None = None
+    parallelism_set: bool = False
     max_parallelism: int | None = None
     keyed: bool = False
     stateful: bool = False

@@ -27,6 +27,11 @@ class Partitioner(Enum):
     GLOBAL = "GLOBAL"
     CUSTOM = "CUSTOM"
 
+    @staticmethod
+    def between(producers: int, consumers: int) -> Partitioner:
+        """The one that is taken where a program chooses none."""
+        return Partitioner.FORWARD if producers == consumers else Partitioner.REBALANCE
+
     @property
     def is_pointwise(self) -> bool:
         """Whether a producer reaches only some consumers."""
@@ -65,7 +70,8 @@ class Vertex:
     """A chain of operators that runs as ``parallelism`` subtasks.
 
     operators: from head to tail; an operator stands after the one that feeds it. max_parallelism:
-    number of key groups. max_parallelism_set: whether the user chose it.
+    number of key groups. max_parallelism_set: whether the user chose it. parallelism_set: whether
+    the user chose the parallelism of an operator in it, or one of them cannot have another.
     """
 
     id: VertexId
@@ -74,6 +80,7 @@ class Vertex:
     parallelism: int
     max_parallelism: int
     max_parallelism_set: bool = False
+    parallelism_set: bool = False
 
     def subtasks(self) -> tuple[SubtaskId, ...]:
         """The subtasks in order of their index."""
@@ -86,7 +93,8 @@ class Edge:
 
     operator: index in the source vertex's ``operators`` of the one whose output it carries.
     port: which input of the target's head it feeds. tag: name of the side output it carries; None
-    for the main output.
+    for the main output. by_parallelism: the user chose no partitioner, it follows from the two
+    parallelisms.
     """
 
     source: VertexId
@@ -95,6 +103,7 @@ class Edge:
     operator: int
     port: int = 0
     tag: str | None = None
+    by_parallelism: bool = False
 
 
 @dataclass(frozen=True, slots=True)
