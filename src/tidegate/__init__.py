@@ -70,6 +70,7 @@ _PLACES: Final = {
     "ReduceFunction": "tidegate.api.functions",
     "ReducingState": "tidegate.api.state",
     "ReducingStateDescriptor": "tidegate.api.state",
+    "RescaleRefused": "tidegate.errors",
     "RestoreRefused": "tidegate.errors",
     "Row": "tidegate.typeinfo.row",
     "RowKind": "tidegate.typeinfo.row",

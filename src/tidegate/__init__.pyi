@@ -70,6 +70,7 @@ from tidegate.errors import ConfigError as ConfigError
 from tidegate.errors import GraphError as GraphError
 from tidegate.errors import JobCanceled as JobCanceled
 from tidegate.errors import JobFailed as JobFailed
+from tidegate.errors import RescaleRefused as RescaleRefused
 from tidegate.errors import RestoreRefused as RestoreRefused
 from tidegate.errors import SlotsMissing as SlotsMissing
 from tidegate.errors import TidegateError as TidegateError

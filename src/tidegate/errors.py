@@ -6,6 +6,7 @@ TidegateError                     carries what, where, remedy; pickles, since it
 │  ├─ GraphError                  a program that cannot become a job
 │  ├─ BadRecord                   an input row that cannot be read, under the policy "fail"
 │  ├─ UnsupportedKey              a key without a hash that is stable across processes
+│  ├─ RescaleRefused              a running job cannot be given another parallelism
 │  └─ RestoreRefused              a snapshot does not fit the program
 │     ├─ SerializerIncompatible   state whose type has changed too far
 │     ├─ OperatorMissing          state that no operator takes
@@ -79,6 +80,10 @@ class GraphError(UserError):
 
 class UnsupportedKey(UserError):
     """A key whose hash is not stable across processes."""
+
+
+class RescaleRefused(UserError):
+    """A parallelism that a running job cannot be given."""
 
 
 class RestoreRefused(UserError):

@@ -15,6 +15,7 @@ from tidegate.model.settings import (
     FixedDelay,
     JobSettings,
     NoRestart,
+    RescaleSettings,
     RestartSettings,
     SlotSettings,
     ZooKeeperSettings,
@@ -52,6 +53,20 @@ def test_buffer_debloating_is_off_unless_enabled_and_has_flinks_defaults() -> No
     assert both == DebloatSettings(target_ms=500, samples=3)
     with pytest.raises(ConfigError, match="threshold"):
         job_settings(Configuration.from_dict({**on, f"{key}threshold-percentages": "101"}))
+
+
+def test_a_rescale_waits_for_three_intervals_unless_it_is_told_otherwise() -> None:
+    trigger = "jobmanager.adaptive-scheduler.rescale-trigger"
+
+    def waits(**settings: str) -> RescaleSettings:
+        return job_settings(Configuration.from_dict(settings)).rescale
+
+    interval = {"execution.checkpointing.interval": "2 s"}
+    failures = {f"{trigger}.max-checkpoint-failures": "4"}
+    assert waits() == RescaleSettings(max_delay_ms=0, checkpoint_failures_max=2)
+    assert waits(**interval) == RescaleSettings(max_delay_ms=6_000)
+    assert waits(**interval, **failures) == RescaleSettings(10_000, 4)
+    assert waits(**interval, **{f"{trigger}.max-delay": "1 s"}) == RescaleSettings(1_000)
 
 
 def test_each_restart_strategy_is_read_with_its_options() -> None:

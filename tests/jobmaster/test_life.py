@@ -24,7 +24,7 @@ from tidegate.jobmaster.events import (
     HooksRestored,
     SlotRequestFailed,
 )
-from tidegate.jobmaster.machine import ASK_AGAIN_MS
+from tidegate.jobmaster.slots import ASK_AGAIN_MS
 from tidegate.model.control import (
     Accepted,
     Cancel,

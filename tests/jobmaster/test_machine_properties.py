@@ -11,12 +11,13 @@ from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import WALL_MS, World
 from tidegate.checkpoint.events import Woke
 from tidegate.errors import SlotLost, UserCodeFailed
-from tidegate.jobmaster.commands import JobOver, SendToSlot, StartCoordinators
+from tidegate.jobmaster.commands import JobOver, RescaleDone, SendToSlot, StartCoordinators
 from tidegate.jobmaster.events import (
     CancelRequested,
     CoordinatorFailed,
     JobEvent,
     JobStarted,
+    RescaleRequested,
     SlotLeft,
     SlotRequestFailed,
 )
@@ -39,6 +40,7 @@ from tidegate.model.settings import (
     FixedDelay,
     JobSettings,
     NoRestart,
+    RescaleSettings,
 )
 from tidegate.model.topology import Partitioner, Topology
 
@@ -58,6 +60,7 @@ SETTINGS = st.builds(
         [CheckpointSettings(), CheckpointSettings(interval_ms=700, timeout_ms=3_000)]
     ),
     slots_timeout_ms=st.sampled_from([5_000, 10**9]),
+    rescale=st.sampled_from([RescaleSettings(), RescaleSettings(max_delay_ms=2_000)]),
 )
 ACTIONS = st.lists(
     st.tuples(
@@ -66,6 +69,7 @@ ACTIONS = st.lists(
             + ["offer"] * 4
             + ["time"] * 4
             + ["fail", "kill", "finish", "coordinator", "no slot", "deaf", "stray", "cancel"]
+            + ["rescale"] * 2
         ),
         st.integers(0, 5),
     ),
@@ -94,6 +98,8 @@ def test_when_all_answer_again_the_job_runs_or_is_over(
     assert world.over is not None and world.machine.settled
     assert len(world.of(JobOver)) == 1
     assert world.machine.wake_at_ms is None
+    answered = [done.request for done in world.of(RescaleDone)]
+    assert len(answered) == len(set(answered)), "each that asks is answered once at most"
 
 
 def act(world: World, action: str, number: int) -> None:
@@ -122,6 +128,9 @@ def act(world: World, action: str, number: int) -> None:
             world.send(SlotRequestFailed(SlotLost("no core")))
         case "stray" if world.executions:
             world.send(SubtaskChanged(world.executions[0], ExecutionState.INITIALIZING))
+        case "rescale":
+            world.rescales += 1
+            world.send(RescaleRequested(world.rescales, number))
         case "cancel" if number == 5:
             world.send(CancelRequested())
         case _:
@@ -148,8 +157,7 @@ def calm(world: World) -> None:
         world.beat()
         world.wake_up_to(world.now_ms + 1_000)
         answer_all(world)
-        newest = {deploy.execution.subtask: deploy.execution for deploy in world.sent(Deploy)}
-        states = {world.states.get(execution) for execution in newest.values()}
+        states = {subtask.state for subtask in world.subtasks()}
         all_run = bool(states) and states <= {ExecutionState.RUNNING, ExecutionState.FINISHED}
         if world.machine.settled or (world.status is JobStatus.RUNNING and all_run):
             return
@@ -180,6 +188,8 @@ EVENTS: list[JobEvent] = [
     SlotRequestFailed(SlotLost("x"), final=True),
     CoordinatorFailed(OPERATOR, BROKEN),
     CancelRequested(),
+    RescaleRequested(1, 3),
+    RescaleRequested(2, 0),
     CheckpointAcknowledged(EXECUTION, CheckpointId(99), None, CheckpointFigures()),
     CheckpointDeclined(OTHER, CheckpointId(99), "CHECKPOINT_DECLINED"),
     *(SubtaskChanged(e, s, BROKEN) for e in (EXECUTION, OTHER) for s in ExecutionState),

@@ -104,6 +104,7 @@ class World:
         self.log: list[JobCommand] = []
         self.slots: dict[SlotId, FakeSlot] = {}
         self.coming = 0
+        self.rescales = 0
         self.waiting: deque[JobEvent] = deque()
         self.states: dict[ExecutionId, ExecutionState] = {}
         self._triggered: set[CheckpointId] = set()

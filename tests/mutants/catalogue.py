@@ -264,14 +264,14 @@ MUTANTS = [
     Mutant(
         "the job is deployed before its former subtasks have ended",
         "jobmaster/machine.py",
-        "        if not all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks)):\n",
-        "        if False:\n",
+        "ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))",
+        "ended = True",
     ),
     Mutant(
         "the job is deployed before it is known which checkpoint is the newest",
         "jobmaster/machine.py",
-        "if not (redeployment.waited and self._slots.enough and self._checkpoints.settled):",
-        "if not (redeployment.waited and self._slots.enough):",
+        "ready = ended and self._checkpoints.settled",
+        "ready = ended",
     ),
     Mutant(
         "subtasks begin before all are restored",
@@ -423,7 +423,7 @@ MUTANTS = [
     Mutant(
         "a restart begins with nothing",
         "jobmaster/machine.py",
-        "self._assigned(latest, topology) if latest else {}",
+        "shares(latest, topology, self._settings.restore)",
         "{}",
     ),
     Mutant(

@@ -63,6 +63,15 @@ class JobClient(Protocol):
         """Take a checkpoint now. full: reference nothing of older ones."""
         ...
 
+    def rescale(self, parallelism: int) -> Future[None]:
+        """Give the running job another parallelism; done when all its subtasks run at it.
+
+        Steps whose parallelism the program has set keep it. The job runs on until a checkpoint has
+        completed, and starts from that one. Fails with RescaleRefused where it cannot be, or
+        SlotsMissing where the slots for it do not come; the job then runs on as it is.
+        """
+        ...
+
     def view(self) -> object:
         """What the job is doing: a ``jobmaster.view.JobView``, a frozen value."""
         ...

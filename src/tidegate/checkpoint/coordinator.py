@@ -195,6 +195,8 @@ class CheckpointCoordinator:
                 self._activate()
             case events.Restored(checkpoint, wall_ms):
                 self._restored(checkpoint, wall_ms)
+            case events.Rescaled(topology):
+                self._topology, self._executions = topology, Executions(topology)
             case events.BacklogReported(operator, backlog):
                 self._schedule.report_backlog(operator, backlog, self._now_ms)
             case events.OperatorEventSent(execution, operator, sent):
@@ -271,10 +273,9 @@ class CheckpointCoordinator:
         self._ending = status
         self._reports.job_ended()
         self._suspend(FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
-        if self._trigger is not None:
-            request = self._trigger.request
+        if (trigger := self._trigger) is not None:
             self._trigger = None
-            self._fail(request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+            self._fail(trigger.request, FailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN)
 
     def _forget_pointers(self) -> None:
         """Once the job has ended and the last pointer is settled, keep what outlives it."""

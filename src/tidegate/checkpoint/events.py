@@ -25,6 +25,7 @@ from tidegate.model.snapshots import MasterState, SavepointFormat
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,13 @@ class Restored:
 
     checkpoint: CheckpointId | None
     wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """No subtask lives, `Restored` comes next, and the job has another shape."""
+
+    topology: Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +252,7 @@ JobEvent = (
     | ExecutionChanged
     | FailoverStarted
     | Restored
+    | Rescaled
     | BacklogReported
     | OperatorEventSent
     | CheckpointRequested

@@ -240,6 +240,21 @@ FAILOVER_STRATEGY: Final = ConfigOption(
     "What a failed subtask takes along in a restart: the subtasks that it is connected with, or "
     "all.",
 )
+RESCALE_MAX_DELAY: Final[ConfigOption[int | None]] = ConfigOption(
+    "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
+    DurationType(),
+    None,
+    "Longest wait of a rescale for the next checkpoint; then it starts from the newest there is. "
+    "Unset, it is the interval of checkpoints times one more than "
+    "`jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures`; without periodic "
+    "checkpoints it is 0.",
+)
+RESCALE_CHECKPOINT_FAILURES: Final = ConfigOption(
+    "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
+    IntegerType(at_least=1),
+    2,
+    "Failed checkpoints after which a rescale waits no longer and starts from the newest there is.",
+)
 RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
     "restart-strategy.type",
     ChoiceType(

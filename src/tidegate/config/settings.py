@@ -16,6 +16,7 @@ from tidegate.model.settings import (
     FixedDelay,
     JobSettings,
     NoRestart,
+    RescaleSettings,
     RestartSettings,
     RestoreSettings,
     SlotSettings,
@@ -34,6 +35,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         checkpoints=checkpoints,
         restart=restart_settings(configuration, checkpointing=checkpoints.periodic),
         failover=FailoverStrategy(configuration.get(options.FAILOVER_STRATEGY)),
+        rescale=rescale_settings(configuration, checkpoints),
         restore=restore_settings(configuration),
         slot=slot_settings(configuration),
         slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),
@@ -107,6 +109,17 @@ def _exponential_delay(configuration: Configuration) -> ExponentialDelay:
         jitter=configuration.get(options.EXPONENTIAL_JITTER),
         attempts_before_reset=configuration.get(options.EXPONENTIAL_ATTEMPTS),
     )
+
+
+def rescale_settings(
+    configuration: Configuration, checkpoints: CheckpointSettings
+) -> RescaleSettings:
+    """How long a rescale waits for a checkpoint; unset, that depends on how often there is one."""
+    failures_max = configuration.get(options.RESCALE_CHECKPOINT_FAILURES)
+    max_delay_ms = configuration.get(options.RESCALE_MAX_DELAY)
+    if max_delay_ms is None:
+        max_delay_ms = (checkpoints.interval_ms or 0) * (failures_max + 1)
+    return RescaleSettings(max_delay_ms, failures_max)
 
 
 def restore_settings(configuration: Configuration) -> RestoreSettings:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from concurrent.futures import Future
+from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.events import CheckpointRequested
-from tidegate.errors import JobFailed, StorageFailed, TidegateError, UserCodeFailed
-from tidegate.jobmaster.events import CancelRequested
+from tidegate.errors import JobFailed, RescaleRefused, StorageFailed, TidegateError, UserCodeFailed
+from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
@@ -113,19 +114,44 @@ class DriverClient:
         done: Future[CheckpointDone] = Future()
 
         def ask() -> None:
-            if self._driver.result.done():
-                refuse()
-                return
             request = self._driver.expect_checkpoint(done)
             self._driver.post(CheckpointRequested(request, kind))
 
-        def refuse() -> None:
-            done.set_exception(JobFailed("the job has ended: no checkpoint can be taken"))
+        return self._request(done, ask, "the job has ended: no checkpoint can be taken")
+
+    def rescale(self, parallelism: int) -> Future[None]:
+        """Run on with another parallelism; done when it does."""
+        done: Future[None] = Future()
+        try:
+            wanted = index(parallelism)
+        except TypeError:
+            refused = RescaleRefused(
+                f"The parallelism {parallelism!r} is no whole number",
+                where="rescale",
+                remedy="Ask for 1 or more.",
+            )
+            done.set_exception(refused)
+            return done
+
+        def ask() -> None:
+            request = self._driver.expect_rescale(done)
+            self._driver.post(RescaleRequested(request, wanted))
+
+        return self._request(done, ask, "the job has ended: it cannot be rescaled")
+
+    def _request(self, done: Future[T], ask: Callable[[], None], too_late: str) -> Future[T]:
+        """Ask on the driver's loop for what is answered by an event."""
+
+        def ask_if_alive() -> None:
+            if self._driver.result.done():
+                done.set_exception(JobFailed(too_late))
+            else:
+                ask()
 
         try:
-            self._loop.call_soon_threadsafe(ask)
+            self._loop.call_soon_threadsafe(ask_if_alive)
         except RuntimeError:
-            refuse()
+            done.set_exception(JobFailed(too_late))
         return done
 
     def view(self) -> JobView:

@@ -106,6 +106,7 @@ class Driver:
         self._settled = asyncio.Event()
         self._requests = count(1)
         self._waiting: dict[int, Future[CheckpointDone]] = {}
+        self._rescaling: dict[int, Future[None]] = {}
         self._last_view: JobView | None = None
         self._end: tuple[JobStatus, TidegateError | None] | None = None
         self._crash: Exception | None = None
@@ -241,7 +242,7 @@ class Driver:
                 self._world.log.warning("rows that could not be read were skipped", rows=skipped)
         if self._hosts is not None:
             self._hosts.end_results(error)
-        for waiting in self._waiting.values():
+        for waiting in (*self._waiting.values(), *self._rescaling.values()):
             if not waiting.done():
                 waiting.set_exception(error or JobCanceled("the job has ended"))
         if error is not None:
@@ -456,6 +457,22 @@ class Driver:
             done.set_exception(error or JobCanceled("the job has ended"))
         else:
             done.set_result(CheckpointDone(checkpoint, pointer or ""))
+
+    def expect_rescale(self, done: Future[None]) -> int:
+        """A number for a rescale whose end belongs to this future."""
+        request = next(self._requests)
+        self._rescaling[request] = done
+        return request
+
+    def rescale_done(self, request: int, error: TidegateError | None) -> None:
+        """A rescale is over."""
+        done = self._rescaling.pop(request)
+        if done.done():
+            return  # whoever asked has cancelled the wait
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
 
     def view(self) -> JobView:
         """What the job is doing."""

@@ -53,6 +53,8 @@ from tidegate.jobmaster.commands import (
     LabelFailure,
     ReleaseSlots,
     RequestSlots,
+    RescaleDone,
+    Rescaling,
     ResetSubtasks,
     Restarting,
     RestoreHooks,
@@ -135,8 +137,8 @@ class Performer:
                 self._hosts.ready(execution, operators)
             case CloseCoordinators():
                 self._hosts.close()
-            case JobOver(status, error):
-                self._driver.over(status, error)
+            case Rescaling() | RescaleDone() | JobOver():
+                self._perform_turn(command)
             case StatusChanged() | SlotsAwaited() | Restarting() | Deployed():
                 self._tell(command)
             case TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | ToOperator():
@@ -329,6 +331,19 @@ class Performer:
                 self._log.info(
                     "subtasks deployed", subtasks=subtasks, attempt=attempt, restored=restored
                 )
+
+    def _perform_turn(self, command: Rescaling | RescaleDone | JobOver) -> None:
+        match command:
+            case Rescaling(parallelism):
+                self._log.info("job rescales", parallelism=parallelism)
+            case RescaleDone(request, parallelism, error):
+                if error is None:
+                    self._log.info("job rescaled", parallelism=parallelism)
+                else:
+                    self._log.warning("job not rescaled", parallelism=parallelism, error=str(error))
+                self._driver.rescale_done(request, error)
+            case JobOver(status, error):
+                self._driver.over(status, error)
 
     def _log_checkpoint(self, ended: CheckpointEnded) -> None:
         if ended.reason is None:

@@ -121,6 +121,22 @@ class Restarting:
 
 
 @dataclass(frozen=True, slots=True)
+class Rescaling:
+    """All is being stopped, to be deployed at that parallelism."""
+
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleDone:
+    """A rescale is over. error: why the job was not brought to that parallelism; None: it runs."""
+
+    request: int
+    parallelism: int
+    error: TidegateError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Deployed:
     """Subtasks are being deployed. restored: from which checkpoint; None: they start empty.
 
@@ -167,6 +183,8 @@ JobCommand = (
     | StatusChanged
     | SlotsAwaited
     | Restarting
+    | Rescaling
+    | RescaleDone
     | Deployed
     | LabelFailure
     | JobOver

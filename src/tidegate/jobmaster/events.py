@@ -73,6 +73,14 @@ class CancelRequested:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleRequested:
+    """Somebody wants the job at another parallelism; `RescaleDone` answers it, once."""
+
+    request: int
+    parallelism: int
+
+
 JobEvent = (
     CheckpointEvent
     | JobStarted
@@ -86,6 +94,7 @@ JobEvent = (
     | SubtaskChanged
     | CoordinatorFailed
     | CancelRequested
+    | RescaleRequested
 )
 
 __all__ = [
@@ -94,6 +103,7 @@ __all__ = [
     "FailureLabelled",
     "JobEvent",
     "JobStarted",
+    "RescaleRequested",
     "SlotLeft",
     "SlotRequestFailed",
     "Woke",

@@ -40,13 +40,14 @@ class ExecutionGraph:
 
     A subtask's attempts are counted for itself. Those that are connected are always deployed
     together, so they share the number, and both ends of a channel can be told from their former
-    lives by it.
+    lives by it. In another shape all begin above every number there was.
     """
 
     def __init__(self, topology: Topology, epoch: Epoch) -> None:
         self.topology = topology
         self._epoch = epoch
         self._executions: dict[SubtaskId, Execution] = {}
+        self._first = Attempt(0)
 
     def deploy(
         self, subtasks: Iterable[SubtaskId], slots: Sequence[SlotId], now_ms: int
@@ -55,17 +56,32 @@ class ExecutionGraph:
         deployed: list[Execution] = []
         for subtask in subtasks:
             former = self._executions.get(subtask)
-            attempt = Attempt(0 if former is None else former.id.attempt + 1)
+            attempt = self._first if former is None else Attempt(former.id.attempt + 1)
             execution = Execution(ExecutionId(subtask, attempt, self._epoch), slots[subtask.index])
             execution.enter(ExecutionState.CREATED, now_ms)
             self._executions[subtask] = execution
             deployed.append(execution)
         return deployed
 
+    def reshape(self, topology: Topology) -> None:
+        """Nothing runs any more, and what is deployed next has another shape."""
+        assert self.all_ended, "subtasks of the former shape are alive"
+        highest = max((execution.id.attempt for execution in self), default=self._first - 1)
+        self._first = Attempt(highest + 1)
+        self._executions = {}
+        self.topology = topology
+
     def current(self, execution: ExecutionId) -> Execution | None:
         """The execution of that id; None where it is of an older attempt or another epoch."""
         found = self._executions.get(execution.subtask)
         return found if found is not None and found.id == execution else None
+
+    def show(self, figures: Mapping[ExecutionId, SubtaskFigures]) -> None:
+        """The figures of some attempts; those that have ended keep their last ones."""
+        for execution_id, seen in figures.items():
+            execution = self.current(execution_id)
+            if execution is not None and not execution.state.is_terminal:
+                execution.figures = seen
 
     def __iter__(self) -> Iterator[Execution]:
         return iter(self._executions.values())
@@ -82,6 +98,12 @@ class ExecutionGraph:
     def all_ended(self) -> bool:
         """Whether nothing runs any more."""
         return all(execution.state.is_terminal for execution in self)
+
+    @property
+    def all_run(self) -> bool:
+        """Whether every subtask runs, or has come to its end in order."""
+        running = (ExecutionState.RUNNING, ExecutionState.FINISHED)
+        return bool(self._executions) and all(e.state in running for e in self)
 
     @property
     def all_finished(self) -> bool:

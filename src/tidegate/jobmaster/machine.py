@@ -2,10 +2,10 @@
 
 One path leads to running subtasks, whatever went before: enough slots, nothing of the former
 attempt alive, no checkpoint in flight, the wait over; then the newest completed checkpoint is
-spread over a new attempt. A first start, a failure and a lost slot only differ in what they wait
-for, and in how many subtasks they concern: what `failover` says belongs together is restarted
-together, the rest goes on. There is one restart at a time; what fails before it is deployed joins
-it. The checkpoint coordinator is part of this machine: one inbox, one clock.
+spread over a new attempt. A first start, a failure, a lost slot and a rescale only differ in what
+they wait for, and in how many subtasks they concern: what `failover` says belongs together is
+restarted together, the rest goes on. There is one restart at a time; what fails before it is
+deployed joins it. The checkpoint coordinator is part of this machine: one inbox, one clock.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, get_args
 
-from tidegate.checkpoint.assignment import assign, coordinator_states
-from tidegate.checkpoint.commands import FailExecution, FailJob
+from tidegate.checkpoint.commands import CheckpointEnded, FailExecution, FailJob
 from tidegate.checkpoint.events import (
     CheckpointEvent,
     ExecutionChanged,
     FailoverStarted,
     JobEnded,
     JobStatusChanged,
+    Rescaled,
     Restored,
     Woke,
 )
-from tidegate.checkpoint.metadata.provenance import hook_states
 from tidegate.errors import JobCanceled, SlotLost, TidegateError, UserError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -34,13 +33,10 @@ from tidegate.jobmaster.commands import (
     JobOver,
     LabelFailure,
     ReleaseSlots,
-    RequestSlots,
+    Rescaling,
     ResetSubtasks,
     Restarting,
-    RestoreHooks,
     SendToSlot,
-    SlotsAwaited,
-    StartCoordinators,
     StatusChanged,
     SubtaskReady,
 )
@@ -52,14 +48,17 @@ from tidegate.jobmaster.events import (
     HooksRestored,
     JobEvent,
     JobStarted,
+    RescaleRequested,
     SlotLeft,
     SlotRequestFailed,
 )
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
 from tidegate.jobmaster.failover import Redeployment, Regions
 from tidegate.jobmaster.failures import Failure, FailureHistory, job_failed
+from tidegate.jobmaster.rescaling import Rescaler
 from tidegate.jobmaster.restarts import make_strategy
-from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool
+from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
+from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import (
     Accepted,
@@ -80,22 +79,14 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
     from tidegate.model.settings import JobSettings
-    from tidegate.model.snapshots import SubtaskRestore
     from tidegate.model.topology import Topology
 
 CANCEL_TIMEOUT_MS: Final = 30_000
 """A slot that has not ended its subtasks after this is given up."""
-
-AWAIT_REPORT_MS: Final = 5_000
-"""How often it is said that slots are still missing."""
-
-ASK_AGAIN_MS: Final = 500
-"""Pause after a request for a slot that failed, so that one that always fails does not spin."""
 
 _TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOperator)
 _TO_THE_LAST = (*get_args(CheckpointEvent), FailureLabelled)
@@ -140,6 +131,7 @@ class JobMaster:
         self._graph = ExecutionGraph(topology, epoch)
         self._regions = Regions(topology, settings.failover)
         self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
+        self._rescaler = Rescaler(name, self._slots, coordinator, settings, self._tell)
         self._strategy = make_strategy(settings.restart, chance)
         self._failures = FailureHistory(settings.exception_history_max)
         self._status = JobStatus.INITIALIZING
@@ -148,11 +140,7 @@ class JobMaster:
         self._error: TidegateError | None = None
         self._redeployment: Redeployment | None = None
         self._unstarted: tuple[SubtaskId, ...] = ()
-        self._slots_since_ms: int | None = None
-        self._slot_error: TidegateError | None = None
-        self._ask_at_ms = 0
         self._has_hooks = hooks
-        self._report_ms = 0
         self._restarts = 0
         self._restored: CheckpointId | None = None
         self._wall_offset_ms = 0
@@ -174,13 +162,13 @@ class JobMaster:
         times = [self._checkpoints.wake_at_ms]
         if self._aim is not Aim.OVER and self._status is not JobStatus.INITIALIZING:
             times += [self._cancel_by_ms, self._slots.next_expiry_ms]
-        if self._aim is Aim.RUN and (redeployment := self._redeployment) is not None:
-            if not redeployment.waited:
-                times.append(redeployment.due_ms)
-            if self._slots_since_ms is not None:
-                times += [self._report_ms, self._slots_since_ms + self._settings.slots_timeout_ms]
-                if self._slots.missing:
-                    times.append(self._ask_at_ms)
+        if self._aim is Aim.RUN:
+            wait, _ = self._awaited
+            times.append(wait.wake_at_ms(self._slots, self._settings.slots_timeout_ms))
+            if self._redeployment is not None and not self._redeployment.waited:
+                times.append(self._redeployment.due_ms)
+            if self._redeployment is None:
+                times.append(self._rescaler.due_ms)
         return min((time for time in times if time is not None), default=None)
 
     def _dispatch(self, event: JobEvent, now_ms: int) -> None:
@@ -210,6 +198,9 @@ class JobMaster:
                 self._hooks_not_restored(error, now_ms)
             case CancelRequested(reason):
                 self._cancel(reason, now_ms)
+            case RescaleRequested():
+                running = self._aim is Aim.RUN
+                self._rescaler.requested(event, self._graph.topology, running=running)
             case _:
                 self._checkpoint(event, now_ms)
 
@@ -225,6 +216,8 @@ class JobMaster:
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)
                 case _:
+                    if isinstance(command, CheckpointEnded):
+                        self._rescaler.checkpoint_ended(command)
                     self._commands.append(command)
 
     def _to_subtask(
@@ -233,6 +226,9 @@ class JobMaster:
         execution = self._graph.current(message.execution)
         if execution is not None and not execution.state.is_terminal:
             self._commands.append(SendToSlot(execution.slot, message))
+
+    def _tell(self, command: JobCommand) -> None:
+        self._commands.append(command)
 
     def _become(self, status: JobStatus, now_ms: int, error: TidegateError | None = None) -> None:
         if status is self._status:
@@ -263,10 +259,7 @@ class JobMaster:
 
     def _pulsed(self, pulse: Pulse, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
         self._slots.pulsed(slot, batch_age_ms, now_ms)
-        for execution_id, figures in pulse.figures.items():
-            execution = self._graph.current(execution_id)
-            if execution is not None and not execution.state.is_terminal:
-                execution.figures = figures
+        self._graph.show(pulse.figures)
 
     def _slot_left(self, slot: SlotId, error: TidegateError | None, now_ms: int) -> None:
         if not self._slots.left(slot):
@@ -277,18 +270,18 @@ class JobMaster:
             if not execution.state.is_terminal:
                 self._enter(execution, ExecutionState.FAILED, now_ms, lost)
         failed = [e.id.subtask for e in hosted if e.state is not ExecutionState.FINISHED]
-        self._slot_error = lost
+        self._slots.error = lost
         if failed:
             self._failed(Failure(lost, slot=slot), failed, now_ms)
         elif self._redeployment is not None:
             self._note(Failure(lost, slot=slot), now_ms, root=False)
 
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
-        self._slots.request_failed()
-        self._slot_error = error
-        self._ask_at_ms = now_ms + ASK_AGAIN_MS
+        self._slots.request_failed(error, now_ms)
         if final and self._aim is Aim.RUN and not self._slots.enough:
             self._fail_for_good(error, now_ms)
+        elif final and not self._slots.complete:
+            self._rescaler.end(error)
 
     def _woke(self, now_ms: int) -> None:
         planned = self.wake_at_ms
@@ -306,16 +299,23 @@ class JobMaster:
         self._slot_left(slot, SlotLost(f"slot {slot} is given up: {why}"), now_ms)
 
     def _report_missing_slots(self, now_ms: int) -> None:
-        since = self._slots_since_ms
-        if since is None or self._slots.enough:
-            return
-        have, want = len(self._slots), self._slots.wanted
+        wait, count = self._awaited
         within_ms = self._settings.slots_timeout_ms
-        if now_ms - since >= within_ms:
-            self._fail_for_good(self._slots.shortage(within_ms, self._slot_error), now_ms)
-        elif now_ms >= self._report_ms:
-            self._report_ms = now_ms + AWAIT_REPORT_MS
-            self._commands.append(SlotsAwaited(have, want, now_ms - since))
+        if wait.since_ms is None or len(self._slots) >= count:
+            return
+        if now_ms - wait.since_ms < within_ms:
+            self._commands += wait.report(self._slots, count, now_ms)
+        elif self._redeployment is not None:
+            self._fail_for_good(self._slots.shortage(count, within_ms), now_ms)
+        else:
+            self._rescaler.end(self._slots.shortage(count, within_ms))
+
+    @property
+    def _awaited(self) -> tuple[SlotWait, int]:
+        """The wait for slots that counts now, and for how many."""
+        if self._redeployment is not None:
+            return self._redeployment.slots, self._slots.needed
+        return self._rescaler.slots, self._slots.wanted
 
     # --- subtasks ---
 
@@ -384,7 +384,8 @@ class JobMaster:
         error = failure.error
         restarting = self._redeployment is not None and self._redeployment.due_ms is not None
         if self._aim is not Aim.RUN or restarting:
-            self._note(failure, now_ms, root=False)
+            root = self._aim is Aim.RUN and self._rescaler.stopping  # a rescale is no failure
+            self._note(failure, now_ms, root=root)
             apart = self._aim is Aim.RUN and self._take_along(subtasks, now_ms)
             if apart and isinstance(error, UserError):
                 self._fail_for_good(error, now_ms)  # no consequence of what is restarted already
@@ -395,10 +396,17 @@ class JobMaster:
             self._fail_for_good(error, now_ms)
             return
         self._restarts += 1
-        self._redeployment = Redeployment((), due_ms=now_ms + delay)
+        self._restart(Restarting(self._restarts, delay, error), subtasks, now_ms)
+
+    def _restart(
+        self, why: Restarting | Rescaling, subtasks: Iterable[SubtaskId] | None, now_ms: int
+    ) -> None:
+        """Stop what has to be, to deploy it anew. subtasks: as of `_failed`."""
+        delay_ms, error = (why.delay_ms, why.error) if isinstance(why, Restarting) else (0, None)
+        self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
-        self._commands.append(Restarting(self._restarts, delay, error))
+        self._commands.append(why)
         self._take_along(subtasks, now_ms)
 
     def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
@@ -469,6 +477,10 @@ class JobMaster:
                 self._deploy_if_possible(self._redeployment, now_ms)
             case Aim.RUN if self._graph.all_finished:
                 self._end(JobStatus.FINISHED, now_ms)
+            case Aim.RUN:
+                rescaling = self._rescaler.go_on(now_ms, all_run=self._graph.all_run)
+                if rescaling is not None:
+                    self._restart(rescaling, None, now_ms)
             case Aim.CANCEL if self._graph.all_ended:
                 self._end(JobStatus.CANCELED, now_ms)
             case Aim.FAIL if self._graph.all_ended:
@@ -477,19 +489,20 @@ class JobMaster:
                 pass
 
     def _deploy_if_possible(self, redeployment: Redeployment, now_ms: int) -> None:
-        self._ask_for_slots(now_ms)
+        ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))
+        ready = ended and self._checkpoints.settled
+        if ready and self._rescaler.stopping:
+            self._reshape(redeployment, now_ms)
+        self._commands += redeployment.slots.go_on(self._slots, self._slots.needed, now_ms)
         redeployment.waited = redeployment.due_ms is None or now_ms >= redeployment.due_ms
-        if not (redeployment.waited and self._slots.enough and self._checkpoints.settled):
-            return
-        if not all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks)):
+        if not (ready and redeployment.waited and self._slots.enough):
             return
         if self._has_hooks and not redeployment.hooks_ready:
             self._restore_hooks(redeployment)
             return
         self._redeployment = None
         self._unstarted += redeployment.subtasks
-        self._slots_since_ms = None
-        self._slot_error = None
+        self._slots.error = None
         self._become(JobStatus.RUNNING, now_ms)
         self._deploy(redeployment.subtasks, now_ms)
 
@@ -497,15 +510,10 @@ class JobMaster:
         if redeployment.hooks_asked:
             return
         redeployment.hooks_asked = True
+        again = self._restarts + self._rescaler.rescales > 0
+        allow = again or self._settings.restore.allow_non_restored
         latest = self._checkpoints.latest_completed()
-        allow = self._restarts > 0 or self._settings.restore.allow_non_restored
-        self._commands.append(
-            RestoreHooks(
-                latest.checkpoint if latest else None,
-                hook_states(latest.metadata) if latest else (),
-                allow,
-            )
-        )
+        self._commands.append(restore_hooks(latest, allow_unmatched=allow))
 
     def _hooks_not_restored(self, error: TidegateError, now_ms: int) -> None:
         """As any failure; it is one of its own, though another one's restart is under way."""
@@ -513,23 +521,11 @@ class JobMaster:
             self._redeployment = None
             self._failed(Failure(error), None, now_ms)
 
-    def _ask_for_slots(self, now_ms: int) -> None:
-        if self._slots.enough:
-            self._slots_since_ms = None
-            return
-        if self._slots_since_ms is None:
-            self._slots_since_ms = now_ms
-            self._report_ms = now_ms + AWAIT_REPORT_MS
-        missing = self._slots.missing
-        if missing and now_ms >= self._ask_at_ms:
-            self._slots.requested(missing)
-            self._commands.append(RequestSlots(missing))
-
     def _deploy(self, subtasks: Collection[SubtaskId], now_ms: int) -> None:
         """Spread the newest completed checkpoint over a new attempt of each of these subtasks."""
         latest = self._checkpoints.latest_completed()
         topology = self._graph.topology
-        assigned = self._assigned(latest, topology) if latest else {}
+        assigned = shares(latest, topology, self._settings.restore)
         self._restored = latest.checkpoint if latest else None
         self._checkpoint(Restored(self._restored, now_ms + self._wall_offset_ms), now_ms)
         executions = self._graph.deploy(subtasks, self._slots.in_order(), now_ms)
@@ -539,9 +535,7 @@ class JobMaster:
         self._commands.append(Deployed(attempt, self._restored, len(executions)))
         coordinated = self._graph.coordinated(executions)
         if subtasks == self._regions.all:
-            states = coordinator_states(latest.metadata, topology) if latest else {}
-            started = {operator: states.get(operator) for operator in coordinated}
-            self._commands.append(StartCoordinators(self._restored, started, coordinated))
+            self._commands.append(start_coordinators(latest, topology, coordinated))
         else:
             self._commands.append(ResetSubtasks(self._restored, coordinated))
         for execution in executions:
@@ -555,11 +549,14 @@ class JobMaster:
             self._enter(execution, ExecutionState.INITIALIZING, now_ms)
             self._commands.append(SendToSlot(execution.slot, deploy))
 
-    def _assigned(
-        self, latest: CompletedCheckpoint, topology: Topology
-    ) -> dict[SubtaskId, SubtaskRestore]:
-        given_up = self._settings.restore.without_in_flight_of
-        return assign(latest.metadata, topology, drop_in_flight=latest.checkpoint == given_up)
+    def _reshape(self, redeployment: Redeployment, now_ms: int) -> None:
+        """Nothing runs any more: the job takes the shape that it is rescaled to, if it can."""
+        topology = self._rescaler.stopped()
+        if topology is not None:
+            self._graph.reshape(topology)
+            self._regions = Regions(topology, self._settings.failover)
+            self._checkpoint(Rescaled(topology), now_ms)
+            redeployment.subtasks = self._regions.all
 
     def _end(self, status: JobStatus, now_ms: int) -> None:
         self._aim = Aim.OVER
@@ -592,4 +589,5 @@ class JobMaster:
             slots_wanted=self._slots.wanted,
             checkpoints=self._checkpoints.statistics,
             settings=self._settings,
+            rescales=self._rescaler.rescales,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SlotsMissing
+from tidegate.jobmaster.commands import RequestSlots, SlotsAwaited
 from tidegate.jobmaster.view import SlotView
 
 if TYPE_CHECKING:
@@ -15,6 +16,12 @@ if TYPE_CHECKING:
 
 LATE_WAKE_MS: Final = 500
 """A wake-up that comes later than this says that this process stood still, not the slots."""
+
+AWAIT_REPORT_MS: Final = 5_000
+"""How often it is said that slots are still missing."""
+
+ASK_AGAIN_MS: Final = 500
+"""Pause after a request for a slot that failed, so that one that always fails does not spin."""
 
 GRACE_MS: Final = 1_000
 """What is left of every lease after such a wake-up."""
@@ -30,14 +37,22 @@ class KnownSlot:
 
 
 class SlotPool:
-    """wanted: slots that the job needs. lease_ms: a slot silent for longer is lost."""
+    """needed: slots that the job runs on; more are wanted while it is to grow.
 
-    def __init__(self, wanted: int, lease_ms: int) -> None:
-        self.wanted = wanted
+    lease_ms: a slot silent for longer is lost. error: why the last that did not come did not, or
+    the last that was lost.
+    """
+
+    def __init__(self, needed: int, lease_ms: int) -> None:
+        self.needed = needed
+        self.wanted = needed
+        self.error: TidegateError | None = None
         self._lease_ms = lease_ms
         self._slots: dict[SlotId, KnownSlot] = {}
-        self._order: list[SlotId | None] = [None] * wanted
+        self._order: list[SlotId | None] = [None] * needed
+        self._spare: list[SlotId] = []
         self._coming = 0
+        self._ask_at_ms = 0
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -48,45 +63,84 @@ class SlotPool:
     @property
     def enough(self) -> bool:
         """Whether the job can be deployed."""
+        return len(self._slots) >= self.needed
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that are wanted are here."""
         return len(self._slots) >= self.wanted
 
     @property
-    def missing(self) -> int:
-        """Slots to ask for: those that neither are here nor have been asked for."""
+    def ask_at_ms(self) -> int | None:
+        """When to ask for slots that neither are here nor have been asked for; None without any."""
+        return self._ask_at_ms if self._missing else None
+
+    @property
+    def _missing(self) -> int:
         return max(0, self.wanted - len(self._slots) - self._coming)
 
-    def shortage(self, within_ms: int, last: TidegateError | None) -> SlotsMissing:
-        """The error that says how few came in time. last: why the last of the others did not."""
-        why = f"; the last that did not: {last}" if last else ""
+    def shortage(self, count: int, within_ms: int) -> SlotsMissing:
+        """The error that says how few of so many came in time."""
+        why = f"; the last that did not: {self.error}" if self.error else ""
         return SlotsMissing(
-            f"{len(self)} of {self.wanted} slots came within {within_ms} ms{why}",
+            f"{len(self)} of {count} slots came within {within_ms} ms{why}",
             remedy="Give Spark more cores, lower the job's parallelism, or wait longer with "
             "tidegate.slots.start-timeout.",
         )
 
-    def requested(self, count: int) -> None:
-        """So many have been asked for."""
-        self._coming += count
+    def ask(self, now_ms: int) -> list[RequestSlots]:
+        """Ask for those that are missing, unless that has just failed."""
+        missing = self._missing
+        if not missing or now_ms < self._ask_at_ms:
+            return []
+        self._coming += missing
+        return [RequestSlots(missing)]
 
-    def request_failed(self) -> None:
+    def request_failed(self, error: TidegateError, now_ms: int) -> None:
         """One that was asked for will not come."""
         self._coming = max(0, self._coming - 1)
+        self.error = error
+        self._ask_at_ms = now_ms + ASK_AGAIN_MS
 
     def offered(self, offer: Offer, now_ms: int) -> bool:
         """A slot has come; False where it is one too many."""
         self._coming = max(0, self._coming - 1)
-        if self.enough:
+        if self.complete:
             return False
         self._slots[offer.slot] = KnownSlot(offer, now_ms)
-        self._order[self._order.index(None)] = offer.slot
+        if None in self._order:
+            self._order[self._order.index(None)] = offer.slot
+        else:
+            self._spare.append(offer.slot)
         return True
 
     def left(self, slot: SlotId) -> bool:
         """A slot is gone; False where it was not one of ours."""
         if self._slots.pop(slot, None) is None:
             return False
-        self._order[self._order.index(slot)] = None
+        if slot in self._spare:
+            self._spare.remove(slot)
+        else:
+            self._order[self._order.index(slot)] = self._spare.pop(0) if self._spare else None
         return True
+
+    def want(self, count: int) -> None:
+        """The job is to grow to so many; fewer than it runs on are not let go yet."""
+        self.wanted = max(count, self.needed)
+
+    def resize(self, needed: int) -> None:
+        """Nothing is deployed, and what is next needs so many."""
+        placed = [*self.in_order(), *self._spare]
+        self.needed = needed
+        self._order = [*placed[:needed], *[None] * (needed - len(placed))]
+        self._spare = placed[needed:]
+
+    def let_go(self) -> list[SlotId]:
+        """Forget the slots that the job does not run on, and want no more than those it does."""
+        gone, self._spare, self.wanted = self._spare, [], self.needed
+        for slot in gone:
+            del self._slots[slot]
+        return gone
 
     def pulsed(self, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
         """A sign of life."""
@@ -128,3 +182,35 @@ class SlotPool:
             SlotView(slot, k.offer.host, k.offer.pid, now_ms - k.seen_ms, k.batch_age_ms)
             for slot, k in self._slots.items()
         )
+
+
+@dataclass(slots=True)
+class SlotWait:
+    """One wait for slots. since_ms: when they were first missed. report_ms: when to say so next."""
+
+    since_ms: int | None = None
+    report_ms: int = 0
+
+    def go_on(self, pool: SlotPool, count: int, now_ms: int) -> list[RequestSlots]:
+        """Ask for what the pool lacks and has not asked for, until so many are there."""
+        if len(pool) >= count:
+            self.since_ms = None
+            return []
+        if self.since_ms is None:
+            self.since_ms = now_ms
+            self.report_ms = now_ms + AWAIT_REPORT_MS
+        return pool.ask(now_ms)
+
+    def report(self, pool: SlotPool, count: int, now_ms: int) -> list[SlotsAwaited]:
+        """What is to be said now; pool: where so many have to be."""
+        if self.since_ms is None or now_ms < self.report_ms:
+            return []
+        self.report_ms = now_ms + AWAIT_REPORT_MS
+        return [SlotsAwaited(len(pool), count, now_ms - self.since_ms)]
+
+    def wake_at_ms(self, pool: SlotPool, timeout_ms: int) -> int | None:
+        """When to look again."""
+        if self.since_ms is None:
+            return None
+        at_ms = min(self.report_ms, self.since_ms + timeout_ms)
+        return at_ms if pool.ask_at_ms is None else min(at_ms, pool.ask_at_ms)

@@ -68,8 +68,9 @@ class SlotView:
 class JobView:
     """One job. timestamps_ms: wall clock at which it last entered each status.
 
-    restored: the checkpoint that subtasks were restored from last. slots_wanted: slots
-    that the job needs. settings: those in force.
+    rescales: how often it was given another parallelism. restored: the checkpoint that subtasks
+    were restored from last. slots_wanted: slots that the job needs, or is about to need.
+    settings: those in force.
     """
 
     job: JobId
@@ -85,6 +86,7 @@ class JobView:
     slots_wanted: int
     checkpoints: StatisticsView
     settings: JobSettings
+    rescales: int = 0
 
     def failures_labelled(self, key: str, value: str) -> tuple[FailureView, ...]:
         """The failures that have this label, or happened with one that has it."""

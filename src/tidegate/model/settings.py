@@ -182,6 +182,14 @@ class ZooKeeperSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RescaleSettings:
+    """How long a rescale waits for the next completed checkpoint: so long, or so many failures."""
+
+    max_delay_ms: int = 0
+    checkpoint_failures_max: int = 2
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """All settings of one job.
 
@@ -194,6 +202,7 @@ class JobSettings:
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
     failover: FailoverStrategy = FailoverStrategy.REGION
+    rescale: RescaleSettings = field(default_factory=RescaleSettings)
     restore: RestoreSettings = field(default_factory=RestoreSettings)
     slot: SlotSettings = field(default_factory=SlotSettings)
     slots_timeout_ms: int = 60_000
