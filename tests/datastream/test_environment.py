@@ -245,7 +245,7 @@ def test_without_checkpoints_there_is_nothing_to_warn_about(
 
 
 def test_settings_without_effect_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
-    key = "execution.checkpointing.file-merging.enabled"
+    key = "execution.checkpointing.snapshot-compression"
     env = environment(settings={key: "true"})
     numbers(env).map(str)
     env.execute()

@@ -116,6 +116,23 @@ def test_a_subtask_does_not_end_before_its_snapshots_and_coroutines_have() -> No
     assert world.states[-1] is ExecutionState.FINISHED
 
 
+def test_a_subtask_that_only_waits_for_its_snapshots_begins_no_further_one() -> None:
+    """Else it would never end where checkpoints overlap all the time."""
+    world = World(ScriptedSource("s", [], []), inputs=0).start()
+    world.subtask.trigger(barrier(1))
+    world.run()
+    world.busy = 1
+    world.subtask.complete(CheckpointId(1), None)
+    assert world.states[-1] is ExecutionState.RUNNING
+    world.subtask.trigger(barrier(2))
+    world.run()
+    assert [decline.reason for decline in world.declined] == ["CHECKPOINT_DECLINED_TASK_CLOSING"]
+    assert world.checkpoints_cut == [1]
+    world.busy = 0
+    world.subtask.idle_again()
+    assert world.states[-1] is ExecutionState.FINISHED
+
+
 def test_a_subtask_does_not_end_while_elements_wait_for_credit() -> None:
     world = World(Recorder("a", []), credit=1, settings=WITHOUT_CHECKPOINTS).start()
     world.put(0, RowBatch([1, 2, 3, 4])).run()

@@ -151,8 +151,7 @@ class Subtask:
         self._ending: Iterator[None] | None = None
         self._final_from: CheckpointId | None = None
         self._completed: CheckpointId | None = restored
-        self._data_ended = False
-        self._released = False
+        self._data_ended = self._closing = self._released = False
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
         self._piece = PieceSize(settings.slot.rows)
@@ -371,13 +370,14 @@ class Subtask:
             final, completed = self._final_from, self._completed
             if final is None or completed is None or completed < final:
                 return
-        if self._ports.busy():
-            return
-        self._released = True
+        self._closing = True
         for event in self._urgent:
             if isinstance(event, TriggeredByDriver):
                 self._decline_closing(event.barrier)
         self._urgent.clear()
+        if self._ports.busy():
+            return  # no further snapshot begins, so this comes to an end
+        self._released = True
         self._broadcast(EndOfPartition())
         self._leave_if_sent()
 
@@ -404,7 +404,7 @@ class Subtask:
 
     def trigger(self, barrier: Barrier) -> None:
         """The driver asks for a checkpoint."""
-        if self._released:
+        if self._closing:
             self._decline_closing(barrier)
         else:
             self._soon(TriggeredByDriver(barrier, self._age_ms(barrier)))
