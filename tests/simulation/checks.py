@@ -130,14 +130,18 @@ class Checks:
                     yield f"{path} was left to the sweep"
 
     def _side_by_side(self) -> Iterator[str]:
-        """A subtask is deployed again once its former attempt has ended."""
+        """A subtask is deployed again once its former attempt has ended.
+
+        An attempt that is cancelled has ended, and is closed when its last call on the pool returns.
+        """
         if not self._none_of("hold", "freeze", "link", "slow"):
             return
+        call_s = max(pipeline.sink.write_s for pipeline in self._plan.pipelines)
         former = {}
         for each in self._outside.attempts:
             key = each.name, each.subtask, self._leaders.get(each.process)
             before = former.get(key)
-            if before is not None and (before.closed_s or 0.0) > each.opened_s:
+            if before is not None and (before.closed_s or 0.0) > each.opened_s + call_s:
                 yield f"two attempts of {each.name} {each.subtask} at once at {each.opened_s:.3f}"
             former[key] = each
 
