@@ -132,7 +132,7 @@ class Checks:
     def _side_by_side(self) -> Iterator[str]:
         """A subtask is deployed again once its former attempt has ended.
 
-        An attempt that is cancelled has ended, and is closed when its last call on the pool returns.
+        An attempt that is cancelled has ended; it is closed when its last call on the pool returns.
         """
         if not self._none_of("hold", "freeze", "link", "slow"):
             return
