@@ -142,9 +142,7 @@ def test_a_driver_that_cannot_even_be_made_says_so_to_who_submits(
 def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-
     monkeypatch.setattr(processes, "CLOSE_TIMEOUT_S", 0.3)
-
     before = set(psutil.Process().children())
 
     async def work() -> None:
