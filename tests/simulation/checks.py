@@ -137,6 +137,7 @@ class Checks:
         if not self._none_of("hold", "freeze", "link", "slow"):
             return
         call_s = max(pipeline.sink.write_s for pipeline in self._plan.pipelines)
+        call_s += 2 * self._world.odds.storage_delay_s
         former = {}
         for each in self._outside.attempts:
             key = each.name, each.subtask, self._leaders.get(each.process)

@@ -7,7 +7,7 @@ from tests.simulation.seeds import FAILED
 from tests.simulation.simulation import simulate
 
 SEEDS = [*FAILED, *range(1, 61)]
-"""Those that failed once, and some more. `make test` runs a fresh range besides; longer ones:
+"""Those that failed once, and some more. `make test` runs 600 more; longer ones:
 make simulate SEEDS=10000."""
 
 

@@ -30,8 +30,13 @@ class BlockingCalls:
         """Run a call on the pool; to cancel who waits for it does not hide that it goes on."""
         running = asyncio.ensure_future(self._run_blocking(lambda: self._unless_over(call)))
         self._under_way.add(running)
-        running.add_done_callback(self._under_way.discard)
+        running.add_done_callback(self._returned)
         return asyncio.shield(running)
+
+    def _returned(self, call: asyncio.Future[object]) -> None:
+        self._under_way.discard(call)
+        if not call.cancelled():
+            call.exception()  # who waited for it may be gone, and nobody else would look
 
     def _unless_over(self, call: Callable[[], object]) -> object:
         return None if self._over else call()
