@@ -1,8 +1,8 @@
 """Simulates jobs, a run a seed: python -m scripts.simulate SEEDS [FIRST].
 
 FIRST is a number; or ``standing``: every seed that ever failed is run, and those from 1 on; or
-``fresh``: the same with a range that nobody has run before. The last line sums up; a seed that fails is told at once, with what befell it. One
-seed alone prints its story.
+``fresh``: the same with a range that nobody has run before. The last line sums up; a seed that
+fails is told at once, with what befell it. One seed alone prints its story.
 """
 
 import gc
