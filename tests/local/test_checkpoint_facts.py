@@ -21,6 +21,8 @@ from tidegate.model.handles import ByteStreamStateHandle, RelativeFileStateHandl
 from tidegate.model.settings import CheckpointingMode
 from tidegate.savepoints.inspect import describe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def faulty(jobs: Jobs) -> Iterator[dict[str, object]]:

@@ -21,6 +21,8 @@ from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatu
 from tidegate.errors import CheckpointAborted, JobFailed
 from tidegate.model.control import ExecutionState
 
+pytestmark = pytest.mark.slow
+
 END_S = 30
 TOLERANT = {"execution.checkpointing.tolerable-failed-checkpoints": 1_000}
 Lines = list[MutableMapping[str, Any]]
