@@ -122,15 +122,17 @@ EMPTY: Final = _empty()
 """The result of every checkpoint without in-flight data."""
 
 
-class ChannelStateWriter(Protocol):
-    """Takes a subtask's in-flight data, checkpoint by checkpoint."""
+class ChannelStateWriter:
+    """Takes a subtask's in-flight data, checkpoint by checkpoint.
+
+    This one keeps nothing: it is the writer of subtasks whose barriers overtake nothing.
+    """
 
     def start(self, barrier: Barrier) -> None:
         """Begin with a checkpoint.
 
         Raises ValueError where it has begun, RuntimeError for too many results that nobody took.
         """
-        ...
 
     def add_input_data(
         self,
@@ -140,7 +142,6 @@ class ChannelStateWriter(Protocol):
         data: Iterable[Element],
     ) -> None:
         """Data that had come, in order. Raises ValueError for anything but batches."""
-        ...
 
     def add_output_data(
         self,
@@ -150,71 +151,25 @@ class ChannelStateWriter(Protocol):
         data: Iterable[Element],
     ) -> None:
         """Data that were to leave, in order. Raises ValueError for anything but batches."""
-        ...
 
     def finish_input(self, checkpoint: CheckpointId) -> None:
         """No more input data come."""
-        ...
 
     def finish_output(self, checkpoint: CheckpointId) -> None:
         """No more output data come."""
-        ...
 
     def abort(self, checkpoint: CheckpointId, cause: str, *, clean_up: bool) -> None:
         """Give a checkpoint up. clean_up: nobody will ask for its result."""
-        ...
 
     def get_and_remove_write_result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
         """The result of a checkpoint that was started; once. Raises ValueError."""
-        ...
-
-    def close(self) -> None:
-        """The subtask is over: what is outstanding fails."""
-        ...
-
-
-class NoChannelState:
-    """The writer of subtasks whose barriers overtake nothing."""
-
-    def start(self, barrier: Barrier) -> None:
-        """Nothing."""
-
-    def add_input_data(
-        self,
-        checkpoint: CheckpointId,
-        info: InputChannelInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Nothing."""
-
-    def add_output_data(
-        self,
-        checkpoint: CheckpointId,
-        info: ResultSubpartitionInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Nothing."""
-
-    def finish_input(self, checkpoint: CheckpointId) -> None:
-        """Nothing."""
-
-    def finish_output(self, checkpoint: CheckpointId) -> None:
-        """Nothing."""
-
-    def abort(self, checkpoint: CheckpointId, cause: str, *, clean_up: bool) -> None:
-        """Nothing."""
-
-    def get_and_remove_write_result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
-        """The empty result."""
         return EMPTY
 
     def close(self) -> None:
-        """Nothing."""
+        """The subtask is over: what is outstanding fails."""
 
 
-NO_CHANNEL_STATE: Final[ChannelStateWriter] = NoChannelState()
+NO_CHANNEL_STATE: Final = ChannelStateWriter()
 """Keeps nothing, so one is enough."""
 
 
@@ -337,7 +292,7 @@ class ChannelStateWriteRequestExecutor:
         self.submit(Stored(checkpoint, written.handle))
 
 
-class ChannelStateWriterImpl:
+class ChannelStateWriterImpl(ChannelStateWriter):
     """The writer of one subtask. shared: of the subtasks that share files with it."""
 
     def __init__(self, shared: ChannelStateWriteRequestExecutor, member: ExecutionId) -> None:
