@@ -21,10 +21,12 @@ from tidegate.api.functions import Partitioner as Partitioner
 from tidegate.api.functions import ProcessFunction as ProcessFunction
 from tidegate.api.functions import ReduceFunction as ReduceFunction
 from tidegate.api.functions import RuntimeContext as RuntimeContext
+from tidegate.api.functions import TimeDomain as TimeDomain
 from tidegate.api.functions import TimerService as TimerService
 from tidegate.api.hooks import MasterStateSerializer as MasterStateSerializer
 from tidegate.api.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
 from tidegate.api.operator import SnapshotContext as SnapshotContext
+from tidegate.api.output_tag import OutputTag as OutputTag
 from tidegate.api.sink import Committer as Committer
 from tidegate.api.sink import Prepared as Prepared
 from tidegate.api.sink import Sink as Sink

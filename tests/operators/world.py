@@ -19,6 +19,7 @@ from tidegate.api.state import (
     ReducingStateDescriptor,
     StateDescriptor,
 )
+from tidegate.clock import SystemClock
 from tidegate.errors import TidegateError
 from tidegate.model.elements import (
     ArrowBatch,
@@ -29,7 +30,10 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.model.ids import CheckpointId, JobId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
+from tidegate.state.backend import OperatorBackend
+from tidegate.state.timers import KeyedTimers
 
 TURNS_MAX = 100_000
 JOB = JobId("0123456789abcdef" * 2)
@@ -331,6 +335,11 @@ class FakeContext:
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
         self.rows_skipped = 0
+        self._alarms: list[int] = []
+        groups = KeyGroupRange(0, self.max_parallelism - 1)
+        self._backend = OperatorBackend(
+            self.operator, groups, self.max_parallelism, SystemClock(), self.current_key
+        )
         self.woken = False
         self.wake_ms: int | None = None
 
@@ -339,6 +348,9 @@ class FakeContext:
         if isinstance(descriptor, ReducingStateDescriptor):
             return ReducingStateOfDict(values, self.current_key, descriptor)
         return ValueStateOfDict(values, self.current_key)
+
+    def timers(self, name: str, namespace: object = None) -> KeyedTimers:
+        return self._backend.timers(name, namespace, self._alarms.append)
 
     def keyed_columns(self, key_type: object) -> ColumnsOfDict:
         return self.columns

@@ -6,6 +6,7 @@ Names and meaning are PyFlink's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.operator import SnapshotContext
+    from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -213,8 +215,18 @@ class Partitioner(Function):
         """The target, in [0, num_partitions)."""
 
 
+class TimeDomain(Enum):
+    """What a timer goes by; names are Flink's."""
+
+    EVENT_TIME = "EVENT_TIME"
+    PROCESSING_TIME = "PROCESSING_TIME"
+
+
 class TimerService(Protocol):
-    """Time and timers of the current key."""
+    """Time, and on keyed streams timers of the current key.
+
+    There is one timer for each key, domain and time, however often it is registered.
+    """
 
     def current_processing_time(self) -> int:
         """Wall clock, milliseconds since 1970."""
@@ -222,6 +234,29 @@ class TimerService(Protocol):
 
     def current_watermark(self) -> int:
         """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        ...
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Has ``on_timer`` called once the watermark has reached a time, milliseconds.
+
+        A time that it has reached already counts at its next advance. Raises UserError where the
+        stream has no keys.
+        """
+        ...
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Has ``on_timer`` called at a time of the wall clock, milliseconds since 1970.
+
+        Raises UserError where the stream has no keys.
+        """
+        ...
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Takes the current key's timer back; without effect where there is none."""
+        ...
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Takes the current key's timer back; without effect where there is none."""
         ...
 
 
@@ -240,8 +275,13 @@ class ProcessFunction(Function, Generic[In, Out]):
             ...
 
     @abstractmethod
-    def process_element(self, value: In, ctx: ProcessFunction.Context) -> Iterable[Out] | None:
-        """Yield (or return an iterable of) the values for a value."""
+    def process_element(
+        self, value: In, ctx: ProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value.
+
+        A pair ``(tag, result)`` with an ``OutputTag`` goes to that side output.
+        """
 
 
 class KeyedProcessFunction(Function, Generic[In, Out]):
@@ -262,9 +302,29 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
             """Time and timers."""
             ...
 
+    class OnTimerContext(Context, Protocol):
+        """What is known of a timer that is due; ``timestamp`` is its time."""
+
+        def time_domain(self) -> TimeDomain:
+            """What the timer goes by."""
+            ...
+
     @abstractmethod
-    def process_element(self, value: In, ctx: KeyedProcessFunction.Context) -> Iterable[Out] | None:
-        """Yield (or return an iterable of) the values for a value."""
+    def process_element(
+        self, value: In, ctx: KeyedProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value.
+
+        A pair ``(tag, result)`` with an ``OutputTag`` goes to that side output.
+        """
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """A timer is due; state is that of its key. Yield results as in ``process_element``.
+
+        Results of an event-time timer have its time, those of a processing-time timer none.
+        """
 
 
 class BatchContext(Protocol):

@@ -64,6 +64,49 @@ class Output(Protocol):
         ...
 
 
+class TimerQueue(Protocol):
+    """Timers of the current key in one time domain; one each for a time and namespace."""
+
+    @property
+    def next_ms(self) -> int | None:
+        """A time before which none is due; None without any."""
+        ...
+
+    def register(self, ms: int, namespace: object = None) -> None:
+        """Set a timer. Raises UserError where there is no current key, or for what is no time."""
+        ...
+
+    def delete(self, ms: int, namespace: object = None) -> None:
+        """Take a timer back; without effect where there is none."""
+        ...
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, object]]:
+        """Take out the timers up to a time, in order: time and namespace.
+
+        With each the current key becomes the timer's. Drawn one by one: what is set or deleted
+        meanwhile counts.
+        """
+        ...
+
+
+class Timers(Protocol):
+    """Timers of an operator; part of its keyed state.
+
+    For ``processing`` ones it is woken (``on_ready``), and has to draw ``due`` then, whether or not
+    anything is due: that asks for the next call.
+    """
+
+    @property
+    def event(self) -> TimerQueue:
+        """Those of event time."""
+        ...
+
+    @property
+    def processing(self) -> TimerQueue:
+        """Those of processing time, which is ``OperatorContext.processing_time``."""
+        ...
+
+
 class KeyCell:
     """The key that keyed state stands on: set by the operator before each row, read by the state.
 
@@ -124,6 +167,11 @@ class OperatorContext(Protocol):
         ...
 
     @property
+    def current_pair(self) -> KeyCell:
+        """The cell that state with a namespace reads from: its key is ``(key, namespace)``."""
+        ...
+
+    @property
     def runtime(self) -> RuntimeContext:
         """The view of this context that user functions get."""
         ...
@@ -156,8 +204,17 @@ class OperatorContext(Protocol):
         """Whether checkpoints are taken by time, so that a final one follows ``finish``."""
         ...
 
-    def keyed_state(self, descriptor: StateDescriptor) -> State:
-        """The keyed state of that name; made or restored. Raises SerializerIncompatible."""
+    def keyed_state(
+        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
+    ) -> State:
+        """The keyed state of that name; made or restored. Raises SerializerIncompatible.
+
+        namespace: its type, for state that stands on ``current_pair``.
+        """
+        ...
+
+    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
+        """The timers of that name; made or restored. namespace: type of what they have beside."""
         ...
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
@@ -215,10 +272,10 @@ class OperatorContext(Protocol):
 class Operator:
     """Base of all operators: what is not overridden does nothing.
 
-    ``process``, ``on_watermark`` and ``finish`` may return an iterator when they may emit without
-    bound or have to wait: the slot advances it while the output has room. It yields None to ask
-    for room, an awaitable to be advanced again once that is done (a failure of it is the
-    subtask's). No batch, watermark or barrier reaches the operator before its iterator is
+    ``process``, ``on_watermark``, ``on_ready`` and ``finish`` may return an iterator when they may
+    emit without bound or have to wait: the slot advances it while the output has room. It yields
+    None to ask for room, an awaitable to be advanced again once that is done (a failure of it is
+    the subtask's). No batch, watermark or barrier reaches the operator before its iterator is
     exhausted; events and notifications of checkpoints do.
     """
 
@@ -246,8 +303,8 @@ class Operator:
         """Event time has advanced (the minimum over the inputs). Default: pass it on."""
         out.emit_watermark(watermark)
 
-    def on_ready(self, out: Output) -> None:
-        """What was started or asked for by ``wake`` is ready."""
+    def on_ready(self, out: Output) -> Steps | None:
+        """What was started or asked for by ``wake`` is ready; comes between two batches."""
 
     def on_event(self, event: OperatorEvent) -> None:
         """An event from the operator's coordinator."""

@@ -27,6 +27,7 @@ from tidegate.graph.transformations import (
     NodeKind,
     OperatorTransformation,
     PartitionTransformation,
+    SideOutputTransformation,
     UnionTransformation,
 )
 from tidegate.model.topology import Partitioner
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.operator import Operator
+    from tidegate.api.output_tag import OutputTag
     from tidegate.api.sink import Sink
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
@@ -184,6 +186,15 @@ class DataStream(Generic[T]):
             else "Derive a class from ProcessFunction.",
         )
         return self._then("Process", ProcessOperator(func), func, output_type)
+
+    def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
+        """What the step that made the stream yields with a tag; nothing where it yields none.
+
+        >>> late = OutputTag("late")
+        >>> numbers.process(SplitLate(late)).get_side_output(late)
+        """
+        made = SideOutputTransformation(self._step("get_side_output"), output_tag.tag_id)
+        return DataStream(self._environment, self._program, made, output_tag.type_info)
 
     # Steps, batch by batch
 

@@ -1,10 +1,11 @@
-"""Results that come one by one, passed on in batches of bounded size."""
+"""Results that come one by one, passed on in batches of bounded size, each to its output."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from tidegate.api.output_tag import MADE, OutputTag, is_aside
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
@@ -23,9 +24,39 @@ def emit_rows(
     batch = _draw(results, rows_max, stamp)
     if len(batch) < rows_max:
         if batch.values:
-            out.emit(batch)
+            emit_sorted(batch, out)
         return None
     return _rest(batch, results, rows_max, out, stamp)
+
+
+def emit_sorted(batch: RowBatch, out: Output) -> None:
+    """Pass a batch on, what is meant for side outputs to them."""
+    if MADE.any and any(map(is_aside, batch.values)):
+        batch = _emit_aside(batch, out)
+    if batch.values:
+        out.emit(batch)
+
+
+def _emit_aside(batch: RowBatch, out: Output) -> RowBatch:
+    """Pass on what is meant for side outputs; what is not."""
+    stamps = batch.timestamps_ms
+    sides: dict[str | None, RowBatch] = {}
+    for index, value in enumerate(batch.values):
+        tag = None
+        if is_aside(value):
+            pair = cast("tuple[OutputTag[object], object]", value)
+            tag, value = pair[0].tag_id, pair[1]
+        side = sides.get(tag)
+        if side is None:
+            side = sides[tag] = RowBatch([], None if stamps is None else [])
+        side.values.append(value)
+        if side.timestamps_ms is not None and stamps is not None:
+            side.timestamps_ms.append(stamps[index])
+    main = sides.pop(None, RowBatch([]))
+    for tag, side in sides.items():
+        assert tag is not None, "the main output was taken out"
+        out.emit_side(tag, side)
+    return main
 
 
 def _rest(
@@ -36,7 +67,7 @@ def _rest(
     stamp: Callable[[], int] | None,
 ) -> Steps:
     while batch.values:
-        out.emit(batch)
+        emit_sorted(batch, out)
         if not out.has_room:
             yield None
         batch = _draw(results, rows_max, stamp)

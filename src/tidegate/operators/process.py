@@ -1,38 +1,74 @@
-"""Process functions, with and without keys."""
+"""Process functions, with and without keys: time, timers, side outputs."""
 
 from __future__ import annotations
 
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.batches import as_rows
+from tidegate.api.functions import TimeDomain
+from tidegate.api.output_tag import MADE, is_aside
+from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps
+    from tidegate.api.operator import (
+        KeyCell,
+        OperatorContext,
+        Output,
+        Steps,
+        Timers,
+    )
     from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
+TIMERS = "user-timers"
+
 
 class OperatorTime:
-    """The ``TimerService`` of a process function, as far as it goes without timers."""
+    """The ``TimerService`` of a function. timers: those of its keys; None where it has none."""
 
-    def __init__(self, context: OperatorContext) -> None:
-        self._context = context
+    def __init__(self, context: OperatorContext, timers: Timers | None = None) -> None:
+        self._name = context.name
+        self._timers = timers
+        self.current_processing_time = context.processing_time
         self.watermark_ms = MIN_TIMESTAMP_MS
-
-    def current_processing_time(self) -> int:
-        """Wall clock, milliseconds since 1970."""
-        return self._context.processing_time()
 
     def current_watermark(self) -> int:
         """Event time that the operator has reached."""
         return self.watermark_ms
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Set a timer of the current key. Raises UserError where there are no keys."""
+        self._keyed.event.register(timestamp)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Set a timer of the current key. Raises UserError where there are no keys."""
+        self._keyed.processing.register(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Take back a timer of the current key. Raises UserError where there are no keys."""
+        self._keyed.event.delete(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Take back a timer of the current key. Raises UserError where there are no keys."""
+        self._keyed.processing.delete(timestamp)
+
+    @property
+    def _keyed(self) -> Timers:
+        if self._timers is None:
+            raise UserError(
+                "Setting timers is only supported on a keyed stream",
+                where=f"operator '{self._name}'",
+                remedy="Call key_by before, and use the keyed form of the function.",
+            )
+        return self._timers
 
 
 class RowContext:
@@ -49,7 +85,7 @@ class RowContext:
         return self.timestamp_ms
 
     def timer_service(self) -> OperatorTime:
-        """Time."""
+        """Time, and timers where there are keys."""
         return self._time
 
     def stamp(self) -> int:
@@ -59,17 +95,22 @@ class RowContext:
 
 
 class KeyedRowContext(RowContext):
-    """The ``Context`` of a keyed process function."""
+    """The ``Context`` and the ``OnTimerContext`` of a keyed process function."""
 
-    __slots__ = ("_cell",)
+    __slots__ = ("_cell", "domain")
 
     def __init__(self, time: OperatorTime, cell: KeyCell) -> None:
         super().__init__(time)
         self._cell = cell
+        self.domain = TimeDomain.EVENT_TIME
 
     def get_current_key(self) -> object:
-        """The record's key."""
+        """The key of the record or timer."""
         return self._cell.key
+
+    def time_domain(self) -> TimeDomain:
+        """What the timer goes by."""
+        return self.domain
 
 
 class ProcessOperator(FunctionOperator):
@@ -82,7 +123,12 @@ class ProcessOperator(FunctionOperator):
         """Make the function's context, then open the function."""
         self._time = OperatorTime(context)
         self._row = RowContext(self._time)
+        self._open(context)
+
+    def _open(self, context: OperatorContext) -> None:
         super().open(context)
+        if self._own is None and MADE.any and not context.settings.object_reuse:
+            self._own = _own_aside  # the declared type is that of the main output
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Note how far event time has come."""
@@ -107,8 +153,8 @@ class ProcessOperator(FunctionOperator):
             raise user_code_failed(error, operator=self._name, row=value) from error
 
 
-class KeyedProcessOperator(ProcessOperator):
-    """A process function on a keyed stream."""
+class TimedOperator(ProcessOperator):
+    """A function with keys and timers: what ``on_timer`` gives comes before the watermark."""
 
     def __init__(self, function: object, key_type: TypeInformation | None = None) -> None:
         super().__init__(function)
@@ -117,9 +163,49 @@ class KeyedProcessOperator(ProcessOperator):
     def open(self, context: OperatorContext) -> None:
         """Make the function's context, then open the function."""
         self._cell = context.current_key
-        self._time = OperatorTime(context)
-        self._row = KeyedRowContext(self._time, self._cell)
-        FunctionOperator.open(self, context)
+        self._timers = context.timers(TIMERS)
+        self._time = OperatorTime(context, self._timers)
+        self._row = self._keyed_row = self._make_row(context)
+        self._on_timer = cast("Callable[..., Any]", getattr(self._function, "on_timer"))  # noqa: B009
+        self._open(context)
+
+    def _make_row(self, context: OperatorContext) -> KeyedRowContext:
+        return KeyedRowContext(self._time, self._cell)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Call what is due, then pass the watermark on."""
+        self._time.watermark_ms = watermark.ms
+        next_ms = self._timers.event.next_ms
+        if next_ms is not None and next_ms <= watermark.ms:
+            return self._on_event_time(watermark, out)
+        out.emit_watermark(watermark)
+        return None
+
+    def on_ready(self, out: Output) -> Steps | None:
+        """Call what is due by the wall clock."""
+        due = self._timers.processing.due(self._time.current_processing_time())
+        self._keyed_row.domain = TimeDomain.PROCESSING_TIME
+        return emit_rows(self._fired(due), self._chunk_rows, out)
+
+    def _on_event_time(self, watermark: Watermark, out: Output) -> Steps:
+        self._keyed_row.domain = TimeDomain.EVENT_TIME
+        fired = self._fired(self._timers.event.due(watermark.ms))
+        yield from emit_rows(fired, self._chunk_rows, out, stamp=self._row.stamp) or ()
+        out.emit_watermark(watermark)
+
+    def _fired(self, due: Iterator[tuple[int, object]]) -> Iterator[object]:
+        call, row, own = self._on_timer, self._row, self._own
+        try:
+            for row.timestamp_ms, _ in due:
+                results = call(row.timestamp_ms, row)
+                if results is not None:
+                    yield from results if own is None else map(own, results)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, call="on_timer") from error
+
+
+class KeyedProcessOperator(TimedOperator):
+    """A process function on a keyed stream."""
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
         # The loop sets the key's cell in place: the cheapest form, and this is the hottest loop.
@@ -153,3 +239,10 @@ def keys_of(rows: RowBatch) -> tuple[list[object], list[int]]:
     """Keys and key groups of the rows of a keyed edge."""
     assert rows.keys is not None and rows.key_groups is not None, "a keyed edge gives keys"
     return rows.keys, rows.key_groups
+
+
+def _own_aside(result: object) -> object:
+    if not is_aside(result):
+        return result
+    tag, value = cast("tuple[object, object]", result)
+    return tag, private_copy(value)

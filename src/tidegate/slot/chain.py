@@ -104,7 +104,7 @@ class ChainedOperator:
         self._wait = wait
         self._steps: Steps | None = None
         self._awaited: Awaitable[object] | None = None
-        self._queue: deque[tuple[Batch | Watermark | WatermarkStatus, int]] = deque()
+        self._queue: deque[tuple[Batch | Watermark | WatermarkStatus | None, int]] = deque()
 
     @property
     def idle(self) -> bool:
@@ -135,6 +135,13 @@ class ChainedOperator:
         else:
             self._begin(self._taken(watermark, 0))
 
+    def ready(self) -> None:
+        """What the operator was waiting for is ready."""
+        if self._steps is not None or self._queue:
+            self._queue.append((None, 0))
+        else:
+            self._begin(self.operator.on_ready(self.out))
+
     def finish(self) -> None:
         """No more input comes to this operator."""
         assert self.idle, "an operator is finished when it is idle"
@@ -158,11 +165,15 @@ class ChainedOperator:
             self._steps = steps
             self.advance()
 
-    def _taken(self, element: Batch | Watermark | WatermarkStatus, port: int) -> Steps | None:
+    def _taken(
+        self, element: Batch | Watermark | WatermarkStatus | None, port: int
+    ) -> Steps | None:
         if isinstance(element, RowBatch | ArrowBatch):
             return self.operator.process(element, port, self.out)
         if isinstance(element, Watermark):
             return self.operator.on_watermark(element, self.out)
+        if element is None:
+            return self.operator.on_ready(self.out)
         self.out.emit_watermark(element)
         return None
 

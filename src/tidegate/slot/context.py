@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from tidegate.api.operator import KeyCell
+    from tidegate.api.operator import KeyCell, Timers
     from tidegate.api.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -86,6 +86,7 @@ class SlotOperatorContext:
         self._backend = backend
         self.operator: OperatorId = info.id
         self.metrics = metrics
+        self._alarm_ms = -1
         self.runtime = SlotRuntimeContext(self, surroundings)
 
     @property
@@ -113,6 +114,10 @@ class SlotOperatorContext:
         return self._backend.cell
 
     @property
+    def current_pair(self) -> KeyCell:
+        return self._backend.pair_cell
+
+    @property
     def settings(self) -> SlotSettings:
         return self._around.settings
 
@@ -130,8 +135,22 @@ class SlotOperatorContext:
     def checkpointing(self) -> bool:
         return self._around.checkpointing
 
-    def keyed_state(self, descriptor: StateDescriptor) -> State:
-        return self._backend.keyed_state(descriptor)
+    def keyed_state(
+        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
+    ) -> State:
+        return self._backend.keyed_state(descriptor, namespace)
+
+    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
+        return self._backend.timers(name, namespace, self._wake_at_wall)
+
+    def _wake_at_wall(self, wall_ms: int) -> None:
+        """One alarm at a time: who is woken by it and finds nothing due asks for the next."""
+        now_ms = self._around.clock.monotonic_ms()
+        at_ms = now_ms + max(0, wall_ms - self._around.clock.wall_ms())
+        under_way = self._alarm_ms > now_ms + 1
+        if not under_way or at_ms < self._alarm_ms:
+            self._alarm_ms = at_ms
+            self._around.wake_at(at_ms)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         return self._backend.keyed_columns(key_type)

@@ -196,7 +196,7 @@ class Subtask:
         elif self._woken:
             self._woken = False
             for operator in self._chain.operators:
-                operator.operator.on_ready(operator.out)
+                operator.ready()
         elif self._is_source and not self.operators_finished:
             self._poll_source()
         else:

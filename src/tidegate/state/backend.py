@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.api.operator import KeyCell
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.handles import KeyGroupsStateHandle
 from tidegate.state.format import COLUMNS, keyed_header, operator_header, reading, section
 from tidegate.state.keyed import KeyedStates, Restored
 from tidegate.state.operator_state import OperatorStates
 from tidegate.state.pending import PendingSnapshot
+from tidegate.state.timers import KeyedTimers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.api.operator import KeyCell
     from tidegate.api.state import (
         BroadcastState,
         ColumnState,
@@ -57,21 +58,38 @@ class OperatorBackend:
         name: str = "",
     ) -> None:
         self.cell = cell
+        self.pair_cell = KeyCell()
         self._operator = operator
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
         self._clock = clock
         self._where = f"operator '{name or operator.hex()}'"
         self._keyed = KeyedStates(
-            cell, key_groups, max_parallelism, key_type=key_type, where=self._where
+            cell,
+            self.pair_cell,
+            key_groups,
+            max_parallelism,
+            key_type=key_type,
+            where=self._where,
         )
         self._operator_states = OperatorStates(self._where, first=0 in key_groups)
         self._columns: KeyedColumnStates | None = None
         self._pending: PendingSnapshot | None = None
 
-    def keyed_state(self, descriptor: StateDescriptor) -> State:
-        """The keyed state of that name; made or restored. Raises SerializerIncompatible."""
-        return self._keyed.state(descriptor)
+    def keyed_state(
+        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
+    ) -> State:
+        """The keyed state of that name; made or restored. Raises SerializerIncompatible.
+
+        namespace: type of what stands beside the key in ``pair_cell``; None for the key alone.
+        """
+        return self._keyed.state(descriptor, namespace)
+
+    def timers(
+        self, name: str, namespace: TypeInformation | None, alarm: Callable[[int], None]
+    ) -> KeyedTimers:
+        """The timers of that name; made or restored. alarm: of processing time."""
+        return KeyedTimers(self, name, namespace, alarm)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         """The dense rows of the operator's keys. Raises SerializerIncompatible."""

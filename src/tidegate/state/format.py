@@ -36,12 +36,17 @@ _ELEMENT: Final = struct.Struct("<Q")
 H = TypeVar("H", bound=msgspec.Struct)
 
 
-class StateHeader(msgspec.Struct, frozen=True):
-    """A named state. kind: of `kinds.Kind`. serializer: snapshot of the entries' serializer."""
+class StateHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A named state. kind: of `kinds.Kind`. serializer: snapshot of the entries' serializer.
+
+    namespace: snapshot of the namespaces' serializer, where an entry's key is the pair of a key and
+    a namespace.
+    """
 
     name: str
     kind: str
     serializer: bytes
+    namespace: bytes | None = None
 
 
 class ColumnsHeader(msgspec.Struct, frozen=True):

@@ -1,5 +1,8 @@
 """All keyed row state of one operator: its tables by name, their snapshots and their way back.
 
+A state may have a namespace beside the key, such as a window or a timer's time: its table is then
+keyed by pairs ``(key, namespace)``, which lie in the key's key group.
+
 What is restored stays as it was written until the operator asks for the state by name; what nobody
 asks for goes into the next snapshot as it is.
 """
@@ -7,7 +10,7 @@ asks for goes into the next snapshot as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
 from tidegate.state import kinds
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class _Registered:
     descriptor: StateDescriptor
+    namespace: TypeInformation | None
     table: HashMapTable
     view: State
     serializer: Serializer
@@ -48,12 +52,14 @@ class Restored:
 class KeyedStates:
     """All keyed row state of one operator. where: names the operator in errors.
 
-    key_type: as declared; None for what the keys themselves are.
+    pair_cell: what states with a namespace stand on. key_type: as declared; None for what the keys
+    themselves are.
     """
 
     def __init__(
         self,
         cell: KeyCell,
+        pair_cell: KeyCell,
         key_groups: KeyGroupRange,
         max_parallelism: int,
         *,
@@ -61,6 +67,7 @@ class KeyedStates:
         where: str,
     ) -> None:
         self._cell = cell
+        self._pair_cell = pair_cell
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
         self._where = where
@@ -69,8 +76,8 @@ class KeyedStates:
         self._states: dict[str, _Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
 
-    def state(self, descriptor: StateDescriptor) -> State:
-        """The state of that name, with what was restored of it.
+    def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
+        """The state of that name, with what was restored of it. namespace: its type, if any.
 
         Raises SerializerIncompatible where that does not fit, ConfigError where the name is in use
         for another kind of state.
@@ -78,20 +85,23 @@ class KeyedStates:
         name = descriptor.name
         held = self._states.get(name)
         if held is not None:
-            self._check_same(held, descriptor)
+            self._check_same(held, descriptor, namespace)
             return held.view
         kind = kinds.kind_of(descriptor)
         self._check_ttl(descriptor)
         copy = kinds.entry_copier(descriptor)
-        table = HashMapTable(self._cell, self._key_groups, self._max_parallelism, copy=copy)
+        cell = self._cell if namespace is None else self._pair_cell
+        table = HashMapTable(cell, self._key_groups, self._max_parallelism, copy=copy)
+        view = kinds.view(descriptor, table)
         serializer = serializer_of(kinds.entry_type(descriptor))
-        header = StateHeader(name, kind.value, serializer.snapshot().to_bytes())
-        state = _Registered(descriptor, table, kinds.view(descriptor, table), serializer, header)
+        spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
+        header = StateHeader(name, kind.value, serializer.snapshot().to_bytes(), spaces)
+        state = _Registered(descriptor, namespace, table, view, serializer, header)
         for restored in self._restored.get(name, ()):
             self._load(state, restored)
         self._restored.pop(name, None)
         if self._keys is not None and not self._declared:
-            table.check_first_key(self._check_key)
+            table.check_first_key(self._check_key if namespace is None else self._check_pair)
         self._states[name] = state
         return state.view
 
@@ -123,8 +133,10 @@ class KeyedStates:
         return self._states[name].table.scan()
 
     def _learn_keys(self, live: list[_Live]) -> Serializer:
-        table = next(each.state.table for each in live if each.groups)
-        _, key, _ = next(table.scan())
+        state = next(each.state for each in live if each.groups)
+        _, key, _ = next(state.table.scan())
+        if state.namespace is not None:
+            key, _ = cast("tuple[object, object]", key)
         self._keys = serializer_of(key_type_of(key, where=self._where))
         return self._keys
 
@@ -139,26 +151,36 @@ class KeyedStates:
                 remedy="Go back to the old key; where a key lies depends on its type.",
             )
 
+    def _check_pair(self, pair: object) -> None:
+        self._check_key(cast("tuple[object, object]", pair)[0])
+
     def _load(self, state: _Registered, restored: Restored) -> None:
         where = f"{self._where}, state '{state.header.name}'"
-        if restored.header.kind != state.header.kind:
+        if _kind(restored.header) != _kind(state.header):
             raise SerializerIncompatible(
-                f"The state was of kind {restored.header.kind} and is now {state.header.kind}",
+                f"The state was of kind {_kind(restored.header)} and is now {_kind(state.header)}",
                 where=where,
                 remedy="Go back to the old kind, or give the state a new name.",
             )
         assert self._keys is not None, "what was restored has told the type of its keys"
         old = SerializerSnapshot.from_bytes(restored.header.serializer)
         values = reader_for(old, state.serializer, where=where)
+        keys: Reader = self._keys
+        if restored.header.namespace is not None and state.namespace is not None:
+            spaces = SerializerSnapshot.from_bytes(restored.header.namespace)
+            reader_for(
+                spaces, serializer_of(state.namespace), where=f"{where}, namespaces", key=True
+            )
+            keys = _pairs(self._keys, state.namespace)
         for group, block in restored.blocks:
             with reading(where):
-                state.table.load(group, _decoded(block, self._keys, values, where))
+                state.table.load(group, _decoded(block, keys, values, where))
 
-    def _check_same(self, held: _Registered, descriptor: StateDescriptor) -> None:
-        if (type(held.descriptor), kinds.entry_type(held.descriptor)) == (
-            type(descriptor),
-            kinds.entry_type(descriptor),
-        ):
+    def _check_same(
+        self, held: _Registered, descriptor: StateDescriptor, namespace: TypeInformation | None
+    ) -> None:
+        before = type(held.descriptor), kinds.entry_type(held.descriptor), held.namespace
+        if before == (type(descriptor), kinds.entry_type(descriptor), namespace):
             return
         raise ConfigError(
             f"The state '{descriptor.name}' is asked for as {descriptor} and before as"
@@ -174,6 +196,15 @@ class KeyedStates:
                 where=self._where,
                 remedy="Leave ttl out and clear the state by your own rule.",
             )
+
+
+def _kind(header: StateHeader) -> str:
+    return header.kind if header.namespace is None else f"{header.kind} with a namespace"
+
+
+def _pairs(keys: Serializer, namespace: TypeInformation) -> Serializer:
+    """The serializer of keys with their namespaces."""
+    return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
 
 
 def _may_be(one: TypeInformation, other: TypeInformation) -> bool:
@@ -214,7 +245,10 @@ class KeyedSnapshot:
         self, live: list[_Live], left: list[Restored], keys: Serializer, where: str
     ) -> None:
         self._live = live
-        self._keys = keys
+        self._keys = [
+            keys if each.state.namespace is None else _pairs(keys, each.state.namespace)
+            for each in live
+        ]
         self._where = where
         self.key = keys.snapshot().to_bytes()
         self.headers = [each.state.header for each in live] + [each.header for each in left]
@@ -247,7 +281,7 @@ class KeyedSnapshot:
 
     def _encoded(self, piece: Present | Missing, live: _Live) -> Block:
         try:
-            keys = self._keys.encode_many(piece.keys)
+            keys = self._keys[live.index].encode_many(piece.keys)
             if isinstance(piece, Missing):
                 return Block(MISSING, live.index, len(piece.keys), keys, b"")
             values = live.state.serializer.encode_many(piece.values)

@@ -1,0 +1,79 @@
+"""Side outputs: results of an operator that go another way than the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from tidegate.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+
+
+class _Made:
+    any: bool = False
+
+
+MADE: Final = _Made()
+"""Whether there is any tag in this process: where not, no result can be meant for a side output."""
+
+
+class OutputTag(Generic[T]):
+    """Names a side output: a function yields ``(tag, value)``, ``get_side_output(tag)`` reads it.
+
+    Tags of one id are the same output. type_info: of the values (a list: of the fields of a tuple);
+    None for any. Raises GraphError for an empty id.
+
+    >>> late = OutputTag("late")
+    """
+
+    __slots__ = ("tag_id", "type_info")
+
+    def __init__(
+        self, tag_id: str, type_info: TypeInformation | Sequence[TypeInformation] | None = None
+    ) -> None:
+        if not tag_id or not isinstance(tag_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise GraphError(
+                f"An output tag cannot have the id {tag_id!r}",
+                where="OutputTag",
+                remedy="Give it a name.",
+            )
+        from tidegate.typeinfo.types import TupleTypeInfo, TypeInformation
+
+        self.tag_id = tag_id
+        self.type_info = (
+            type_info
+            if type_info is None or isinstance(type_info, TypeInformation)
+            else TupleTypeInfo(type_info)
+        )
+        MADE.any = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OutputTag, (self.tag_id, self.type_info)
+
+    def __copy__(self) -> OutputTag[T]:
+        return self
+
+    def __deepcopy__(self, memo: object) -> OutputTag[T]:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OutputTag) and other.tag_id == self.tag_id
+
+    def __hash__(self) -> int:
+        return hash(self.tag_id)
+
+    def __repr__(self) -> str:
+        return f"OutputTag({self.tag_id!r})"
+
+
+def is_aside(result: object) -> bool:
+    """Whether a result is a pair of a tag and a value for its side output."""
+    if type(result) is not tuple:
+        return False
+    pair = cast("tuple[object, ...]", result)
+    return len(pair) == 2 and type(pair[0]) is OutputTag
