@@ -57,6 +57,12 @@ from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
 from tidegate.api.watermarks import WatermarkStrategy as WatermarkStrategy
+from tidegate.api.windows import CountWindow as CountWindow
+from tidegate.api.windows import GlobalWindow as GlobalWindow
+from tidegate.api.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
+from tidegate.api.windows import TimeWindow as TimeWindow
+from tidegate.api.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
+from tidegate.api.windows import Window as Window
 from tidegate.config.checkpoint import CheckpointConfig as CheckpointConfig
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
