@@ -66,10 +66,10 @@ class Checks:
             for at_s, checkpoint, reason in driver.log.failed:
                 if reason == FailureReason.FINALIZE_CHECKPOINT_FAILURE.name:
                     continue  # it may stand, so nobody is told
-                deployments = {each.number for each in attempts if checkpoint in each.snapshots}
+                concerned = {each.deployment for each in attempts if checkpoint in each.snapshots}
                 for each in attempts:
                     lives = each.closed_s is not None and each.closed_s > at_s + self._reach_s
-                    if each.number in deployments and lives and checkpoint not in each.aborted:
+                    if each.deployment in concerned and lives and checkpoint not in each.aborted:
                         yield f"{each.name} {each.subtask} never heard of the end of {checkpoint}"
 
     def _repaired(self) -> Iterator[str]:

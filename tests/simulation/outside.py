@@ -33,6 +33,11 @@ class Attempt:
     completed: list[tuple[float, CheckpointId]] = field(default_factory=list)
     aborted: dict[CheckpointId, float] = field(default_factory=dict)
 
+    @property
+    def deployment(self) -> tuple[str, int]:
+        """What was deployed together: pipelines fail apart, so each counts its own attempts."""
+        return self.name.split()[0], self.number
+
 
 @dataclass(slots=True)
 class Outside:
