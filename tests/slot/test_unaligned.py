@@ -338,6 +338,16 @@ def test_what_is_given_up_is_no_longer_saved() -> None:
     assert world.checkpoints_cut == [7, 8]
 
 
+def test_an_abort_that_is_heard_late_leaves_the_newer_checkpoint_its_data() -> None:
+    world = Held(Recorder("a", []), inputs=2).start()
+    world.put(0, world.barrier(8)).run()
+    world.put(1, rows(1)).run()
+    world.subtask.abort(CheckpointId(7), None)
+    world.put(1, rows(2), world.barrier(8), rows(3)).run()
+    assert world.saved.came(8, 1) == [1, 2]
+    assert world.saved.finished[-1] == (8, "input")
+
+
 def test_a_checkpoint_given_up_by_a_newer_one_is_declined_and_forgotten() -> None:
     world = Held(Recorder("a", []), inputs=2).start()
     world.put(0, world.barrier(7)).run()

@@ -145,8 +145,9 @@ class InFlight:
         self._writer.finish_input(checkpoint)
 
     def give_up(self, checkpoint: CheckpointId, cause: str) -> None:
-        """Save nothing more for the checkpoint."""
-        self._persisting.clear()
+        """Save nothing more for the checkpoint; a newer one may have begun before this is heard."""
+        for channel in [one for one, known in self._persisting.items() if known == checkpoint]:
+            del self._persisting[channel]
         if self._leaving == checkpoint:
             self._leaving = None
         self._writer.abort(checkpoint, cause, clean_up=True)
