@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tidegate.checkpoint.barrier_modes import make_barrier_handler
 from tidegate.checkpoint.barrier_tracker import COUNTED_MAX, BarrierTracker
 from tidegate.checkpoint.barriers import (
+    ABORTED_MAX,
     AbortedByDriver,
     AlignedBarriers,
     BarrierArrived,
@@ -164,12 +165,13 @@ def test_what_the_driver_gave_up_is_passed_on_once() -> None:
     assert tracker.handle(AbortedByDriver(CheckpointId(2)), 0) == []
 
 
-def test_only_so_many_aborts_are_remembered() -> None:
+def test_of_too_many_aborts_none_is_forgotten() -> None:
     tracker = BarrierTracker([A])
-    for checkpoint in range(1, 66):
+    for checkpoint in range(1, ABORTED_MAX + 2):
         tracker.handle(AbortedByDriver(CheckpointId(checkpoint)), 0)
-    assert arrives(tracker, A, 1) == [Snapshot(barrier(1), 0)]
-    assert arrives(tracker, A, 2) == [Cancel(CheckpointId(2))]
+    for checkpoint in (1, 2):
+        assert arrives(tracker, A, checkpoint) == [Cancel(CheckpointId(checkpoint))]
+    assert arrives(tracker, A, ABORTED_MAX + 2) == [Snapshot(barrier(ABORTED_MAX + 2), 0)]
 
 
 def test_time_alone_changes_nothing() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tidegate.checkpoint.barrier_modes import make_barrier_handler
 from tidegate.checkpoint.barriers import (
+    ABORTED_MAX,
     AbortedByDriver,
     AlignedBarriers,
     BarrierAnnounced,
@@ -208,12 +209,14 @@ def test_an_abort_that_is_late_changes_nothing() -> None:
     assert Snapshot(barrier(4), 0) in arrives(handler, A, 4)
 
 
-def test_only_so_many_aborts_are_remembered() -> None:
+def test_of_too_many_aborts_the_older_ones_are_remembered_as_all_that_is_older() -> None:
     handler = AlignedBarriers([A])
-    for checkpoint in range(1, 66):
+    for checkpoint in range(2, 2 * ABORTED_MAX + 4, 2):
         handler.handle(AbortedByDriver(CheckpointId(checkpoint)), 0)
-    assert Snapshot(barrier(1), 0) in arrives(handler, A, 1)
-    assert arrives(handler, A, 2) == [Cancel(CheckpointId(2))]
+    for checkpoint in (1, 2):
+        assert arrives(handler, A, checkpoint) == [Cancel(CheckpointId(checkpoint))]
+    assert Snapshot(barrier(3), 0) in arrives(handler, A, 3)
+    assert arrives(handler, A, 4) == [Cancel(CheckpointId(4))]
 
 
 WAITING: tuple[BarrierEvent, ...] = ()

@@ -199,23 +199,28 @@ class BarrierHandler(Protocol):
 
 
 ABORTED_MAX: Final = 64
-"""Given-up checkpoints that a subtask remembers while their barriers are still to come."""
+"""Given-up checkpoints that a subtask remembers one by one while their barriers are to come."""
 
 
 class GivenUpAhead:
-    """Checkpoints that the driver gave up before any of their barriers came here."""
+    """Checkpoints that the driver gave up before any of their barriers came here.
+
+    Of too many only the newest are remembered, and whatever is older counts as given up.
+    """
 
     def __init__(self) -> None:
         self._ids: dict[CheckpointId, None] = {}
+        self._all_up_to = 0
 
     def __contains__(self, checkpoint: CheckpointId) -> bool:
-        return checkpoint in self._ids
+        return checkpoint <= self._all_up_to or checkpoint in self._ids
 
     def add(self, checkpoint: CheckpointId) -> None:
-        """Remember one; of too many the oldest is forgotten."""
+        """Remember one."""
         self._ids[checkpoint] = None
         if len(self._ids) > ABORTED_MAX:
-            del self._ids[min(self._ids)]
+            self._all_up_to = max(self._all_up_to, min(self._ids))
+            self.forget(self._all_up_to)
 
     def forget(self, checkpoint: CheckpointId) -> None:
         """No barrier up to this checkpoint's counts any more."""
