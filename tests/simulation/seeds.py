@@ -11,7 +11,8 @@ FAILED: dict[int, str] = {
     20093: "two completions at once committed twice, and the subtask failed",
     20287: "at least once, a subtask ended before its producer, and no driver could take over",
     50519: "a file of in-flight data was left when its subtasks had failed meanwhile",
+    1000585: "the same, when another slot had died while it was being written",
     1000124: "of many checkpoints given up behind a partition the oldest were taken all the same",
     1004192: "the same, exactly once",
-    2000530: "an abort that was heard late ended the in-flight data of the next checkpoint: rows lost",
+    2000530: "an abort that came late ended the in-flight data of the next checkpoint: rows lost",
 }

@@ -353,6 +353,23 @@ def test_nothing_is_kept_of_checkpoints_that_were_given_up(
     assert shared._dispatcher._writer is None
 
 
+@pytest.mark.parametrize("when", ["before it is written", "after it is written"])
+def test_a_file_that_nobody_takes_is_deleted(
+    writer: ChannelStateWriterImpl, files: Files, when: str
+) -> None:
+    writer.start(barrier(1))
+    save(writer, FIRST, [rows(1)])
+    finish(writer, FIRST)
+    result = writer.get_and_remove_write_result(FIRST)
+    if when == "after it is written":
+        files.run_all()
+        assert result.is_done and files.deleted == []
+    result.give_up()
+    result.give_up()
+    files.run_all()
+    assert [file.checksums for file in files.deleted] == [{"file 1": (7, 9)}]
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
@@ -74,6 +75,7 @@ class ChannelStateWriteResult:
         self.barrier = barrier
         self._ready = asyncio.Event()
         self._error: Exception | None = None
+        self._delete: Callable[[], object] | None = None
         self.inputs: tuple[InputStateHandle, ...] = ()
         self.outputs: tuple[OutputStateHandle, ...] = ()
         self.checksums: Mapping[str, tuple[int, int]] = {}
@@ -93,10 +95,12 @@ class ChannelStateWriteResult:
         inputs: tuple[InputStateHandle, ...],
         outputs: tuple[OutputStateHandle, ...],
         checksums: Mapping[str, tuple[int, int]],
+        delete: Callable[[], object] | None = None,
     ) -> None:
-        """Both sides are durable."""
+        """Both sides are durable. delete: begins to delete their file; None where there is none."""
         if not self.is_done:
             self.inputs, self.outputs, self.checksums = inputs, outputs, checksums
+            self._delete = delete
             self._ready.set()
 
     def fail(self, error: Exception) -> None:
@@ -104,6 +108,13 @@ class ChannelStateWriteResult:
         if not self.is_done:
             self._error = error
             self._ready.set()
+
+    def give_up(self) -> None:
+        """Nobody will take them: their file is deleted, now or once it is written."""
+        self.fail(StorageFailed(f"checkpoint {self.barrier.checkpoint} was given up"))
+        delete, self._delete = self._delete, None
+        if delete is not None:
+            delete()
 
     async def ready(self) -> None:
         """Wait for both sides. Raises what they failed with."""
@@ -273,13 +284,20 @@ class ChannelStateWriteRequestExecutor:
                 file = self._written.get(checkpoint)
                 if result is not None and not result.is_done:
                     self._heard_of = checkpoint
-                    result.complete(inputs, outputs, file.checksums if file else {})
+                    if file is None:
+                        result.complete(inputs, outputs, {})
+                    else:
+                        delete = partial(self._delete, file)
+                        result.complete(inputs, outputs, file.checksums, delete)
             case Fail(member, checkpoint, reason, cause):
                 result = self._results.pop((member, checkpoint), None)
                 if result is not None:
                     result.fail(CheckpointAborted(reason.name, cause))
             case Discard(checkpoint):
-                self._files.run(self._files.delete(self._written[checkpoint]))
+                self._delete(self._written[checkpoint])
+
+    def _delete(self, file: ChannelStateFile) -> None:
+        self._files.run(self._files.delete(file))
 
     async def _store(self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]) -> None:
         checkpoint = barrier.checkpoint

@@ -73,14 +73,14 @@ class CheckpointPlace:
         if self._merging is not None:
             self._merging.close()
 
-    def discard(self, besides: Iterable[str] = ()) -> None:
-        """Delete what was written, and ``besides``: nobody will hear of it. Blocking."""
+    def discard(self) -> None:
+        """Delete what was written: nobody will hear of it. Blocking."""
         # What cannot be deleted is left to the sweep of orphans.
         if self._merging is not None:
             with contextlib.suppress(StorageFailed):
                 self._merging.abort()
         with contextlib.suppress(StorageFailed):
-            self._storage.delete_files([*self.checksums, *besides])
+            self._storage.delete_files(self.checksums)
 
     @property
     def bytes_written(self) -> int:
@@ -189,6 +189,7 @@ class SubtaskSnapshot:
         if not self.cancelled:
             self.cancelled = True
             self._encoded.set()
+            self._in_flight.give_up()
             for _, piece in self._pieces:
                 piece.cancel()
 
@@ -198,12 +199,16 @@ class SubtaskSnapshot:
         Raises what the encoding of a value or an operator's awaitable raised, and what kept
         in-flight data from being written.
         """
-        await self._encoded.wait()
-        if self._failure is not None:
-            raise self._failure
-        for durable in self._durable:
-            await durable
-        await self._in_flight.ready()
+        try:
+            await self._encoded.wait()
+            if self._failure is not None:
+                raise self._failure
+            for durable in self._durable:
+                await durable
+            await self._in_flight.ready()
+        except Exception:
+            self._in_flight.give_up()
+            raise
 
     async def write(
         self,
@@ -230,10 +235,11 @@ class SubtaskSnapshot:
         try:
             await run_blocking(write)
         except Exception:
-            await run_blocking(lambda: place.discard(self._in_flight.checksums))
+            self._in_flight.give_up()
+            await run_blocking(place.discard)
             raise
         if self.cancelled:
-            await run_blocking(lambda: place.discard(self._in_flight.checksums))
+            await run_blocking(place.discard)
             return None
         return states
 
