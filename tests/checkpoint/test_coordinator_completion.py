@@ -376,6 +376,24 @@ def test_what_outlives_the_job(policy: RetentionPolicy, status: JobStatus, kept:
     assert world.coordinator.ended
 
 
+@pytest.mark.parametrize(("more", "kept"), [(0, (CheckpointId(7),)), (1_000, ())])
+def test_nobody_goes_on_from_a_snapshot_that_a_newer_checkpoint_has_passed(
+    more: int, kept: tuple[CheckpointId, ...]
+) -> None:
+    unclaimed = restored_checkpoint(7, CheckpointProperties.for_unclaimed_snapshot())
+    settings = replace(EVERY_SECOND, retained_max=3)
+    world = World(settings, completed=[unclaimed], acknowledges=True)
+    world.start()
+    if more:
+        world.advance(more)
+        assert world.pointers[0] == 7 < world.pointers[-1]
+    given = world.send(events.JobEnded(JobStatus.CANCELED))
+    assert commands.ForgetPointers(JobStatus.CANCELED, kept) in given
+    assert CheckpointId(7) not in [
+        discarded.checkpoint for discarded in only(given, commands.DiscardCheckpoint)
+    ]
+
+
 def test_a_suspended_job_keeps_its_pointers_and_so_its_files() -> None:
     world = started(acknowledges=True)
     world.advance(0)

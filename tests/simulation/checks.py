@@ -22,6 +22,7 @@ PART_OF_LIFE = {
     FailureReason.CHECKPOINT_COORDINATOR_SUSPEND,
     FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
     FailureReason.PERIODIC_SCHEDULER_SHUTDOWN,
+    FailureReason.TOO_MANY_CHECKPOINT_REQUESTS,  # where they take longer than their interval
 }
 """Why a checkpoint may be given up though nothing has befallen the job."""
 

@@ -13,6 +13,8 @@ FAILED: dict[int, str] = {
     50519: "a file of in-flight data was left when its subtasks had failed meanwhile",
     1000585: "the same, when another slot had died while it was being written",
     1000124: "of many checkpoints given up behind a partition the oldest were taken all the same",
+    1001306: "a job that had finished could be gone on with from the snapshot it was started from",
+    2001984: "the same",
     1004192: "the same, exactly once",
     2000530: "an abort that came late ended the in-flight data of the next checkpoint: rows lost",
 }

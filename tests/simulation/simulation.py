@@ -74,7 +74,7 @@ class _Simulation:
         self._inspections = chance.choice([0, 1, 2])
         self._skip = chance.randint(0, 6)
         self._faults: list[str] = []
-        self._kept: str | None = None
+        self._kept: set[str] = set()
         self._world = make_world(chance.getrandbits(64), odds, self._pointed)
         self._outside = OUTSIDE[seed]
         self._outside.now_s = self._world.loop.time
@@ -166,7 +166,8 @@ class _Simulation:
         restore = "latest" if led else None
         if end == "from its folder":
             pointers = world.store.pointers
-            restore = self._kept = pointers[max(pointers)]
+            restore = pointers[max(pointers)]
+            self._kept |= set(pointers.values())
         parallelism, trouble.parallelism = trouble.parallelism, None
         world.note(
             f"another driver starts from {restore}, parallelism {parallelism or 'as before'}"
@@ -208,10 +209,10 @@ class _Simulation:
             # What a slot writes that knows nothing of the end is left to the sweep of a later run.
             left = [path for path in left if store.written_s[path] < ended_s - 1]
         faults = []
-        if self._kept is not None:
-            if f"{self._kept}/_metadata" not in store:
-                faults.append(f"{self._kept} was not the job's to delete")
-            left = [path for path in left if not path.startswith(f"{self._kept}/")]
+        for kept in sorted(self._kept):
+            if f"{kept}/_metadata" not in store:
+                faults.append(f"{kept} was not the job's to delete")
+            left = [path for path in left if not path.startswith(f"{kept}/")]
         retained = self._plan.retain and how == "cancelled"
         if left and not retained:
             faults.append(f"files are left: {sorted(left)[:5]}")

@@ -24,12 +24,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
 from tidegate.checkpoint.failures import FailureReason
+from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tidegate.model.elements import Barrier
-    from tidegate.model.ids import ChannelId, CheckpointId
+    from tidegate.model.ids import ChannelId
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class GivenUpAhead:
 
     def __init__(self) -> None:
         self._ids: dict[CheckpointId, None] = {}
-        self._all_up_to = 0
+        self._all_up_to = CheckpointId(0)
 
     def __contains__(self, checkpoint: CheckpointId) -> bool:
         return checkpoint <= self._all_up_to or checkpoint in self._ids

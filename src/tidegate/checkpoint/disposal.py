@@ -156,8 +156,13 @@ class Disposal:
 
     def end(self, status: JobStatus) -> ForgetPointers:
         """The job is over for good: keep what outlives it."""
+        newest = self._completed.latest
         self._dropped = self._completed.end(status)
-        return ForgetPointers(status, tuple(one.checkpoint for one in self._completed.retained))
+        # Nobody may go on from an older one: what came up to the newest is committed. A snapshot
+        # that the job started from stays its owner's, but is none of the job's any more.
+        outlived = self._completed.latest is newest
+        kept = self._completed.retained if outlived else ()
+        return ForgetPointers(status, tuple(one.checkpoint for one in kept))
 
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""
