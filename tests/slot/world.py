@@ -48,8 +48,9 @@ from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room
+from tidegate.slot.ports import SubtaskPorts
 from tidegate.slot.snapshot import SubtaskSnapshot
-from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.slot.subtask import Subtask
 from tidegate.state.backend import OperatorBackend
 
 PERIODIC = JobSettings(checkpoints=CheckpointSettings(interval_ms=1_000), slot=SlotSettings(rows=4))

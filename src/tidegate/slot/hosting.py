@@ -18,7 +18,7 @@ from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.output import ChannelOutput, Room, make_route
-from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.slot.subtask import Subtask
 from tidegate.state.backend import OperatorBackend
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidegate.slot.chain import Wait
     from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.links import Links
+    from tidegate.slot.ports import SubtaskPorts
     from tidegate.typeinfo.types import TypeInformation
 
 CALL_LIMIT_S = 60.0

@@ -44,8 +44,9 @@ from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.context import SubtaskSurroundings
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
+from tidegate.slot.ports import SubtaskPorts
 from tidegate.slot.snapshot import CheckpointPlace, SubtaskSnapshot
-from tidegate.slot.subtask import Subtask, SubtaskPorts
+from tidegate.slot.subtask import Subtask
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 if TYPE_CHECKING:

@@ -65,28 +65,9 @@ if TYPE_CHECKING:
     from tidegate.slot.gate import Gate, InputChannel
     from tidegate.slot.in_flight import InFlightPlaces
     from tidegate.slot.output import ChannelOutput, Room
+    from tidegate.slot.ports import SubtaskPorts
     from tidegate.slot.snapshot import PendingState
     from tidegate.state.backend import OperatorBackend
-
-
-@dataclass(slots=True)
-class SubtaskPorts:
-    """How a subtask reaches its slot.
-
-    ready: asks for a turn. changed: its state has changed. decline: it takes no part in a
-    checkpoint. snapshot: its share is cut; the slot encodes, uploads and acknowledges it.
-    aborted: a checkpoint was given up; the slot stops what is under way for it.
-    busy: the number of its snapshots and coroutines that are not done. at: calls something at a
-    monotonic time, milliseconds, if the subtask is alive then.
-    """
-
-    ready: Callable[[], None]
-    changed: Callable[[ExecutionState, TidegateError | None], None]
-    decline: Callable[[CheckpointDeclined], None]
-    snapshot: Callable[[SubtaskSnapshot], None]
-    aborted: Callable[[CheckpointId], None]
-    busy: Callable[[], int]
-    at: Callable[[int, Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
