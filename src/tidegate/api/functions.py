@@ -43,7 +43,33 @@ Acc = TypeVar("Acc")
 Key = TypeVar("Key", covariant=True)
 
 
-class RuntimeContext(Protocol):
+class KeyedStateStore(Protocol):
+    """Keyed state by descriptor."""
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """Value state of the current key."""
+        ...
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """List state of the current key."""
+        ...
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """Map state of the current key."""
+        ...
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
+        """Reducing state of the current key."""
+        ...
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """Aggregating state of the current key."""
+        ...
+
+
+class RuntimeContext(KeyedStateStore, Protocol):
     """Where a function runs, and its state. Handed to ``open``."""
 
     def get_job_id(self) -> str:
@@ -84,28 +110,6 @@ class RuntimeContext(Protocol):
 
     def get_metrics_group(self) -> MetricGroup:
         """Metrics of this operator."""
-        ...
-
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """Value state of the current key."""
-        ...
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        """List state of the current key."""
-        ...
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        """Map state of the current key."""
-        ...
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        """Reducing state of the current key."""
-        ...
-
-    def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
-        """Aggregating state of the current key."""
         ...
 
     def get_operator_list_state(

@@ -5,13 +5,23 @@ Times are milliseconds since 1970, spans milliseconds; the calls take ``Time`` o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
+from tidegate.api.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
 from tidegate.errors import GraphError
+from tidegate.typeinfo.types import LONG, TupleTypeInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from tidegate.api.triggers import Trigger
     from tidegate.model.duration import Duration, Time
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T", contravariant=True)
+W = TypeVar("W", bound="Window")
 
 _LONG_MAX: Final = 2**63 - 1
 
@@ -50,6 +60,25 @@ class TimeWindow(Window):
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
+    def merge_windows(
+        windows: Iterable[TimeWindow],
+        callback: Callable[[Collection[TimeWindow], TimeWindow], None],
+    ) -> None:
+        """Calls back with each group of windows that overlap or touch, and with their cover."""
+        group: list[TimeWindow] = []
+        cover: TimeWindow | None = None
+        for window in sorted(windows):
+            if cover is not None and cover.intersects(window):
+                group.append(window)
+                cover = cover.cover(window)
+                continue
+            if cover is not None and len(group) > 1:
+                callback(group, cover)
+            group, cover = [window], window
+        if cover is not None and len(group) > 1:
+            callback(group, cover)
+
+    @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
         """Start of the window of that size in which the timestamp lies; right below 0 too."""
         return timestamp - (timestamp - offset) % window_size
@@ -80,8 +109,77 @@ class GlobalWindow(Window):
         return _LONG_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class TumblingEventTimeWindows:
+class WindowAssignerContext(Protocol):
+    """What an assigner may ask for."""
+
+    def get_current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Finds the windows of a record. Subclassable by users.
+
+    window_type: type by which windows are kept in state; None for any picklable windows, which have
+    to be hashable.
+    """
+
+    window_type: ClassVar[TypeInformation | None] = None
+
+    @abstractmethod
+    def assign_windows(
+        self, element: T, timestamp: int, context: WindowAssignerContext
+    ) -> Collection[W]:
+        """The windows of a record. timestamp: its event time, milliseconds."""
+
+    @abstractmethod
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """What fires the windows where the program says nothing else."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows end by event time; else by the wall clock."""
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """An assigner whose windows may grow together."""
+
+    @abstractmethod
+    def merge_windows(
+        self, windows: Iterable[W], callback: Callable[[Collection[W], W], None]
+    ) -> None:
+        """Calls back with each group of windows that become one, and with that one."""
+
+
+class AlignedWindows(WindowAssigner[Any, TimeWindow]):
+    """Windows of one size that start at multiples of a slide, the same for all keys."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+
+    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
+
+    def windows_of(self, timestamp: int) -> list[TimeWindow]:
+        """The windows in which a time lies, the latest first."""
+        start = timestamp - (timestamp - self.offset_ms) % self.slide_ms
+        starts = range(start, timestamp - self.size_ms, -self.slide_ms)
+        return [TimeWindow(start, start + self.size_ms) for start in starts]
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> list[TimeWindow]:
+        """The windows in which the record's time lies."""
+        event_time = self.is_event_time()
+        return self.windows_of(timestamp if event_time else context.get_current_processing_time())
+
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """At the end of the window."""
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+
+@dataclass(frozen=True)
+class TumblingEventTimeWindows(AlignedWindows):
     """Windows of one size in event time, side by side.
 
     >>> TumblingEventTimeWindows.of(Time.seconds(10))
@@ -102,13 +200,45 @@ class TumblingEventTimeWindows:
         return TumblingEventTimeWindows(size_ms, offset_ms)
 
     @property
-    def slide_ms(self) -> int:
+    def slide_ms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """From the start of a window to that of the next."""
         return self.size_ms
 
+    def is_event_time(self) -> bool:
+        """Yes."""
+        return True
 
-@dataclass(frozen=True, slots=True)
-class SlidingEventTimeWindows:
+
+@dataclass(frozen=True)
+class TumblingProcessingTimeWindows(AlignedWindows):
+    """Windows of one size by the wall clock, side by side."""
+
+    size_ms: int
+    offset_ms: int = 0
+
+    @staticmethod
+    def of(
+        size: Time | Duration, offset: Time | Duration | None = None
+    ) -> TumblingProcessingTimeWindows:
+        """Windows of that size, which start at multiples of it, shifted by the offset.
+
+        Raises GraphError for a size below 1 ms or an offset that is not smaller than the size.
+        """
+        _, size_ms, offset_ms = _checked("TumblingProcessingTimeWindows", size, size, offset)
+        return TumblingProcessingTimeWindows(size_ms, offset_ms)
+
+    @property
+    def slide_ms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """From the start of a window to that of the next."""
+        return self.size_ms
+
+    def is_event_time(self) -> bool:
+        """No."""
+        return False
+
+
+@dataclass(frozen=True)
+class SlidingEventTimeWindows(AlignedWindows):
     """Windows of one size in event time, one starting each slide.
 
     A slide that exceeds the size leaves gaps: records between windows are in none.
@@ -130,6 +260,204 @@ class SlidingEventTimeWindows:
         """
         return SlidingEventTimeWindows(*_checked("SlidingEventTimeWindows", size, slide, offset))
 
+    def is_event_time(self) -> bool:
+        """Yes."""
+        return True
+
+
+@dataclass(frozen=True)
+class SlidingProcessingTimeWindows(AlignedWindows):
+    """Windows of one size by the wall clock, one starting each slide."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+    @staticmethod
+    def of(
+        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
+    ) -> SlidingProcessingTimeWindows:
+        """Windows of that size, which start at multiples of the slide, shifted by the offset.
+
+        Raises GraphError for a size or slide below 1 ms or an offset not smaller than the slide.
+        """
+        checked = _checked("SlidingProcessingTimeWindows", size, slide, offset)
+        return SlidingProcessingTimeWindows(*checked)
+
+    def is_event_time(self) -> bool:
+        """No."""
+        return False
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Finds the gap after which a record's session ends."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Milliseconds, above 0."""
+
+
+class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+    """Windows that last until nothing has come for a gap; those that overlap or touch are one."""
+
+    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
+
+    @abstractmethod
+    def gap_ms(self, element: Any) -> int:
+        """The gap behind a record, milliseconds."""
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> list[TimeWindow]:
+        """A window of the gap's length, which merging may extend."""
+        event_time = self.is_event_time()
+        start = timestamp if event_time else context.get_current_processing_time()
+        return [TimeWindow(start, start + self.gap_ms(element))]
+
+    def merge_windows(
+        self,
+        windows: Iterable[TimeWindow],
+        callback: Callable[[Collection[TimeWindow], TimeWindow], None],
+    ) -> None:
+        """Merges what overlaps or touches."""
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """At the end of the window."""
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+
+@dataclass(frozen=True)
+class EventTimeSessionWindows(SessionWindows):
+    """Sessions in event time.
+
+    >>> EventTimeSessionWindows.with_gap(Time.minutes(30))
+    """
+
+    session_gap: int
+
+    @staticmethod
+    def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
+        """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
+        return EventTimeSessionWindows(_checked_gap("EventTimeSessionWindows", size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        """Sessions whose gap depends on the record: an extractor, or a function of the record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def gap_ms(self, element: Any) -> int:
+        """The same for all."""
+        return self.session_gap
+
+    def is_event_time(self) -> bool:
+        """Yes."""
+        return True
+
+
+@dataclass(frozen=True)
+class ProcessingTimeSessionWindows(SessionWindows):
+    """Sessions by the wall clock."""
+
+    session_gap: int
+
+    @staticmethod
+    def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
+        """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
+        return ProcessingTimeSessionWindows(_checked_gap("ProcessingTimeSessionWindows", size))
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Sessions whose gap depends on the record: an extractor, or a function of the record."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def gap_ms(self, element: Any) -> int:
+        """The same for all."""
+        return self.session_gap
+
+    def is_event_time(self) -> bool:
+        """No."""
+        return False
+
+
+class _DynamicGap(SessionWindows):
+    def __init__(self, extractor: SessionWindowTimeGapExtractor | Callable[[Any], int]) -> None:
+        extract = getattr(extractor, "extract", extractor)
+        if not callable(extract):
+            raise GraphError(
+                f"{extractor!r} extracts no gap",
+                where=type(self).__name__,
+                remedy="Give a SessionWindowTimeGapExtractor or a function of the record.",
+            )
+        self._extract = extract
+
+    def gap_ms(self, element: Any) -> int:
+        """What the extractor gives. Raises ValueError where that is no gap."""
+        gap: Any = self._extract(element)
+        if type(gap) is not int or gap < 1:
+            raise ValueError(f"a session gap has to be an int of 1 ms or more, not {gap!r}")
+        return gap
+
+
+class DynamicEventTimeSessionWindows(_DynamicGap):
+    """Sessions in event time whose gap depends on the record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicEventTimeSessionWindows:
+        """Sessions with the gap that the extractor, or a function, gives for a record."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        """Yes."""
+        return True
+
+
+class DynamicProcessingTimeSessionWindows(_DynamicGap):
+    """Sessions by the wall clock whose gap depends on the record."""
+
+    @staticmethod
+    def with_dynamic_gap(
+        extractor: SessionWindowTimeGapExtractor | Callable[[Any], int],
+    ) -> DynamicProcessingTimeSessionWindows:
+        """Sessions with the gap that the extractor, or a function, gives for a record."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def is_event_time(self) -> bool:
+        """No."""
+        return False
+
+
+@dataclass(frozen=True)
+class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+    """One window for all records of a key; fires only by a trigger that the program sets."""
+
+    window_type: ClassVar[TypeInformation | None] = LONG
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """The assigner."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> list[GlobalWindow]:
+        """The one window."""
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """Never."""
+        return NeverTrigger()
+
+    def is_event_time(self) -> bool:
+        """No: it needs no time at all."""
+        return False
+
 
 def _checked(
     where: str, size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None
@@ -143,3 +471,14 @@ def _checked(
             remedy="Give a size and a slide of 1 ms or more, and an offset smaller than the slide.",
         )
     return size_ms, slide_ms, offset_ms
+
+
+def _checked_gap(where: str, size: Time | Duration) -> int:
+    gap_ms = size.to_millis()
+    if gap_ms < 1:
+        raise GraphError(
+            f"Sessions with a gap of {gap_ms} ms can't be",
+            where=where,
+            remedy="Give a gap of 1 ms or more.",
+        )
+    return gap_ms

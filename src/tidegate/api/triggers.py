@@ -1,0 +1,475 @@
+"""What fires a window: says after each record and at each of its timers what becomes of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+from tidegate.api.functions import ReduceFunction
+from tidegate.api.state import ReducingStateDescriptor
+from tidegate.errors import GraphError
+from tidegate.typeinfo.types import LONG
+
+if TYPE_CHECKING:
+    from tidegate.api.state import ReducingState, State, StateDescriptor
+    from tidegate.api.windows import Window
+    from tidegate.metrics import MetricGroup
+    from tidegate.model.duration import Duration, Time
+
+T = TypeVar("T", contravariant=True)
+W = TypeVar("W", bound="Window", contravariant=True)
+
+
+class TriggerResult(Enum):
+    """What becomes of a window; names are Flink's. FIRE: it is evaluated. PURGE: it is emptied."""
+
+    CONTINUE = "CONTINUE"
+    FIRE = "FIRE"
+    PURGE = "PURGE"
+    FIRE_AND_PURGE = "FIRE_AND_PURGE"
+
+    def is_fire(self) -> bool:
+        """Whether the window is evaluated."""
+        return self in {TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE}
+
+    def is_purge(self) -> bool:
+        """Whether its contents are dropped."""
+        return self in {TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE}
+
+
+class TriggerContext(Protocol):
+    """Time, timers and state of a trigger, for one key and window."""
+
+    def get_current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def get_current_watermark(self) -> int:
+        """Event time that the operator has reached, milliseconds."""
+        ...
+
+    def get_metric_group(self) -> MetricGroup:
+        """Metrics of the operator."""
+        ...
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """Has ``on_processing_time`` called then."""
+        ...
+
+    def register_event_time_timer(self, time: int) -> None:
+        """Has ``on_event_time`` called then."""
+        ...
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Takes a timer back."""
+        ...
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Takes a timer back."""
+        ...
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+        """State of the trigger for this key and window."""
+        ...
+
+
+class OnMergeContext(TriggerContext, Protocol):
+    """The same where windows were merged: timers and state are those of the new window."""
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        """Moves the state of the windows that were merged to the new one.
+
+        For list, reducing and aggregating state.
+        """
+        ...
+
+
+class Trigger(ABC, Generic[T, W]):
+    """Decides when a window fires. Subclassable by users; one object serves all windows."""
+
+    @abstractmethod
+    def on_element(
+        self, element: T, timestamp: int, window: W, ctx: TriggerContext
+    ) -> TriggerResult:
+        """A record was added to the window."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        """A processing-time timer of the window is due."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+        """An event-time timer of the window is due."""
+
+    def can_merge(self) -> bool:
+        """Whether it may be used where windows merge."""
+        return False
+
+    @abstractmethod
+    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
+        """Windows were merged into this one."""
+
+    @abstractmethod
+    def clear(self, window: W, ctx: TriggerContext) -> None:
+        """The window goes: remove its state and timers."""
+
+
+class _ByEnd(Trigger[Any, "Window"]):
+    """Fires at the end of the window, by one clock or the other."""
+
+    def can_merge(self) -> bool:
+        """Yes: the end is all it goes by."""
+        return True
+
+
+@dataclass(frozen=True)
+class EventTimeTrigger(_ByEnd):
+    """Fires once the watermark passes the window's end, then at once for each late record."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        """The trigger."""
+        return EventTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Fire where the end has passed, else wait for it."""
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fire at the end."""
+        ended = time == window.max_timestamp()
+        return TriggerResult.FIRE if ended else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Wait for the end of the merged window, unless that has passed."""
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Do not wait any more."""
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+@dataclass(frozen=True)
+class ProcessingTimeTrigger(_ByEnd):
+    """Fires once the wall clock passes the window's end."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        """The trigger."""
+        return ProcessingTimeTrigger()
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Wait for the end."""
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fire."""
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Wait for the end of the merged window."""
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Do not wait any more."""
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+@dataclass(frozen=True)
+class ContinuousEventTimeTrigger(Trigger[Any, "Window"]):
+    """Fires at every multiple of an interval of event time, and at the end of the window."""
+
+    interval: int
+
+    @staticmethod
+    def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
+        """The trigger. Raises GraphError below 1 ms."""
+        return ContinuousEventTimeTrigger(_interval_ms("ContinuousEventTimeTrigger", interval))
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Fire where the end has passed; else wait for it and for the next multiple."""
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        if self._next(ctx).get() is None:
+            self._wait(timestamp - timestamp % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fire, and wait for the next multiple."""
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        next_fire = self._next(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._wait(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:
+        """Yes."""
+        return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Go on with the earliest of what was waited for."""
+        ctx.merge_partitioned_state(_NEXT_FIRE)
+        next_ms = self._next(ctx).get()
+        if next_ms is not None:
+            ctx.register_event_time_timer(next_ms)
+        ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Do not wait any more."""
+        next_fire = self._next(ctx)
+        next_ms = next_fire.get()
+        if next_ms is not None:
+            ctx.delete_event_time_timer(next_ms)
+            next_fire.clear()
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def _wait(self, after_ms: int, window: Window, ctx: TriggerContext) -> None:
+        next_ms = min(after_ms + self.interval, window.max_timestamp())
+        self._next(ctx).add(next_ms)
+        ctx.register_event_time_timer(next_ms)
+
+    @staticmethod
+    def _next(ctx: TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
+
+
+@dataclass(frozen=True)
+class ContinuousProcessingTimeTrigger(Trigger[Any, "Window"]):
+    """Fires at every multiple of an interval of the wall clock, up to the end of the window."""
+
+    interval: int
+
+    @staticmethod
+    def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
+        """The trigger. Raises GraphError below 1 ms."""
+        where = "ContinuousProcessingTimeTrigger"
+        return ContinuousProcessingTimeTrigger(_interval_ms(where, interval))
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Wait for the next multiple."""
+        if self._next(ctx).get() is None:
+            now_ms = ctx.get_current_processing_time()
+            self._wait(now_ms - now_ms % self.interval, window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fire, and wait for the next multiple."""
+        next_fire = self._next(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._wait(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        """Yes."""
+        return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Go on with the earliest of what was waited for."""
+        ctx.merge_partitioned_state(_NEXT_FIRE)
+        next_ms = self._next(ctx).get()
+        if next_ms is not None:
+            ctx.register_processing_time_timer(next_ms)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Do not wait any more."""
+        next_fire = self._next(ctx)
+        next_ms = next_fire.get()
+        if next_ms is not None:
+            ctx.delete_processing_time_timer(next_ms)
+            next_fire.clear()
+
+    def _wait(self, after_ms: int, window: Window, ctx: TriggerContext) -> None:
+        next_ms = min(after_ms + self.interval, window.max_timestamp())
+        self._next(ctx).add(next_ms)
+        ctx.register_processing_time_timer(next_ms)
+
+    @staticmethod
+    def _next(ctx: TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
+
+
+@dataclass(frozen=True)
+class CountTrigger(Trigger[Any, "Window"]):
+    """Fires at each so-manieth record of the window; the contents stay unless they are purged."""
+
+    window_size: int
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        """The trigger. Raises GraphError below 1."""
+        if window_size < 1:
+            raise GraphError(
+                f"A window cannot fire at each {window_size} records",
+                where="CountTrigger",
+                remedy="Give 1 or more.",
+            )
+        return CountTrigger(window_size)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Count, and fire when it is full."""
+        count = self._count(ctx)
+        count.add(1)
+        if cast("int", count.get()) < self.window_size:
+            return TriggerResult.CONTINUE
+        count.clear()
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        """Yes: counts add up."""
+        return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Add up the counts."""
+        ctx.merge_partitioned_state(_COUNT)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Forget the count."""
+        self._count(ctx).clear()
+
+    @staticmethod
+    def _count(ctx: TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(_COUNT))
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger[Any, "Window"]):
+    """Another trigger, whose windows are emptied each time they fire."""
+
+    nested_trigger: Trigger[Any, Any]
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+        """The trigger around another."""
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """As the other says, and purge."""
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """As the other says, and purge."""
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """As the other says, and purge."""
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        """As the other."""
+        return self.nested_trigger.can_merge()
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """As the other."""
+        self.nested_trigger.on_merge(window, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """As the other."""
+        self.nested_trigger.clear(window, ctx)
+
+
+@dataclass(frozen=True)
+class NeverTrigger(Trigger[Any, "Window"]):
+    """Never fires."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        """Yes."""
+        return True
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Nothing to be done."""
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Nothing to be done."""
+
+
+class _Min(ReduceFunction[int]):
+    def reduce(self, value1: int, value2: int) -> int:
+        return min(value1, value2)
+
+
+class _Sum(ReduceFunction[int]):
+    def reduce(self, value1: int, value2: int) -> int:
+        return value1 + value2
+
+
+_NEXT_FIRE = ReducingStateDescriptor("fire-time", _Min(), LONG)
+_COUNT = ReducingStateDescriptor("count", _Sum(), LONG)
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
+
+
+def _interval_ms(where: str, interval: Time | Duration) -> int:
+    interval_ms = interval.to_millis()
+    if interval_ms < 1:
+        raise GraphError(
+            f"A window cannot fire each {interval_ms} ms",
+            where=where,
+            remedy="Give an interval of 1 ms or more.",
+        )
+    return interval_ms

@@ -1,0 +1,94 @@
+"""Functions of a window's records, called each time it fires. Names and meaning are PyFlink's."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tidegate.api.functions import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.api.functions import KeyedStateStore
+    from tidegate.api.output_tag import OutputTag
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+Key = TypeVar("Key", contravariant=True)
+W = TypeVar("W", contravariant=True)
+
+
+class WindowFunction(Function, Generic[In, Out, Key, W]):
+    """Any number of results for a key's window."""
+
+    @abstractmethod
+    def apply(
+        self, key: Key, window: W, inputs: Iterable[In]
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results. inputs: the window's records."""
+
+
+class AllWindowFunction(Function, Generic[In, Out, W]):
+    """Any number of results for a window of the whole stream."""
+
+    @abstractmethod
+    def apply(
+        self, window: W, inputs: Iterable[In]
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results. inputs: the window's records."""
+
+
+class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
+    """Any number of results for a window of the whole stream, with time and state."""
+
+    class Context(Protocol):
+        """What is known of the window that fires or goes."""
+
+        def window(self) -> Any:
+            """The window."""
+            ...
+
+        def current_processing_time(self) -> int:
+            """Wall clock, milliseconds since 1970."""
+            ...
+
+        def current_watermark(self) -> int:
+            """Event time that the operator has reached, milliseconds."""
+            ...
+
+        def window_state(self) -> KeyedStateStore:
+            """State of this key and window; to be cleared in ``clear``.
+
+            Raises UserError where windows merge.
+            """
+            ...
+
+        def global_state(self) -> KeyedStateStore:
+            """State of this key over all its windows."""
+            ...
+
+    @abstractmethod
+    def process(
+        self, context: ProcessAllWindowFunction.Context, elements: Iterable[In]
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results. elements: the window's records."""
+
+    def clear(self, context: ProcessAllWindowFunction.Context) -> None:
+        """The window goes: clear what is in its ``window_state``."""
+
+
+class ProcessWindowFunction(Function, Generic[In, Out, Key, W]):
+    """Any number of results for a key's window, with time and state."""
+
+    class Context(ProcessAllWindowFunction.Context, Protocol):
+        """What is known of the window that fires or goes."""
+
+    @abstractmethod
+    def process(
+        self, key: Key, context: ProcessWindowFunction.Context, elements: Iterable[In]
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results. elements: the window's records."""
+
+    def clear(self, context: ProcessWindowFunction.Context) -> None:
+        """The window goes: clear what is in its ``window_state``."""
