@@ -88,7 +88,7 @@ _PLACES: Final = {
     "SourceReader": "tidegate.api.source",
     "SplitEnumerator": "tidegate.api.source",
     "StateDescriptor": "tidegate.api.state",
-    "StateTtlConfig": "tidegate.api.state",
+    "StateTtlConfig": "tidegate.api.ttl",
     "StreamExecutionEnvironment": "tidegate.datastream.environment",
     "TidegateError": "tidegate.errors",
     "Time": "tidegate.model.duration",

@@ -52,9 +52,9 @@ from tidegate.api.state import RedistributionMode as RedistributionMode
 from tidegate.api.state import ReducingState as ReducingState
 from tidegate.api.state import ReducingStateDescriptor as ReducingStateDescriptor
 from tidegate.api.state import StateDescriptor as StateDescriptor
-from tidegate.api.state import StateTtlConfig as StateTtlConfig
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
+from tidegate.api.ttl import StateTtlConfig as StateTtlConfig
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
 from tidegate.api.watermarks import WatermarkStrategy as WatermarkStrategy
 from tidegate.api.windows import CountWindow as CountWindow

@@ -10,7 +10,6 @@ from tidegate.api.state import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
-    StateTtlConfig,
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError, UserError
@@ -163,7 +162,6 @@ def test_the_same_descriptor_gives_the_same_state() -> None:
     [
         (ListStateDescriptor("v", Types.LONG()), "asked for as ListStateDescriptor"),
         (ValueStateDescriptor("v", Types.STRING()), "asked for as ValueStateDescriptor"),
-        (ValueStateDescriptor("w", ttl=StateTtlConfig(1000)), "time to live"),
         (StateDescriptor("x"), "stands for no keyed state"),
         (ReducingStateDescriptor("y", None), "stands for no keyed state"),
     ],

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import (
         AggregatingState,
         AggregatingStateDescriptor,
+        BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
         ListState,
@@ -115,7 +116,11 @@ class RuntimeContext(KeyedStateStore, Protocol):
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor
     ) -> OperatorListState[Any]:
-        """List state of the subtask."""
+        """List state of the subtask; on restore split or given whole to all, as described."""
+        ...
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """A map that every subtask keeps the same; on restore each has a copy."""
         ...
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.functions import AggregateFunction, ReduceFunction
+    from tidegate.api.ttl import StateTtlConfig
     from tidegate.typeinfo.types import TypeInformation
 
 K = TypeVar("K")
@@ -24,6 +25,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 In_contra = TypeVar("In_contra", contravariant=True)
 Out_co = TypeVar("Out_co", covariant=True)
+V_co = TypeVar("V_co", covariant=True)
 
 
 class State(Protocol):
@@ -46,15 +48,27 @@ class ValueState(State, Protocol[T]):
         ...
 
 
-class ListState(State, Protocol[T]):
+class AppendingState(State, Protocol[In_contra, Out_co]):
+    """State that values are added to."""
+
+    def get(self) -> Out_co | None:
+        """What has become of the values."""
+        ...
+
+    def add(self, value: In_contra) -> None:
+        """Add one."""
+        ...
+
+
+class MergingState(AppendingState[In_contra, Out_co], Protocol[In_contra, Out_co]):
+    """State of several windows that can become one."""
+
+
+class ListState(MergingState[T, "Iterable[T]"], Protocol[T]):
     """A list a key."""
 
     def get(self) -> Iterable[T]:
-        """The elements; empty where there are none."""
-        ...
-
-    def add(self, value: T) -> None:
-        """Append one."""
+        """The elements, in the order of adding; empty where there are none."""
         ...
 
     def add_all(self, values: Iterable[T]) -> None:
@@ -105,16 +119,32 @@ class MapState(State, Protocol[K, V]):
         """Whether the map has no entries."""
         ...
 
+    def __getitem__(self, key: K) -> V | None:
+        """As `get`: None where there is none."""
+        ...
 
-class ReducingState(State, Protocol[T]):
+    def __setitem__(self, key: K, value: V) -> None:
+        """As `put`."""
+        ...
+
+    def __delitem__(self, key: K) -> None:
+        """As `remove`: absent is fine."""
+        ...
+
+    def __contains__(self, key: K) -> bool:
+        """As `contains`."""
+        ...
+
+    def __iter__(self) -> Iterator[K]:
+        """As `keys`."""
+        ...
+
+
+class ReducingState(MergingState[T, T], Protocol[T]):
     """One value a key, made of all that was added by a ``ReduceFunction``."""
 
     def get(self) -> T | None:
         """The reduced value; None where nothing was added."""
-        ...
-
-    def add(self, value: T) -> None:
-        """Add one."""
         ...
 
     def add_rows(
@@ -132,15 +162,24 @@ class ReducingState(State, Protocol[T]):
         ...
 
 
-class AggregatingState(State, Protocol[In_contra, Out_co]):
+class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_co]):
     """One accumulator a key, made of all that was added by an ``AggregateFunction``."""
 
     def get(self) -> Out_co | None:
         """The result; None where nothing was added."""
         ...
 
-    def add(self, value: In_contra) -> None:
-        """Add one."""
+    def add_rows(
+        self,
+        keys: Sequence[object],
+        key_groups: Sequence[int],
+        values: Iterable[In_contra],
+    ) -> None:
+        """Add one value to each of these keys, in order.
+
+        For operators that work on whole batches. What the function raises passes through; rows
+        before it have been added.
+        """
         ...
 
 
@@ -164,89 +203,179 @@ class OperatorListState(Protocol[T]):
         ...
 
 
-class BroadcastState(Protocol[K, V]):
-    """A map that is the same in all subtasks, by contract."""
+class ReadOnlyBroadcastState(Protocol[K, V_co]):
+    """A map that is the same in all subtasks, by contract; only the broadcast side may change it.
 
-    def get(self, key: K) -> V | None:
+    Nobody may change a value that he has read.
+    """
+
+    def get(self, key: K) -> V_co | None:
         """The value under a key; None where there is none."""
-        ...
-
-    def put(self, key: K, value: V) -> None:
-        """Set it."""
-        ...
-
-    def remove(self, key: K) -> None:
-        """Remove it, if it is there."""
         ...
 
     def contains(self, key: K) -> bool:
         """Whether it is there."""
         ...
 
-    def items(self) -> Iterator[tuple[K, V]]:
-        """All pairs."""
+    def items(self) -> Iterator[tuple[K, V_co]]:
+        """All pairs, in the order in which their keys were first put."""
+        ...
+
+    def keys(self) -> Iterator[K]:
+        """All keys."""
+        ...
+
+    def values(self) -> Iterator[V_co]:
+        """All values."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entries."""
+        ...
+
+    def __getitem__(self, key: K) -> V_co | None:
+        """As `get`: None where there is none."""
+        ...
+
+    def __contains__(self, key: K) -> bool:
+        """As `contains`."""
+        ...
+
+    def __iter__(self) -> Iterator[K]:
+        """As `keys`."""
+        ...
+
+
+class BroadcastState(ReadOnlyBroadcastState[K, V], Protocol[K, V]):
+    """The same map where it may be changed."""
+
+    def put(self, key: K, value: V) -> None:
+        """Set it."""
+        ...
+
+    def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
+        """Set many."""
+        ...
+
+    def remove(self, key: K) -> None:
+        """Remove it, if it is there."""
         ...
 
     def clear(self) -> None:
         """Remove all."""
         ...
 
+    def read_only(self) -> ReadOnlyBroadcastState[K, V]:
+        """The same map, for who may not change it: writes raise UserError."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class StateTtlConfig:
-    """How long state lives after it was last written. ttl_ms: milliseconds, processing time."""
+    def __setitem__(self, key: K, value: V) -> None:
+        """As `put`."""
+        ...
 
-    ttl_ms: int
+    def __delitem__(self, key: K) -> None:
+        """As `remove`: absent is fine."""
+        ...
 
 
 @dataclass(slots=True)
 class StateDescriptor:
     """Name and type of a keyed state.
 
-    type_info: a ``TypeInformation``, or None for any picklable value.
+    type_info: a ``TypeInformation``, or None for any picklable value. ttl: how long it lives; None
+    for ever.
     """
 
     name: str
     type_info: TypeInformation | None = None
     ttl: StateTtlConfig | None = field(default=None, kw_only=True)
 
+    def get_name(self) -> str:
+        """Its name."""
+        return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let the state expire; before the state is asked for."""
+        self.ttl = ttl_config
+
 
 @dataclass(slots=True)
 class ValueStateDescriptor(StateDescriptor):
-    """One value a key."""
-
-
-@dataclass(slots=True)
-class ListStateDescriptor(StateDescriptor):
-    """A list a key. type_info: of the elements."""
-
-
-@dataclass(slots=True)
-class MapStateDescriptor(StateDescriptor):
-    """A map a key. type_info: of the map keys; value_type_info: of the values."""
-
-    value_type_info: TypeInformation | None = None
-
-
-@dataclass(slots=True)
-class ReducingStateDescriptor(StateDescriptor, Generic[T]):
-    """One reduced value a key: ``ReducingStateDescriptor(name, reduce_function, type_info)``."""
-
-    reduce_function: ReduceFunction[T] | None = None
+    """One value a key: ``ValueStateDescriptor(name, value_type_info)``."""
 
     def __init__(
         self,
         name: str,
-        reduce_function: ReduceFunction[T],
-        type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, type_info)
+        StateDescriptor.__init__(self, name, value_type_info, ttl=ttl)
+
+
+@dataclass(slots=True)
+class ListStateDescriptor(StateDescriptor):
+    """A list a key: ``ListStateDescriptor(name, elem_type_info)``."""
+
+    def __init__(
+        self,
+        name: str,
+        elem_type_info: TypeInformation | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None:
+        StateDescriptor.__init__(self, name, elem_type_info, ttl=ttl)
+
+
+@dataclass(slots=True)
+class MapStateDescriptor(StateDescriptor):
+    """A map a key: ``MapStateDescriptor(name, key_type_info, value_type_info)``."""
+
+    value_type_info: TypeInformation | None = None
+
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation | None = None,
+        value_type_info: TypeInformation | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None:
+        StateDescriptor.__init__(self, name, key_type_info, ttl=ttl)
+        self.value_type_info = value_type_info
+
+
+@dataclass(slots=True)
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+    """One reduced value a key: ``ReducingStateDescriptor(name, reduce_function, type_info)``.
+
+    reduce_function: a ``ReduceFunction`` or a function of two values.
+    """
+
+    reduce_function: ReduceFunction[T] | Callable[[T, T], T] | None = None
+
+    def __init__(
+        self,
+        name: str,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        type_info: TypeInformation | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None:
+        StateDescriptor.__init__(self, name, type_info, ttl=ttl)
         self.reduce_function = reduce_function
+
+    def get_reduce_function(self) -> ReduceFunction[T] | Callable[[T, T], T] | None:
+        """The function."""
+        return self.reduce_function
 
 
 @dataclass(slots=True)
 class AggregatingStateDescriptor(StateDescriptor):
-    """One accumulator a key: ``AggregatingStateDescriptor(name, function, accumulator type)``."""
+    """One accumulator a key: ``AggregatingStateDescriptor(name, agg_function, state_type_info)``.
+
+    state_type_info: of the accumulator.
+    """
 
     aggregate_function: AggregateFunction[Any, Any, Any] | None = None
 
@@ -254,10 +383,16 @@ class AggregatingStateDescriptor(StateDescriptor):
         self,
         name: str,
         agg_function: AggregateFunction[Any, Any, Any],
-        type_info: TypeInformation | None = None,
+        state_type_info: TypeInformation | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, type_info)
+        StateDescriptor.__init__(self, name, state_type_info, ttl=ttl)
         self.aggregate_function = agg_function
+
+    def get_agg_function(self) -> AggregateFunction[Any, Any, Any] | None:
+        """The function."""
+        return self.aggregate_function
 
 
 class RedistributionMode(Enum):

@@ -247,3 +247,6 @@ class SlotRuntimeContext:
         self, state_descriptor: OperatorStateDescriptor
     ) -> OperatorListState[Any]:
         return self._context.operator_state(state_descriptor)
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        return self._context.broadcast_state(state_descriptor)

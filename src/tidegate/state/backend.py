@@ -70,6 +70,7 @@ class OperatorBackend:
             key_groups,
             max_parallelism,
             key_type=key_type,
+            now_ms=clock.wall_ms,
             where=self._where,
         )
         self._operator_states = OperatorStates(self._where, first=0 in key_groups)

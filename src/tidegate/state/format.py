@@ -40,13 +40,14 @@ class StateHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     """A named state. kind: of `kinds.Kind`. serializer: snapshot of the entries' serializer.
 
     namespace: snapshot of the namespaces' serializer, where an entry's key is the pair of a key and
-    a namespace.
+    a namespace. ttl: whether values are stored with their times, as `state.ttl` says.
     """
 
     name: str
     kind: str
     serializer: bytes
     namespace: bytes | None = None
+    ttl: bool = False
 
 
 class ColumnsHeader(msgspec.Struct, frozen=True):

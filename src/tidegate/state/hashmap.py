@@ -14,6 +14,7 @@ docs/design/entry-copy-on-write.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import UserError
@@ -119,6 +120,7 @@ class HashMapTable:
             self._maps[group] = {}
         self._saved: list[Entries | None] = [None] * (max_parallelism + 1)
         self._frozen: list[int] = []
+        self._round = self._all_around()
         self._copy = copy
         self.cell = cell
         self.peek = _peek(cell, self._maps)
@@ -151,6 +153,29 @@ class HashMapTable:
                 entries[key] = new
             emit(new)
 
+    def accumulate(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        add: Callable[[object, object], object],
+        create: Callable[[], object],
+    ) -> None:
+        """Set each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
+        maps, saved = self._maps, self._saved
+        for value, key, group in zip(values, keys, groups, strict=True):
+            entries, preimages = maps[group], saved[group]
+            old = entries.get(key)
+            if preimages is not None and key not in preimages:
+                preimages[key] = _ABSENT if old is None else old
+                if old is not None and self._copy is not None:
+                    old = entries[key] = self._copy(old)
+            new = add(value, create() if old is None else old)
+            if new is None:
+                entries.pop(key, None)
+            else:
+                entries[key] = new
+
     def value_state(self) -> ValueState[object]:
         """The entries as value state."""
         return _value_state(self, self._maps, self._saved, self._copy)
@@ -160,6 +185,28 @@ class HashMapTable:
         for group in self._key_groups:
             for key, value in self._maps[group].items():
                 yield group, key, value
+
+    def prune(self, steps: int, kept: Callable[[object], object]) -> None:
+        """Look at that many entries, or empty key groups, and leave of each what is kept."""
+        for group, key in islice(self._round, steps):
+            entries, preimages = self._maps[group], self._saved[group]
+            entry = entries.get(key)
+            left = None if entry is None else kept(entry)
+            if left is entry:
+                continue
+            # A first write is awaited only where nothing is frozen, and this is none.
+            if not isinstance(preimages, _FirstWrite | None):
+                preimages.setdefault(key, entry)
+            if left is None:
+                del entries[key]
+            else:
+                entries[key] = left
+
+    def _all_around(self) -> Iterator[tuple[int, object]]:
+        """Key group and key of each entry, over and over, whatever is written meanwhile."""
+        while True:
+            for group in self._key_groups:
+                yield from zip(repeat(group), list(self._maps[group]) or (None,))
 
     def load(self, group: int, loaded: Present | Missing) -> None:
         """Take in what `pieces` gave, in its order; only while nothing is frozen."""
@@ -182,18 +229,29 @@ class HashMapTable:
             self._saved[group] = {}
         return self._frozen
 
-    def pieces(self, group: int, rows: Callable[[], int]) -> Iterator[Present | Missing]:
+    def pieces(
+        self,
+        group: int,
+        rows: Callable[[], int],
+        kept: Callable[[object], object] | None = None,
+    ) -> Iterator[Present | Missing]:
         """What a frozen key group held when it was frozen; to be loaded in this order.
 
-        rows: asked for each piece how many entries it may have. A piece is to be encoded before
-        the next write, for its values are live.
+        rows: asked for each piece how many entries it may have. kept: as in `prune`, for what is
+        given; None for all. A piece is to be encoded before the next write, for its values are
+        live.
         """
         entries = self._maps[group]
         keys, values = list(entries), list(entries.values())
         # Values that can't be changed are safe in the list, so writes need save nothing more.
         saved = self._thaw(group) if self._copy is None else None
-        yield from _present(keys, values, rows)
+        present = _present(keys, values, rows)
+        yield from present if kept is None else (_left(piece, kept) for piece in present)
         saved = self._thaw(group) if saved is None else saved
+        if kept is not None:
+            for key, value in saved.items():
+                left = value if value is _ABSENT else kept(value)
+                saved[key] = _ABSENT if left is None else left
         yield from _preimages(saved, rows)
 
     def thaw(self) -> None:
@@ -219,6 +277,12 @@ def _present(
         else:
             yield Present(keys[start:end], values[start:end])
         start = end
+
+
+def _left(piece: Present, kept: Callable[[object], object]) -> Present:
+    pairs = zip(piece.keys, map(kept, piece.values), strict=True)
+    left = [(key, value) for key, value in pairs if value is not None]
+    return Present([key for key, _ in left], [value for _, value in left])
 
 
 def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Missing]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
-from tidegate.state import kinds
+from tidegate.state import kinds, ttl
 from tidegate.state.format import MISSING, PRESENT, Block, StateHeader, reading
 from tidegate.state.hashmap import HashMapTable, Missing, Present
 from tidegate.typeinfo.evolution import reader_for
@@ -39,6 +39,8 @@ class _Registered:
     view: State
     serializer: Serializer
     header: StateHeader
+    kept: Callable[[object], object] | None
+    """What of an entry goes into snapshots; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class KeyedStates:
     """All keyed row state of one operator. where: names the operator in errors.
 
     pair_cell: what states with a namespace stand on. key_type: as declared; None for what the keys
-    themselves are.
+    themselves are. now_ms: processing time.
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class KeyedStates:
         max_parallelism: int,
         *,
         key_type: TypeInformation | None,
+        now_ms: Callable[[], int],
         where: str,
     ) -> None:
         self._cell = cell
         self._pair_cell = pair_cell
         self._key_groups = key_groups
         self._max_parallelism = max_parallelism
+        self._now_ms = now_ms
         self._where = where
         self._declared = key_type is not None and key_type != PICKLED
         self._keys: Serializer | None = serializer_of(key_type) if self._declared else None
@@ -87,16 +91,17 @@ class KeyedStates:
         if held is not None:
             self._check_same(held, descriptor, namespace)
             return held.view
-        kind = kinds.kind_of(descriptor)
-        self._check_ttl(descriptor)
-        copy = kinds.entry_copier(descriptor)
+        kind = kinds.kind_of(descriptor, where=self._where)
+        stored = ttl.stored(descriptor)
+        copy = kinds.entry_copier(stored)
         cell = self._cell if namespace is None else self._pair_cell
         table = HashMapTable(cell, self._key_groups, self._max_parallelism, copy=copy)
-        view = kinds.view(descriptor, table)
-        serializer = serializer_of(kinds.entry_type(descriptor))
+        view, kept = ttl.view(descriptor, table, self._now_ms)
+        serializer = serializer_of(kinds.entry_type(stored))
+        written = serializer.snapshot().to_bytes()
         spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
-        header = StateHeader(name, kind.value, serializer.snapshot().to_bytes(), spaces)
-        state = _Registered(descriptor, namespace, table, view, serializer, header)
+        header = StateHeader(name, kind.value, written, spaces, ttl=ttl.expires(descriptor))
+        state = _Registered(descriptor, namespace, table, view, serializer, header, kept)
         for restored in self._restored.get(name, ()):
             self._load(state, restored)
         self._restored.pop(name, None)
@@ -164,7 +169,13 @@ class KeyedStates:
             )
         assert self._keys is not None, "what was restored has told the type of its keys"
         old = SerializerSnapshot.from_bytes(restored.header.serializer)
-        values = reader_for(old, state.serializer, where=where)
+        values = ttl.reader(
+            old,
+            state.descriptor,
+            had_times=restored.header.ttl,
+            now_ms=self._now_ms,
+            where=where,
+        )
         keys: Reader = self._keys
         if restored.header.namespace is not None and state.namespace is not None:
             spaces = SerializerSnapshot.from_bytes(restored.header.namespace)
@@ -179,8 +190,9 @@ class KeyedStates:
     def _check_same(
         self, held: _Registered, descriptor: StateDescriptor, namespace: TypeInformation | None
     ) -> None:
-        before = type(held.descriptor), kinds.entry_type(held.descriptor), held.namespace
-        if before == (type(descriptor), kinds.entry_type(descriptor), namespace):
+        old = held.descriptor
+        before = type(old), kinds.entry_type(old), old.ttl, held.namespace
+        if before == (type(descriptor), kinds.entry_type(descriptor), descriptor.ttl, namespace):
             return
         raise ConfigError(
             f"The state '{descriptor.name}' is asked for as {descriptor} and before as"
@@ -188,14 +200,6 @@ class KeyedStates:
             where=self._where,
             remedy="Use one descriptor, or two names.",
         )
-
-    def _check_ttl(self, descriptor: StateDescriptor) -> None:
-        if descriptor.ttl is not None:
-            raise ConfigError(
-                f"The state '{descriptor.name}' asks for a time to live, which is not there yet",
-                where=self._where,
-                remedy="Leave ttl out and clear the state by your own rule.",
-            )
 
 
 def _kind(header: StateHeader) -> str:
@@ -270,8 +274,9 @@ class KeyedSnapshot:
             for each in self._live:
                 if group not in each.groups:
                     continue
-                for piece in each.state.table.pieces(group, rows):
-                    blocks.append(self._encoded(piece, each))
+                for piece in each.state.table.pieces(group, rows, each.state.kept):
+                    if piece.keys:
+                        blocks.append(self._encoded(piece, each))
                     yield len(piece.keys)
 
     def cancel(self) -> None:

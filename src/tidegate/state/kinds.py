@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
+from tidegate.api.functions import AggregateFunction, ReduceFunction
 from tidegate.api.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -23,9 +24,10 @@ from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.functions import AggregateFunction, ReduceFunction
     from tidegate.api.state import State, StateDescriptor
-    from tidegate.state.table import KeyedTable
+    from tidegate.state.table import KeyedEntries, KeyedTable
+
+    Reduce = Callable[[Any, Any], Any]
 
 
 class Kind(Enum):
@@ -38,8 +40,11 @@ class Kind(Enum):
     AGGREGATING = "aggregating"
 
 
-def kind_of(descriptor: StateDescriptor) -> Kind:
-    """The kind of state that a descriptor stands for; raises ConfigError where it is incomplete."""
+def kind_of(descriptor: StateDescriptor, *, where: str) -> Kind:
+    """The kind of state that a descriptor stands for; raises ConfigError where it is incomplete.
+
+    where: names the operator in errors.
+    """
     match descriptor:
         case ValueStateDescriptor():
             return Kind.VALUE
@@ -47,14 +52,16 @@ def kind_of(descriptor: StateDescriptor) -> Kind:
             return Kind.LIST
         case MapStateDescriptor():
             return Kind.MAP
-        case ReducingStateDescriptor() if descriptor.reduce_function is not None:
+        case ReducingStateDescriptor(reduce_function=ReduceFunction()):
             return Kind.REDUCING
-        case AggregatingStateDescriptor() if descriptor.aggregate_function is not None:
+        case ReducingStateDescriptor() if callable(descriptor.reduce_function):
+            return Kind.REDUCING
+        case AggregatingStateDescriptor(aggregate_function=AggregateFunction()):
             return Kind.AGGREGATING
         case _:
             raise ConfigError(
                 f"{type(descriptor).__name__}({descriptor.name!r}) stands for no keyed state",
-                where=f"state '{descriptor.name}'",
+                where=f"{where}, state '{descriptor.name}'",
                 remedy="Use ValueStateDescriptor, ListStateDescriptor, MapStateDescriptor, or"
                 " ReducingStateDescriptor and AggregatingStateDescriptor with their function.",
             )
@@ -110,15 +117,22 @@ def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
             return TableListState(table, part_copier(descriptor))
         case MapStateDescriptor():
             return TableMapState(table, part_copier(descriptor))
-        case ReducingStateDescriptor():
-            return TableReducingState(
-                table, cast("ReduceFunction[Any]", descriptor.reduce_function)
-            )
-        case AggregatingStateDescriptor():
-            function = cast("AggregateFunction[Any, Any, Any]", descriptor.aggregate_function)
-            return TableAggregatingState(table, function)
+        case ReducingStateDescriptor() | AggregatingStateDescriptor():
+            return merging_view(descriptor, table)
         case _:
             return table.value_state()
+
+
+def merging_view(
+    descriptor: ReducingStateDescriptor[Any] | AggregatingStateDescriptor, entries: KeyedEntries
+) -> State:
+    """The same for the kinds that only take whole entries."""
+    if isinstance(descriptor, ReducingStateDescriptor):
+        function = cast("ReduceFunction[Any] | Reduce", descriptor.reduce_function)
+        reduce = function.reduce if isinstance(function, ReduceFunction) else function
+        return TableReducingState(entries, reduce)
+    aggregate = cast("AggregateFunction[Any, Any, Any]", descriptor.aggregate_function)
+    return TableAggregatingState(entries, aggregate)
 
 
 class TableListState:
@@ -238,21 +252,21 @@ class TableMapState:
         """Forget them."""
         self._write(None)
 
-    def __iter__(self) -> Iterator[object]:
-        return self.keys()
-
-    def __contains__(self, key: object) -> bool:
-        return self.contains(key)
+    __getitem__ = get
+    __setitem__ = put
+    __delitem__ = remove
+    __contains__ = contains
+    __iter__ = keys
 
 
 class TableReducingState:
     """The reduced value a key."""
 
-    def __init__(self, table: KeyedTable, function: ReduceFunction[Any]) -> None:
-        self.get = table.read
-        self._write = table.write
-        self._fold = table.fold
-        self._reduce = function.reduce
+    def __init__(self, entries: KeyedEntries, reduce: Reduce) -> None:
+        self.get = entries.read
+        self._write = entries.write
+        self._fold = entries.fold
+        self._reduce = reduce
 
     def add(self, value: object) -> None:
         """Reduce one into it."""
@@ -277,9 +291,10 @@ class TableReducingState:
 class TableAggregatingState:
     """An accumulator a key."""
 
-    def __init__(self, table: KeyedTable, function: AggregateFunction[Any, Any, Any]) -> None:
-        self._read = table.read
-        self._write = table.write
+    def __init__(self, entries: KeyedEntries, function: AggregateFunction[Any, Any, Any]) -> None:
+        self._read = entries.read
+        self._write = entries.write
+        self._accumulate = entries.accumulate
         self._function = function
 
     def get(self) -> object:
@@ -293,6 +308,13 @@ class TableAggregatingState:
         if accumulator is None:
             accumulator = self._function.create_accumulator()
         self._write(self._function.add(value, accumulator))
+
+    def add_rows(
+        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        """Add one value to each of these keys, in order."""
+        function = self._function
+        self._accumulate(keys, key_groups, values, function.add, function.create_accumulator)
 
     def clear(self) -> None:
         """Forget it."""

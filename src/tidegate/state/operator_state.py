@@ -8,7 +8,7 @@ broadcast map is one element.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
@@ -68,6 +68,10 @@ class SubtaskBroadcastState:
         """Set it."""
         self._entries[key] = value
 
+    def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
+        """Set many."""
+        self._entries.update(entries)
+
     def remove(self, key: object) -> None:
         """Remove it, if it is there."""
         self._entries.pop(key, None)
@@ -80,12 +84,62 @@ class SubtaskBroadcastState:
         """All pairs as they are now."""
         return iter(list(self._entries.items()))
 
+    def keys(self) -> Iterator[object]:
+        """All keys as they are now."""
+        return iter(list(self._entries))
+
+    def values(self) -> Iterator[object]:
+        """All values as they are now."""
+        return iter(list(self._entries.values()))
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entries."""
+        return not self._entries
+
     def clear(self) -> None:
         """Remove all."""
         self._entries.clear()
 
+    def read_only(self) -> ReadBroadcastState:
+        """The same map, for who may not change it."""
+        return ReadBroadcastState(self)
+
+    __getitem__ = get
+    __setitem__ = put
+    __delitem__ = remove
+    __contains__ = contains
+    __iter__ = keys
+
+
+class ReadBroadcastState:
+    """A broadcast map to look at only; implements ``api.state.ReadOnlyBroadcastState``."""
+
+    def __init__(self, state: SubtaskBroadcastState) -> None:
+        self.get = state.get
+        self.contains = state.contains
+        self.items = state.items
+        self.keys = state.keys
+        self.values = state.values
+        self.is_empty = state.is_empty
+
+    def put(self, *_: object) -> NoReturn:
+        """Refused, like every other write: raises UserError."""
+        raise UserError(
+            "Broadcast state was written where it can only be read",
+            where="on the side of the stream that is not broadcast",
+            remedy="Write it in process_broadcast_element only: there every subtask does the same.",
+        )
+
+    put_all = remove = clear = __setitem__ = __delitem__ = put
+
+    def __getitem__(self, key: object) -> object:
+        return self.get(key)
+
     def __contains__(self, key: object) -> bool:
-        return key in self._entries
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[object]:
+        return self.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +192,17 @@ class OperatorStates:
         return held.state
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> SubtaskBroadcastState:
-        """The map of that name; raises RestoreRefused where what was restored does not fit."""
+        """The map of that name; raises RestoreRefused where what was restored does not fit.
+
+        Raises ConfigError for a time to live, and for a name that is in use otherwise.
+        """
+        if descriptor.ttl is not None:
+            raise ConfigError(
+                f"The broadcast state '{descriptor.name}' asks for a time to live, which only keyed"
+                " state has",
+                where=self._where,
+                remedy="Leave it out, and remove entries by your own rule on the broadcast side.",
+            )
         held = self._held(descriptor)
         if held is None:
             keys, values = descriptor.type_info, descriptor.value_type_info

@@ -18,30 +18,12 @@ if TYPE_CHECKING:
     from tidegate.api.state import ValueState
 
 
-class KeyedTable(Protocol):
-    """The entries of one named keyed state. No entry holds None.
-
-    The functions are attributes, not methods: a backend makes each of them for its own needs.
-    """
+class KeyedEntries(Protocol):
+    """The entries of one named keyed state, each taken as a whole. No entry holds None."""
 
     @property
     def read(self) -> Callable[[], object]:
         """The current key's entry to give away; None where there is none."""
-        ...
-
-    @property
-    def peek(self) -> Callable[[], object]:
-        """The current key's entry to look at only."""
-        ...
-
-    @property
-    def is_shared(self) -> Callable[[], bool]:
-        """Whether a snapshot needs the current key's entry: parts are given away as copies."""
-        ...
-
-    @property
-    def edit(self) -> Callable[[], object]:
-        """The current key's entry to be changed in place, at once, without a write after it."""
         ...
 
     @property
@@ -63,10 +45,53 @@ class KeyedTable(Protocol):
         """
         ...
 
+    def accumulate(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Iterable[object],
+        add: Callable[[object, object], object],
+        create: Callable[[], object],
+    ) -> None:
+        """Set each key's entry to ``add(value, entry)``, in order; ``create`` makes a first entry.
+
+        What the functions raise passes through.
+        """
+        ...
+
+
+class KeyedTable(KeyedEntries, Protocol):
+    """The entries of one named keyed state, as a backend holds them.
+
+    The functions are attributes, not methods: a backend makes each of them for its own needs.
+    """
+
+    @property
+    def peek(self) -> Callable[[], object]:
+        """The current key's entry to look at only."""
+        ...
+
+    @property
+    def is_shared(self) -> Callable[[], bool]:
+        """Whether a snapshot needs the current key's entry: parts are given away as copies."""
+        ...
+
+    @property
+    def edit(self) -> Callable[[], object]:
+        """The current key's entry to be changed in place, at once, without a write after it."""
+        ...
+
     def value_state(self) -> ValueState[object]:
         """The entries as value state, in the quickest form there is."""
         ...
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is, to look at only; no write meanwhile."""
+        ...
+
+    def prune(self, steps: int, kept: Callable[[object], object]) -> None:
+        """Look at about that many entries, other ones each time, and leave of each what is kept.
+
+        kept: gives the entry itself, a new one, or None where nothing is left of it.
+        """
         ...

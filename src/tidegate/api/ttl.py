@@ -1,0 +1,267 @@
+"""The time to live of keyed state, under PyFlink's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tidegate.errors import ConfigError
+from tidegate.model.duration import Duration, Time
+
+_WHERE: Final = "StateTtlConfig"
+_COMPACTION_AFTER: Final = Duration.of_days(30)
+
+
+@dataclass(frozen=True, slots=True)
+class StateTtlConfig:
+    """How long keyed state lives, in processing time; made by `new_builder`.
+
+    A value is expired when the time is at or past its last update plus ``ttl``. Elements of a list
+    and entries of a map expire one by one. Raises ConfigError for a ``ttl`` below one millisecond.
+
+    >>> StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
+    """
+
+    class UpdateType(Enum):
+        """What makes a value young again. Disabled: state does not expire."""
+
+        Disabled = 0
+        OnCreateAndWrite = 1
+        OnReadAndWrite = 2
+
+    class StateVisibility(Enum):
+        """Whether an expired value may still be read, once, where no clean-up has come by."""
+
+        ReturnExpiredIfNotCleanedUp = 0
+        NeverReturnExpired = 1
+
+    class TtlTimeCharacteristic(Enum):
+        """The time that counts."""
+
+        ProcessingTime = 0
+
+    @dataclass(frozen=True, slots=True)
+    class IncrementalCleanupStrategy:
+        """A few entries are looked at on each access. cleanup_size: how many.
+
+        Entries are looked at on access only, whatever ``every_record`` says.
+        """
+
+        cleanup_size: int
+        every_record: bool = False
+
+        def __post_init__(self) -> None:
+            _check_positive("cleanup_size", self.cleanup_size)
+
+        def get_cleanup_size(self) -> int:
+            """Entries looked at on each access."""
+            return self.cleanup_size
+
+        def run_cleanup_for_every_record(self) -> bool:
+            """Whether each record was asked to be an access."""
+            return self.every_record
+
+    @dataclass(frozen=True, slots=True)
+    class RocksdbCompactFilterCleanupStrategy:
+        """What compactions of RocksDB are to drop; without effect on the HashMap backend."""
+
+        query_time_after_num_entries: int
+        periodic_compaction_time: Duration = _COMPACTION_AFTER
+
+        def __post_init__(self) -> None:
+            _check_positive("query_time_after_num_entries", self.query_time_after_num_entries)
+
+        def get_query_time_after_num_entries(self) -> int:
+            """Entries after which the filter looks at the clock anew."""
+            return self.query_time_after_num_entries
+
+        def get_periodic_compaction_time(self) -> Duration:
+            """Age of a file at which it is compacted for this alone."""
+            return self.periodic_compaction_time
+
+    @dataclass(frozen=True, slots=True)
+    class CleanupStrategies:
+        """When expired state is removed, beside on its own read."""
+
+        full_snapshot: bool = False
+        background: bool = True
+        incremental: StateTtlConfig.IncrementalCleanupStrategy | None = None
+        compaction_filter: StateTtlConfig.RocksdbCompactFilterCleanupStrategy | None = None
+
+        def in_full_snapshot(self) -> bool:
+            """Whether snapshots leave expired entries out."""
+            return self.full_snapshot
+
+        def is_cleanup_in_background(self) -> bool:
+            """Whether the backend cleans up in its own way where no other is asked for."""
+            return self.background
+
+        def get_incremental_cleanup_strategy(
+            self,
+        ) -> StateTtlConfig.IncrementalCleanupStrategy | None:
+            """As asked for; else 5 entries an access in the background; None without either."""
+            if self.incremental is None and self.background:
+                return StateTtlConfig.IncrementalCleanupStrategy(5)
+            return self.incremental
+
+        def in_rocksdb_compact_filter(self) -> bool:
+            """Whether compactions of RocksDB were asked to drop expired entries."""
+            return self.compaction_filter is not None
+
+        def get_rocksdb_compact_filter_cleanup_strategy(
+            self,
+        ) -> StateTtlConfig.RocksdbCompactFilterCleanupStrategy | None:
+            """What was asked for of RocksDB."""
+            return self.compaction_filter
+
+    update_type: UpdateType
+    state_visibility: StateVisibility
+    ttl_time_characteristic: TtlTimeCharacteristic
+    ttl: Time
+    cleanup_strategies: CleanupStrategies
+
+    def __post_init__(self) -> None:
+        _check_positive("ttl, in milliseconds,", self.ttl.to_milliseconds())
+
+    @staticmethod
+    def new_builder(ttl: Time | Duration) -> StateTtlConfigBuilder:
+        """A builder with the defaults: renewed by writes, never read when expired."""
+        return StateTtlConfigBuilder(ttl)
+
+    def get_update_type(self) -> UpdateType:
+        """What makes a value young again."""
+        return self.update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Whether an expired value may still be read."""
+        return self.state_visibility
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """The time that counts."""
+        return self.ttl_time_characteristic
+
+    def get_ttl(self) -> Time:
+        """How long a value lives after its last update."""
+        return self.ttl
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """When expired state is removed."""
+        return self.cleanup_strategies
+
+    def is_enabled(self) -> bool:
+        """Whether state expires at all."""
+        return self.update_type is not StateTtlConfig.UpdateType.Disabled
+
+
+class StateTtlConfigBuilder:
+    """Builds a `StateTtlConfig`; every method but `build` gives the builder itself."""
+
+    def __init__(self, ttl: Time | Duration) -> None:
+        self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
+        self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
+        self._characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
+        self._full_snapshot = False
+        self._background = True
+        self._incremental: StateTtlConfig.IncrementalCleanupStrategy | None = None
+        self._filter: StateTtlConfig.RocksdbCompactFilterCleanupStrategy | None = None
+        self.set_ttl(ttl)
+
+    def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfigBuilder:
+        """What makes a value young again."""
+        self._update_type = update_type
+        return self
+
+    def update_ttl_on_create_and_write(self) -> StateTtlConfigBuilder:
+        """Only writes make a value young again."""
+        return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+
+    def update_ttl_on_read_and_write(self) -> StateTtlConfigBuilder:
+        """Reads too make a value young again."""
+        return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+
+    def set_state_visibility(
+        self, state_visibility: StateTtlConfig.StateVisibility
+    ) -> StateTtlConfigBuilder:
+        """Whether an expired value may still be read."""
+        self._visibility = state_visibility
+        return self
+
+    def return_expired_if_not_cleaned_up(self) -> StateTtlConfigBuilder:
+        """An expired value may still be read, once."""
+        return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+    def never_return_expired(self) -> StateTtlConfigBuilder:
+        """An expired value reads as absent."""
+        return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+
+    def set_ttl_time_characteristic(
+        self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+    ) -> StateTtlConfigBuilder:
+        """The time that counts."""
+        self._characteristic = ttl_time_characteristic
+        return self
+
+    def use_processing_time(self) -> StateTtlConfigBuilder:
+        """Processing time counts."""
+        return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
+
+    def set_ttl(self, ttl: Time | Duration) -> StateTtlConfigBuilder:
+        """How long a value lives after its last update. Raises ConfigError for another type."""
+        if not isinstance(ttl, Time | Duration):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"The time to live is {ttl!r}, which is no length of time",
+                where=_WHERE,
+                remedy="Give a Time or a Duration, such as Time.hours(1).",
+            )
+        self._ttl = Time.milliseconds(ttl.to_millis())
+        return self
+
+    def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
+        """Leave expired entries out of snapshots."""
+        self._full_snapshot = True
+        return self
+
+    def cleanup_incrementally(
+        self, cleanup_size: int, run_cleanup_for_every_record: bool = False
+    ) -> StateTtlConfigBuilder:
+        """Look at so many entries on each access, other ones each time.
+
+        Raises ConfigError for a size below 1.
+        """
+        self._incremental = StateTtlConfig.IncrementalCleanupStrategy(
+            cleanup_size, run_cleanup_for_every_record
+        )
+        return self
+
+    def cleanup_in_rocksdb_compact_filter(
+        self,
+        query_time_after_num_entries: int = 1_000,
+        periodic_compaction_time: Duration = _COMPACTION_AFTER,
+    ) -> StateTtlConfigBuilder:
+        """Taken note of; the HashMap backend has no compactions. Raises ConfigError below 1."""
+        self._filter = StateTtlConfig.RocksdbCompactFilterCleanupStrategy(
+            query_time_after_num_entries, periodic_compaction_time
+        )
+        return self
+
+    def disable_cleanup_in_background(self) -> StateTtlConfigBuilder:
+        """Remove expired state only on its own read, and as asked for explicitly."""
+        self._background = False
+        return self
+
+    def build(self) -> StateTtlConfig:
+        """The configuration. Raises ConfigError for a time to live below one millisecond."""
+        strategies = StateTtlConfig.CleanupStrategies(
+            self._full_snapshot, self._background, self._incremental, self._filter
+        )
+        return StateTtlConfig(
+            self._update_type, self._visibility, self._characteristic, self._ttl, strategies
+        )
+
+
+def _check_positive(name: str, value: int) -> None:
+    if value < 1:
+        raise ConfigError(
+            f"{name} is {value} and has to be 1 or more", where=_WHERE, remedy="Raise it."
+        )
