@@ -3,6 +3,11 @@ from typing import Final
 from tidegate.api.client import CheckpointDone as CheckpointDone
 from tidegate.api.client import JobClient as JobClient
 from tidegate.api.client import JobExecutionResult as JobExecutionResult
+from tidegate.api.evictors import CountEvictor as CountEvictor
+from tidegate.api.evictors import DeltaEvictor as DeltaEvictor
+from tidegate.api.evictors import Evictor as Evictor
+from tidegate.api.evictors import TimeEvictor as TimeEvictor
+from tidegate.api.evictors import TimestampedValue as TimestampedValue
 from tidegate.api.failures import FailureContext as FailureContext
 from tidegate.api.failures import FailureEnricher as FailureEnricher
 from tidegate.api.failures import FailureKind as FailureKind
@@ -15,6 +20,7 @@ from tidegate.api.functions import FlatMapFunction as FlatMapFunction
 from tidegate.api.functions import Function as Function
 from tidegate.api.functions import KeyedBatchFunction as KeyedBatchFunction
 from tidegate.api.functions import KeyedProcessFunction as KeyedProcessFunction
+from tidegate.api.functions import KeyedStateStore as KeyedStateStore
 from tidegate.api.functions import KeySelector as KeySelector
 from tidegate.api.functions import MapFunction as MapFunction
 from tidegate.api.functions import Partitioner as Partitioner
@@ -54,15 +60,45 @@ from tidegate.api.state import ReducingStateDescriptor as ReducingStateDescripto
 from tidegate.api.state import StateDescriptor as StateDescriptor
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
+from tidegate.api.triggers import ContinuousEventTimeTrigger as ContinuousEventTimeTrigger
+from tidegate.api.triggers import ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger
+from tidegate.api.triggers import CountTrigger as CountTrigger
+from tidegate.api.triggers import EventTimeTrigger as EventTimeTrigger
+from tidegate.api.triggers import NeverTrigger as NeverTrigger
+from tidegate.api.triggers import OnMergeContext as OnMergeContext
+from tidegate.api.triggers import ProcessingTimeTrigger as ProcessingTimeTrigger
+from tidegate.api.triggers import PurgingTrigger as PurgingTrigger
+from tidegate.api.triggers import Trigger as Trigger
+from tidegate.api.triggers import TriggerContext as TriggerContext
+from tidegate.api.triggers import TriggerResult as TriggerResult
 from tidegate.api.ttl import StateTtlConfig as StateTtlConfig
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
 from tidegate.api.watermarks import WatermarkStrategy as WatermarkStrategy
+from tidegate.api.window_functions import AllWindowFunction as AllWindowFunction
+from tidegate.api.window_functions import ProcessAllWindowFunction as ProcessAllWindowFunction
+from tidegate.api.window_functions import ProcessWindowFunction as ProcessWindowFunction
+from tidegate.api.window_functions import WindowFunction as WindowFunction
+from tidegate.api.windows import AlignedWindows as AlignedWindows
+from tidegate.api.windows import CountSlidingWindowAssigner as CountSlidingWindowAssigner
+from tidegate.api.windows import CountTumblingWindowAssigner as CountTumblingWindowAssigner
 from tidegate.api.windows import CountWindow as CountWindow
+from tidegate.api.windows import DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows
+from tidegate.api.windows import (
+    DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
+)
+from tidegate.api.windows import EventTimeSessionWindows as EventTimeSessionWindows
 from tidegate.api.windows import GlobalWindow as GlobalWindow
+from tidegate.api.windows import GlobalWindows as GlobalWindows
+from tidegate.api.windows import MergingWindowAssigner as MergingWindowAssigner
+from tidegate.api.windows import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
+from tidegate.api.windows import SessionWindowTimeGapExtractor as SessionWindowTimeGapExtractor
 from tidegate.api.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
+from tidegate.api.windows import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
 from tidegate.api.windows import TimeWindow as TimeWindow
 from tidegate.api.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
+from tidegate.api.windows import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
 from tidegate.api.windows import Window as Window
+from tidegate.api.windows import WindowAssigner as WindowAssigner
 from tidegate.config.checkpoint import CheckpointConfig as CheckpointConfig
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
@@ -72,6 +108,8 @@ from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream import DataStreamSink as DataStreamSink
+from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
+from tidegate.datastream.windowed import WindowedStream as WindowedStream
 from tidegate.errors import BadRecord as BadRecord
 from tidegate.errors import CheckpointAborted as CheckpointAborted
 from tidegate.errors import ConfigError as ConfigError

@@ -335,7 +335,7 @@ class FakeContext:
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
         self.rows_skipped = 0
-        self._alarms: list[int] = []
+        self.alarms: list[int] = []
         groups = KeyGroupRange(0, self.max_parallelism - 1)
         self._backend = OperatorBackend(
             self.operator, groups, self.max_parallelism, SystemClock(), self.current_key
@@ -350,7 +350,10 @@ class FakeContext:
         return ValueStateOfDict(values, self.current_key)
 
     def timers(self, name: str, namespace: object = None) -> KeyedTimers:
-        return self._backend.timers(name, namespace, self._alarms.append)
+        return self._backend.timers(name, namespace, self.wake_at_wall)
+
+    def wake_at_wall(self, wall_ms: int) -> None:
+        self.alarms.append(wall_ms)
 
     def keyed_columns(self, key_type: object) -> ColumnsOfDict:
         return self.columns

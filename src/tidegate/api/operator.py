@@ -213,6 +213,13 @@ class OperatorContext(Protocol):
         """
         ...
 
+    def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all that a keyed state holds here; no write meanwhile.
+
+        The key of a state with a namespace is ``(key, namespace)``. The state was asked for before.
+        """
+        ...
+
     def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
         """The timers of that name; made or restored. namespace: type of what they have beside."""
         ...
@@ -243,6 +250,14 @@ class OperatorContext(Protocol):
 
     def wake_at(self, monotonic_ms: int) -> None:
         """As ``wake``, at that time of ``monotonic_ms``."""
+        ...
+
+    def wake_at_wall(self, wall_ms: int) -> None:
+        """As ``wake``, about when ``processing_time`` is that.
+
+        There is one such alarm an operator, the earliest that was asked for: who is woken and finds
+        nothing due, or has more to wait for, asks again.
+        """
         ...
 
     def skipped(self, rows: int) -> None:

@@ -9,7 +9,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
-from tidegate.api.triggers import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
+from tidegate.api.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import LONG, TupleTypeInfo
 
@@ -111,6 +117,10 @@ class GlobalWindow(Window):
 
 class WindowAssignerContext(Protocol):
     """What an assigner may ask for."""
+
+    def next_number(self) -> int:
+        """How many records of the key came before this one in this operator, from 0."""
+        ...
 
     def get_current_processing_time(self) -> int:
         """Wall clock, milliseconds since 1970."""
@@ -457,6 +467,79 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     def is_event_time(self) -> bool:
         """No: it needs no time at all."""
         return False
+
+
+class CountWindowAssigner(WindowAssigner[Any, CountWindow]):
+    """Windows of so many records of a key; fired and dropped once they are full."""
+
+    window_type: ClassVar[TypeInformation | None] = LONG
+
+    window_size: int
+    window_slide: int
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssignerContext
+    ) -> list[CountWindow]:
+        """The windows of the key's next record."""
+        number = context.next_number()
+        first = max(0, (number - self.window_size) // self.window_slide + 1)
+        return [CountWindow(k) for k in range(first, number // self.window_slide + 1)]
+
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """When the window is full."""
+        return PurgingTrigger(CountTrigger(self.window_size))
+
+    def is_event_time(self) -> bool:
+        """No: it needs no time at all."""
+        return False
+
+
+@dataclass(frozen=True)
+class CountTumblingWindowAssigner(CountWindowAssigner):
+    """Windows of so many records, one after the other; behind ``count_window(size)``."""
+
+    window_size: int
+
+    @staticmethod
+    def of(window_size: int) -> CountTumblingWindowAssigner:
+        """The assigner. Raises GraphError below 1."""
+        _check_count("CountTumblingWindowAssigner", window_size, window_size)
+        return CountTumblingWindowAssigner(window_size)
+
+    @property
+    def window_slide(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Records from the start of a window to that of the next."""
+        return self.window_size
+
+
+@dataclass(frozen=True)
+class CountSlidingWindowAssigner(CountWindowAssigner):
+    """Windows of so many records, one starting each slide; behind ``count_window(size, slide)``."""
+
+    window_size: int
+    window_slide: int
+
+    @staticmethod
+    def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
+        """The assigner. Raises GraphError below 1."""
+        _check_count("CountSlidingWindowAssigner", window_size, window_slide)
+        return CountSlidingWindowAssigner(window_size, window_slide)
+
+
+def count_windows(size: int, slide: int) -> CountWindowAssigner:
+    """What ``count_window`` uses; a slide of 0 is one after the other. Raises GraphError."""
+    if slide == 0:
+        return CountTumblingWindowAssigner.of(size)
+    return CountSlidingWindowAssigner.of(size, slide)
+
+
+def _check_count(where: str, size: int, slide: int) -> None:
+    if size < 1 or slide < 1:
+        raise GraphError(
+            f"Windows of {size} records each {slide} records can't be",
+            where=where,
+            remedy="Give 1 or more.",
+        )
 
 
 def _checked(

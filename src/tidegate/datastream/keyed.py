@@ -12,6 +12,7 @@ from tidegate.api.functions import (
     MapFunction,
     ReduceFunction,
 )
+from tidegate.api.windows import count_windows
 from tidegate.datastream import checks
 from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 
     from tidegate.api.functions import KeySelector, Partitioner, ProcessFunction
     from tidegate.api.operator import KeyBy, Operator
+    from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
+    from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.topology import Partitioner as Exchange
     from tidegate.typeinfo.types import TypeInformation
@@ -108,6 +111,22 @@ class KeyedStream(DataStream[T]):
         checks.check_function(func, ReduceFunction, "reduce")
         return self._keyed("Reduce", ReduceOperator(func, self._type), self._type)
 
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T]:
+        """Each key's records in windows.
+
+        >>> clicks.key_by(str).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
+        """
+        from tidegate.datastream.windowed import WindowedStream
+
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T]:
+        """Windows of so many records of a key, one after the other, or one starting each slide.
+
+        Only windows that are full fire.
+        """
+        return self.window(count_windows(size, slide))
+
     def process_batches(
         self, func: KeyedBatchFunction, output_schema: pa.Schema | None = None
     ) -> DataStream[Any]:
@@ -141,6 +160,18 @@ class KeyedStream(DataStream[T]):
     ) -> NoReturn:
         """Always refused: the records have their subtasks already. Raises GraphError."""
         raise _partitioned_already("partition_custom")
+
+    @property
+    def key_type(self) -> TypeInformation | None:
+        """Declared type of the keys; None where they say it themselves."""
+        return self._key.key_type
+
+    def windowed_by(
+        self, name: str, operator: Operator, output_type: TypeInformation | None, *, alone: bool
+    ) -> DataStream[Any]:
+        """What a window operator makes of the stream. alone: in one subtask."""
+        made = self._keyed(name, operator, output_type)
+        return made.force_non_parallel() if alone else made
 
     def _process(self, func: KeyedProcessFunction[T, R]) -> Operator:
         return KeyedProcessOperator(func, self._key.key_type)

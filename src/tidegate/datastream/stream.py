@@ -19,6 +19,7 @@ from tidegate.api.functions import (
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
+from tidegate.api.windows import count_windows
 from tidegate.datastream import checks
 from tidegate.datastream.results import CloseableIterator
 from tidegate.errors import GraphError
@@ -33,6 +34,7 @@ from tidegate.graph.transformations import (
 from tidegate.model.topology import Partitioner
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
 from tidegate.operators.process import ProcessOperator
+from tidegate.typeinfo.types import BYTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.sink import Sink
+    from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.program import Program
+    from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
     from tidegate.typeinfo.types import TypeInformation
 
@@ -268,6 +272,22 @@ class DataStream(Generic[T]):
         made = PartitionTransformation(self._transformation, Partitioner.HASH, key)
         return KeyedStream(self._environment, self._program, made, key, self._type)
 
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
+        """All records in windows, in one subtask.
+
+        >>> clicks.window_all(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
+        """
+        from tidegate.datastream.windowed import AllWindowedStream
+
+        return AllWindowedStream(self.key_by(_no_key, BYTE), window_assigner)
+
+    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T]:
+        """Windows of so many records, one after the other, or one starting each slide.
+
+        Only windows that are full fire.
+        """
+        return self.window_all(count_windows(size, slide))
+
     def partition_custom(
         self,
         partitioner: PartitionFunction | Callable[[K, int], int],
@@ -474,6 +494,10 @@ def _key_by(selector: object, key_type: TypeInformation | None, call: str) -> Ke
     checks.check_function(selector, KeySelector, call)
     assert callable(selector), "checked above"
     return KeyBy(selector=selector, key_type=key_type)
+
+
+def _no_key(_: object) -> int:
+    return 0
 
 
 def _has_state(func: object) -> bool:

@@ -31,34 +31,47 @@ class FunctionOperator(Operator):
         row_call(function, method)
         self._name = method
 
+    @property
+    def _functions(self) -> tuple[object, ...]:
+        """The objects that are opened, closed and told of checkpoints."""
+        return (self._function,)
+
     def open(self, context: OperatorContext) -> None:
         """Open the function."""
-        self._name = context.name
         self._call = row_call(self._function, self._method)
+        self._prepare(context)
+
+    def _prepare(self, context: OperatorContext) -> None:
+        self._name = context.name
         self._chunk_rows = 2 * context.settings.rows
         self._own = None if context.settings.object_reuse else copier_of(self.result_type)
-        if isinstance(self._function, Function):
-            self._guarded(self._function.open, context.runtime)
+        for function in self._functions:
+            if isinstance(function, Function):
+                self._guarded(function.open, context.runtime)
 
     def snapshot(self, context: SnapshotContext) -> None:
         """Let the function put its state in order."""
-        if isinstance(self._function, CheckpointedFunction):
-            self._guarded(self._function.snapshot_state, context)
+        for function in self._functions:
+            if isinstance(function, CheckpointedFunction):
+                self._guarded(function.snapshot_state, context)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """Tell the function."""
-        if isinstance(self._function, CheckpointListener):
-            self._guarded(self._function.notify_checkpoint_complete, checkpoint)
+        for function in self._functions:
+            if isinstance(function, CheckpointListener):
+                self._guarded(function.notify_checkpoint_complete, checkpoint)
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
         """Tell the function."""
-        if isinstance(self._function, CheckpointListener):
-            self._guarded(self._function.notify_checkpoint_aborted, checkpoint)
+        for function in self._functions:
+            if isinstance(function, CheckpointListener):
+                self._guarded(function.notify_checkpoint_aborted, checkpoint)
 
     def close(self) -> None:
         """Close the function."""
-        if isinstance(self._function, Function):
-            self._guarded(self._function.close)
+        for function in self._functions:
+            if isinstance(function, Function):
+                self._guarded(function.close)
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
         try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
     from tidegate.api.operator import KeyCell, Timers
     from tidegate.api.state import (
@@ -140,11 +140,13 @@ class SlotOperatorContext:
     ) -> State:
         return self._backend.keyed_state(descriptor, namespace)
 
-    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
-        return self._backend.timers(name, namespace, self._wake_at_wall)
+    def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
+        return self._backend.scan(state)
 
-    def _wake_at_wall(self, wall_ms: int) -> None:
-        """One alarm at a time: who is woken by it and finds nothing due asks for the next."""
+    def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
+        return self._backend.timers(name, namespace, self.wake_at_wall)
+
+    def wake_at_wall(self, wall_ms: int) -> None:
         now_ms = self._around.clock.monotonic_ms()
         at_ms = now_ms + max(0, wall_ms - self._around.clock.wall_ms())
         under_way = self._alarm_ms > now_ms + 1

@@ -1,0 +1,143 @@
+"""What removes records from a window before or after its function. Names are Flink's (Java)."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tidegate.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.windows import Window
+    from tidegate.model.duration import Duration, Time
+
+T = TypeVar("T")
+W = TypeVar("W", bound="Window")
+
+
+class EvictorContext(Protocol):
+    """What an evictor may ask for."""
+
+    def get_current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def get_current_watermark(self) -> int:
+        """Event time that the operator has reached, milliseconds."""
+        ...
+
+
+@dataclass(slots=True)
+class TimestampedValue(Generic[T]):
+    """A record of a window. timestamp: its event time, milliseconds; None where it has none."""
+
+    value: T
+    timestamp: int | None
+
+
+class Evictor(ABC, Generic[T, W]):
+    """Removes records of a window, by changing the list it is given. Subclassable by users."""
+
+    def evict_before(
+        self, elements: list[TimestampedValue[T]], window: W, context: EvictorContext
+    ) -> None:
+        """The window is about to be evaluated."""
+
+    def evict_after(
+        self, elements: list[TimestampedValue[T]], window: W, context: EvictorContext
+    ) -> None:
+        """The window was evaluated."""
+
+
+class _Evicts(Evictor[Any, Any]):
+    """Evicts before the function, or after it."""
+
+    do_evict_after: bool
+
+    def evict_before(
+        self, elements: list[TimestampedValue[Any]], window: Any, context: EvictorContext
+    ) -> None:
+        """Unless it is done after."""
+        if not self.do_evict_after:
+            self._evict(elements)
+
+    def evict_after(
+        self, elements: list[TimestampedValue[Any]], window: Any, context: EvictorContext
+    ) -> None:
+        """Where it is done after."""
+        if self.do_evict_after:
+            self._evict(elements)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CountEvictor(_Evicts):
+    """Keeps the last so many records."""
+
+    max_count: int
+    do_evict_after: bool = False
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """The evictor. Raises GraphError below 1."""
+        if max_count < 1:
+            raise GraphError(
+                f"A window cannot keep {max_count} records",
+                where="CountEvictor",
+                remedy="Give 1 or more.",
+            )
+        return CountEvictor(max_count, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        del elements[: -self.max_count]
+
+
+@dataclass(frozen=True)
+class TimeEvictor(_Evicts):
+    """Keeps the records of the last milliseconds before the newest one."""
+
+    window_size: int
+    do_evict_after: bool = False
+
+    @staticmethod
+    def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
+        """The evictor."""
+        return TimeEvictor(window_size.to_millis(), do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        stamps = [each.timestamp for each in elements if each.timestamp is not None]
+        if stamps:
+            least = max(stamps) - self.window_size
+            elements[:] = [
+                each for each in elements if each.timestamp is None or each.timestamp > least
+            ]
+
+
+@dataclass(frozen=True)
+class DeltaEvictor(_Evicts):
+    """Keeps the records whose distance from the newest one is below a threshold."""
+
+    threshold: float
+    delta: Callable[[Any, Any], float]
+    do_evict_after: bool = False
+
+    @staticmethod
+    def of(
+        threshold: float,
+        delta_function: Callable[[Any, Any], float],
+        do_evict_after: bool = False,
+    ) -> DeltaEvictor:
+        """The evictor. delta_function: of an old and the newest record."""
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
+        if elements:
+            newest = elements[-1].value
+            elements[:] = [
+                each for each in elements if self.delta(each.value, newest) < self.threshold
+            ]

@@ -1,0 +1,300 @@
+"""Windowed streams: records gathered by windows, and what is made of them when a window fires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
+from tidegate.api.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from tidegate.api.windows import AlignedWindows, MergingWindowAssigner, WindowAssigner
+from tidegate.datastream import checks
+from tidegate.errors import GraphError
+from tidegate.operators.aligned_windows import AlignedWindowOperator
+from tidegate.operators.window import WindowOperator
+from tidegate.operators.windows import WindowPlan
+
+if TYPE_CHECKING:
+    from tidegate.api.evictors import Evictor
+    from tidegate.api.operator import Operator
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.api.triggers import Trigger
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.keyed import KeyedStream
+    from tidegate.datastream.stream import DataStream
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S", bound="_Windowed[Any]")
+
+KeyedFunction = (
+    WindowFunction[T, R, Any, Any]
+    | ProcessWindowFunction[T, R, Any, Any]
+    | Callable[[Any, Any, Iterable[T]], Iterable[R] | None]
+)
+AllFunction = AllWindowFunction[T, R, Any] | ProcessAllWindowFunction[T, R, Any]
+
+
+class _Windowed(Generic[T]):
+    """What windows of keyed and of whole streams share."""
+
+    _of_all: bool
+
+    def __init__(
+        self, keyed_stream: KeyedStream[T], window_assigner: WindowAssigner[Any, Any]
+    ) -> None:
+        if not isinstance(window_assigner, WindowAssigner):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise GraphError(
+                f"{window_assigner!r} assigns no windows",
+                where="window",
+                remedy="Give an assigner, such as TumblingEventTimeWindows.of(Time.seconds(10)).",
+            )
+        self._stream = keyed_stream
+        self._assigner = window_assigner
+        self._plan = WindowPlan(window_assigner, window_assigner.get_default_trigger())
+        self._evictor: Evictor[Any, Any] | None = None
+
+    def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
+        """Has another trigger fire the windows, in place of the assigner's own."""
+        if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise GraphError(
+                f"A {type(trigger).__name__} cannot be used with windows that merge",
+                where="trigger",
+                remedy="Use a trigger whose can_merge() is True.",
+            )
+        self._plan = replace(self._plan, trigger=trigger)
+        return self
+
+    def evictor(self: S, evictor: Evictor[Any, Any]) -> S:
+        """Has records removed before or after a window's function; all records are kept then."""
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self: S, time_ms: int) -> S:
+        """Keeps windows of event time for so long after their end; late records fire them again.
+
+        Raises GraphError below 0.
+        """
+        if time_ms < 0:
+            raise GraphError(
+                f"The allowed lateness is {time_ms} ms",
+                where="allowed_lateness",
+                remedy="Give 0 or more.",
+            )
+        self._plan = replace(self._plan, lateness_ms=time_ms)
+        return self
+
+    def side_output_late_data(self: S, output_tag: OutputTag[Any]) -> S:
+        """Sends records that came too late for all their windows to a side output."""
+        self._plan = replace(self._plan, late_tag=output_tag.tag_id)
+        return self
+
+    def get_execution_environment(self) -> StreamExecutionEnvironment:
+        """The environment that the stream was built on."""
+        return self._stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation | None:
+        """Type of the records; None for any."""
+        return self._stream.get_type()
+
+    # Within
+
+    def _reduced(
+        self,
+        func: ReduceFunction[T] | Callable[[T, T], T],
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> DataStream[Any]:
+        checks.check_function(func, ReduceFunction, "reduce")
+        plan = replace(
+            self._plan,
+            reduce=func.reduce if isinstance(func, ReduceFunction) else func,
+            content_type=self._stream.get_type(),
+        )
+        return self._made("WindowReduce", plan, func, function, output_type)
+
+    def _aggregated(
+        self,
+        func: AggregateFunction[T, Any, Any],
+        function: object,
+        accumulator_type: TypeInformation | None,
+        output_type: TypeInformation | None,
+    ) -> DataStream[Any]:
+        checks.check_function_object(
+            func,
+            AggregateFunction,
+            "aggregate",
+            otherwise="Derive a class from AggregateFunction.",
+        )
+        plan = replace(self._plan, aggregate=func, content_type=accumulator_type)
+        return self._made("WindowAggregate", plan, func, function, output_type)
+
+    def _kept(
+        self, name: str, function: object, output_type: TypeInformation | None
+    ) -> DataStream[Any]:
+        plan = replace(self._plan, content_type=self._stream.get_type())
+        return self._made(name, plan, None, function, output_type)
+
+    def _made(
+        self,
+        name: str,
+        plan: WindowPlan,
+        gathers: object,
+        function: object,
+        output_type: TypeInformation | None,
+    ) -> DataStream[Any]:
+        given = gathers, function, plan.assigner, plan.trigger, self._evictor
+        functions = tuple(each for each in given if each is not None)
+        plan = replace(plan, function=function, functions=functions)
+        return self._stream.windowed_by(name, self._operator(plan), output_type, alone=self._of_all)
+
+    def _operator(self, plan: WindowPlan) -> Operator:
+        key_type = self._stream.key_type
+        aligned = isinstance(plan.assigner, AlignedWindows) and self._evictor is None
+        if aligned and plan.trigger == plan.assigner.get_default_trigger():
+            return AlignedWindowOperator(plan, key_type)
+        return WindowOperator(plan, self._evictor, key_type)
+
+
+class WindowedStream(_Windowed[T]):
+    """A keyed stream in windows; made by ``window`` and ``count_window``.
+
+    >>> clicks.key_by(lambda c: c.page).window(TumblingEventTimeWindows.of(Time.minutes(1)))
+    """
+
+    _of_all = False
+
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: KeyedFunction[T, R] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """One value of all records, made as they come.
+
+        window_function: gets an iterable of that one value.
+
+        >>> windowed.reduce(lambda x, y: x + y)
+        """
+        self._check(window_function, "reduce")
+        return self._reduced(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Any],
+        window_function: KeyedFunction[Any, R] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """What an ``AggregateFunction`` makes of the records, as they come.
+
+        ``merge`` is called where windows merge, and where a sliding window is put together of
+        parts: there every record is added once if ``merge`` looks at both accumulators, else
+        once a window. window_function: gets an iterable of the one result.
+        """
+        self._check(window_function, "aggregate")
+        return self._aggregated(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(
+        self,
+        window_function: WindowFunction[T, R, Any, Any]
+        | Callable[[Any, Any, Iterable[T]], Iterable[R] | None],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """What a ``WindowFunction``, or a function of key, window and records, makes of them.
+
+        >>> windowed.apply(lambda key, window, records: [(key, window.start, len(list(records)))])
+        """
+        checks.check_function(window_function, WindowFunction, "apply")
+        return self._kept("WindowApply", window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessWindowFunction[T, R, Any, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """What a ``ProcessWindowFunction`` makes of the records."""
+        checks.check_function_object(
+            process_window_function,
+            ProcessWindowFunction,
+            "process",
+            otherwise="Derive a class from ProcessWindowFunction.",
+        )
+        return self._kept("WindowProcess", process_window_function, output_type)
+
+    @staticmethod
+    def _check(function: object, call: str) -> None:
+        if function is not None and not isinstance(function, ProcessWindowFunction):
+            checks.check_function(function, WindowFunction, call)
+
+
+class AllWindowedStream(_Windowed[T]):
+    """A whole stream in windows, in one subtask; made by ``window_all`` and ``count_window_all``.
+
+    >>> clicks.window_all(TumblingEventTimeWindows.of(Time.minutes(1)))
+    """
+
+    _of_all = True
+
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: AllFunction[T, R] | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """One value of all records, made as they come.
+
+        window_function: gets an iterable of that one value.
+        """
+        self._check(window_function, "reduce")
+        return self._reduced(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Any],
+        window_function: AllFunction[Any, R] | None = None,
+        accumulator_type: TypeInformation | None = None,
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[Any]:
+        """What an ``AggregateFunction`` makes of the records, as they come.
+
+        window_function: gets an iterable of the one result.
+        """
+        self._check(window_function, "aggregate")
+        return self._aggregated(aggregate_function, window_function, accumulator_type, output_type)
+
+    def apply(
+        self,
+        window_function: AllWindowFunction[T, R, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """What an ``AllWindowFunction`` makes of the records."""
+        self._check_all(window_function, AllWindowFunction, "apply")
+        return self._kept("WindowApply", window_function, output_type)
+
+    def process(
+        self,
+        process_window_function: ProcessAllWindowFunction[T, R, Any],
+        output_type: TypeInformation | None = None,
+    ) -> DataStream[R]:
+        """What a ``ProcessAllWindowFunction`` makes of the records."""
+        self._check_all(process_window_function, ProcessAllWindowFunction, "process")
+        return self._kept("WindowProcess", process_window_function, output_type)
+
+    def _check(self, function: object, call: str) -> None:
+        if function is not None and not isinstance(function, ProcessAllWindowFunction):
+            self._check_all(function, AllWindowFunction, call)
+
+    @staticmethod
+    def _check_all(function: object, kind: type[Function], call: str) -> None:
+        wanted = kind.__name__
+        checks.check_function_object(
+            function, kind, call, otherwise=f"Derive a class from {wanted}."
+        )
