@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.source import ROOT, parsed, place, python_files
+from tests.house.source import ROOT, nodes, parsed, place, python_files
 
 SOURCE = ROOT / "src" / "tidegate"
 BANNED_CALLS = {
@@ -26,7 +26,7 @@ def test_nothing_calls_what_is_banned() -> None:
     found = [
         f"{place(path, call)} {name}() {BANNED_CALLS[name]}"
         for path in python_files("src")
-        for call, name in calls(parsed(path))
+        for call, name in calls(path)
         if name in BANNED_CALLS
     ]
     assert not found, "\n".join(found)
@@ -37,20 +37,24 @@ def test_only_the_command_line_and_the_print_sink_print() -> None:
         place(path, call)
         for path in python_files("src")
         if SOURCE / "cli" not in path.parents and path.name != "print.py"
-        for call, name in calls(parsed(path))
+        for call, name in calls(path)
         if name == "print"
     ]
     assert not found, f"log through the injected logger: {found}"
 
 
-def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+def calls(path: Path) -> Iterator[tuple[ast.AST, str]]:
     """Calls of plain names; what a `__hash__` does is its own affair."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == "__hash__":
-            continue
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            yield node, node.func.id
-        yield from calls(node)
+    own_affair = {
+        inner
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef) and node.name == "__hash__"
+        for inner in ast.walk(node)
+    }
+    for node in nodes(path):
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Name) and node not in own_affair:
+            yield node, called.id
 
 
 def test_no_module_keeps_state() -> None:
@@ -62,17 +66,16 @@ def test_no_module_keeps_state() -> None:
 
 
 def module_state(path: Path) -> Iterator[str]:
-    tree = parsed(path)
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Global):
             yield f"{place(path, node)} global {', '.join(node.names)}"
     constants: set[str] = set()
-    for name, node in module_values(tree):
+    for name, node in module_values(parsed(path)):
         if name.isupper() or name.startswith("__"):
             constants.add(name)
         elif makes_mutable(node):
             yield f"{place(path, node)} {name} can change"
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if (name := changed_name(node)) in constants:
             yield f"{place(path, node)} changes {name}"
 

@@ -2,8 +2,9 @@
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
-from tests.house.source import parsed, place, python_files
+from tests.house.source import nodes, parsed, place, python_files
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -13,7 +14,7 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not silent, f"open these modules with a sentence on their purpose: {silent}"
 
 
-def says_something(path) -> bool:
+def says_something(path: Path) -> bool:
     tree = parsed(path)
     return bool(ast.get_docstring(tree)) or not tree.body
 
@@ -22,13 +23,13 @@ def test_the_first_line_of_a_docstring_is_a_sentence() -> None:
     faulty = [
         f"{place(path, node)} {first}"
         for path in python_files("src")
-        for node, first in first_lines(parsed(path))
+        for node, first in first_lines(path)
         if not first.endswith((".", ":", "?", "!"))
     ]
     assert not faulty, "end the first line as a sentence:\n" + "\n".join(faulty)
 
 
-def first_lines(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
-    for node in ast.walk(tree):
+def first_lines(path: Path) -> Iterator[tuple[ast.AST, str]]:
+    for node in nodes(path):
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
             yield node, text.splitlines()[0]

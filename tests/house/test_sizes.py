@@ -1,6 +1,6 @@
 """Functions and modules that a reader can hold in mind."""
 
-from tests.house.source import functions, parsed, place, python_files
+from tests.house.source import functions, place, python_files
 
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 60
@@ -20,7 +20,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     long = [
         f"{place(path, function)} {function.name}"
         for path in python_files(*FOLDERS)
-        for function in functions(parsed(path))
+        for function in functions(path)
         if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
     ]
     assert not long, f"split these functions, at most {FUNCTION_LINES_MAX} lines each: {long}"

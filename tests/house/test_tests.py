@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.house.source import functions, parsed, place, python_files
+from tests.house.source import functions, nodes, place, python_files
 
 ASKS = re.compile(
     r"assert|check|expect|verif|raises|warns|agree|same|compare|refuse", re.IGNORECASE
@@ -15,7 +15,7 @@ def test_every_test_asks_something() -> None:
     silent = [
         f"{place(path, function)} {function.name}"
         for path in python_files("tests")
-        for function in functions(parsed(path))
+        for function in functions(path)
         if function.name.startswith("test_") and not asks(function)
     ]
     assert not silent, f"these tests assert nothing: {silent}"
@@ -34,7 +34,7 @@ def test_no_test_is_skipped() -> None:
     skipped = [
         place(path, node)
         for path in python_files("tests")
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in SKIPS
         and ast.unparse(node.value) in ("pytest", "pytest.mark")
@@ -46,7 +46,7 @@ def test_no_test_mocks() -> None:
     mocking = [
         place(path, node)
         for path in python_files("tests")
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest.mock"))
         or (isinstance(node, ast.Import) and any("mock" in name.name for name in node.names))
     ]
