@@ -25,7 +25,7 @@ static() {
 
 start static static
 start tests "$bin/python" -m pytest -q -n 2 -m "not slow and not spark" \
-    --ignore=tests/spark --ignore=tests/simulation --hypothesis-profile=fast
+    --ignore=tests/spark --ignore=tests/simulation --hypothesis-profile=quick
 
 failed=0
 for i in "${!names[@]}"; do

@@ -1,4 +1,4 @@
-"""What all tests share: hypothesis profiles, Spark's worker, the record of what each test shows.
+"""What all tests share: profiles, Spark's worker, the record of what each test shows.
 
 `--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which
 rows of docs/features.tsv; scripts/features.py lays the two together.
@@ -14,15 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.e2e.zookeeper import ZooKeeperServer
+from tests.properties import register_profiles
 
-settings.register_profile("default", deadline=None)
-settings.register_profile(
-    "fast", deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("default")
+register_profiles()
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 ENDS_WITHIN_S = 3.0

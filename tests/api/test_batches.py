@@ -7,9 +7,10 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tidegate.api.batches import as_arrow, as_rows, shown
 from tidegate.errors import BadRecord
 from tidegate.model.elements import ArrowBatch, RowBatch
@@ -31,7 +32,7 @@ COLUMNS = {
 ROW = st.fixed_dictionaries({name: values | st.none() for name, values in COLUMNS.items()})
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(rows=st.lists(ROW, min_size=1, max_size=20))
 def test_rows_come_back_from_columns_as_they_went_in(rows: list[dict[str, object]]) -> None:
     assert as_rows(ArrowBatch(as_arrow(rows))).values == rows

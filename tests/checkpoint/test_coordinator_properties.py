@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoint.world import World, chain, vertex
+from tests.properties import examples
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
@@ -328,7 +329,7 @@ class Chaos(World):
 
 
 @pytest.mark.feature("F149")
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(
     steps=st.lists(st.integers(0, 10_000), max_size=150),
     max_concurrent=st.integers(1, 3),
@@ -367,7 +368,7 @@ def test_whatever_happens_nothing_needed_is_deleted_and_nothing_needless_stays(
         assert kept == set(world.files)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(order=st.permutations(list(TOPOLOGY.subtasks())), times=st.lists(st.integers(0, 40)))
 def test_it_completes_once_whatever_the_order_of_acknowledgements(
     order: list[SubtaskId], times: list[int]

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.operators.world import Hosted, World, arrow
+from tests.properties import examples
 from tidegate.connectors.files import writers
 from tidegate.connectors.files.parts import PartCommittable, PartCommitter, PartNames, hidden
 from tidegate.connectors.files.sink import FileSink
@@ -245,7 +246,7 @@ def test_what_is_no_committable_is_refused(data: bytes) -> None:
 
 
 @pytest.mark.feature("F287")
-@settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+@settings(examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_finished_files_hold_each_row_once_whatever_is_killed(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
+from tests.properties import examples
 from tidegate.api.operator import SourceOperator
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.source import FileSource
@@ -102,7 +103,7 @@ def test_a_large_file_is_cut_and_each_row_is_read_once(
     assert firsts != set(range(21)), "one reader alone would have read in order"
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(st.text("ab\r é", max_size=12), max_size=40),
     parts=st.integers(1, 12),
@@ -125,8 +126,8 @@ def test_every_line_belongs_to_exactly_one_part(
 
 
 @settings(
+    examples(50),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-    max_examples=50,
 )
 @given(data=st.data())
 def test_no_row_is_lost_or_doubled_whatever_is_killed(

@@ -1,12 +1,13 @@
 """Sequences, generators and collections, killed and restored at any moment."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import Hosted, World
+from tests.properties import examples
 from tidegate.api import ship
 from tidegate.api.operator import Polled, SourceOperator
 from tidegate.connectors.collection import CollectionSource
@@ -128,7 +129,7 @@ def test_the_position_in_the_checkpoint_is_what_was_emitted_before_the_barrier(
     assert len(job.emitted) > 0
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_no_number_is_lost_or_doubled_whatever_is_killed(data: st.DataObject) -> None:
     total = data.draw(st.integers(0, 60), "total")

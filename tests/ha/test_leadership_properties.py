@@ -12,10 +12,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.ha.world import ScheduledStore, SteppedClock
+from tests.properties import examples
 from tidegate.errors import (
     ConfigError,
     LeadershipLost,
@@ -155,7 +156,7 @@ def broken(seed: int) -> str:
     return ""
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_one_leads_nothing_is_lost_and_ids_only_grow(seed: int) -> None:
     assert not broken(seed)

@@ -1,9 +1,9 @@
-"""The tests themselves: each asks something, none is skipped, none mocks."""
+"""The tests themselves: each asks something, none is skipped, none mocks, none tries too much."""
 
 import ast
 import re
 
-from tests.house.source import functions, nodes, place, python_files
+from tests.house.source import ROOT, functions, nodes, place, python_files
 
 ASKS = re.compile(
     r"assert|check|expect|verif|raises|warns|agree|same|compare|refuse", re.IGNORECASE
@@ -51,3 +51,14 @@ def test_no_test_mocks() -> None:
         or (isinstance(node, ast.Import) and any("mock" in name.name for name in node.names))
     ]
     assert not mocking, f"use a fake that passes the same tests as the real one: {mocking}"
+
+
+def test_every_property_leaves_the_number_of_examples_to_the_profile() -> None:
+    fixed = [
+        place(path, node.value)
+        for path in python_files("tests")
+        if path != ROOT / "tests" / "properties.py"
+        for node in nodes(path)
+        if isinstance(node, ast.keyword) and node.arg == "max_examples"
+    ]
+    assert not fixed, f"say examples(n) of tests/properties.py, which `make check` cuts: {fixed}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import WALL_MS, World
+from tests.properties import examples
 from tidegate.checkpoint.events import Woke
 from tidegate.errors import SlotLost, UserCodeFailed
 from tidegate.jobmaster.commands import JobOver, RescaleDone, SendToSlot, StartCoordinators
@@ -78,7 +79,7 @@ ACTIONS = st.lists(
 
 
 @given(topology=st.sampled_from([TOPOLOGY, REGIONS]), made=SETTINGS, actions=ACTIONS)
-@settings(max_examples=300)
+@examples(300)
 def test_when_all_answer_again_the_job_runs_or_is_over(
     topology: Topology, made: JobSettings, actions: list[tuple[str, int]]
 ) -> None:
@@ -268,7 +269,7 @@ def over() -> World:
     ),
     events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=3),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_every_event_is_handled_in_every_state(make: object, events: list[JobEvent]) -> None:
     assert callable(make)
     world = make()

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tests.slot.world import Recorder, ScriptedSource, World, rows
 from tidegate.api.operator import Operator, Output, Polled, SnapshotContext, Steps
 from tidegate.checkpoint.channel_state import (
@@ -451,7 +452,7 @@ class Run:
 
 
 @pytest.mark.feature("F120", "F237", "F238", "F239")
-@settings(max_examples=300)
+@examples(300)
 @given(seed=st.integers(0, 2**32))
 def test_every_cut_is_consistent(seed: int) -> None:
     """State and what was saved hold exactly what came before the barriers, each row once, in order.

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from tests.properties import examples
 from tests.state.test_kinds import Sum
 from tests.state.world import Subtask, memory_stream, merged, restored
 from tidegate.api.state import (
@@ -210,5 +211,5 @@ class BackendMachine(RuleBasedStateMachine):
         assert sorted(held) == sorted(self.operator_model)
 
 
-BackendMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=20, deadline=None)
+BackendMachine.TestCase.settings = settings(examples(30), stateful_step_count=20)
 TestBackend = BackendMachine.TestCase

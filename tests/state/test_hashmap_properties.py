@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tidegate.api.operator import KeyCell
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state.hashmap import HashMapTable
@@ -93,7 +94,7 @@ class Driven:
 
 
 @pytest.mark.parametrize("copier", [None, private_copy])
-@settings(max_examples=300)
+@examples(300)
 @given(before=BEFORE, script=SCRIPT, rows=st.integers(1, 2))
 def test_the_pieces_are_the_table_at_the_barrier(
     copier: Callable[[object], object] | None,

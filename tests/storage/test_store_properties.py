@@ -4,9 +4,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tests.storage.stores_under_test import MAKERS
 from tidegate.errors import FileMissing, StorageFailed
 from tidegate.storage.store import Store, write_new
@@ -49,7 +50,7 @@ def perform(store: Store, step: tuple[str, str, bytes]) -> str:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "memory"])
-@settings(max_examples=30)
+@examples(30)
 @given(steps=steps)
 def test_a_real_store_does_what_its_twin_in_memory_does(
     kind: str, steps: list[tuple[str, str, bytes]]

@@ -6,9 +6,10 @@ import datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tidegate.model import java_hash
 from tidegate.typeinfo.key_hash import KeyHasher
 
@@ -66,7 +67,7 @@ def groups_of(keys: list[object], max_parallelism: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KEYS, ids=str)
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), max_parallelism=MAX_PARALLELISM)
 def test_a_batch_agrees_with_each_key(
     kind: st.SearchStrategy[object], data: st.DataObject, max_parallelism: int
@@ -76,7 +77,7 @@ def test_a_batch_agrees_with_each_key(
     assert made.tolist() == groups_of(keys, max_parallelism)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), max_parallelism=MAX_PARALLELISM)
 def test_a_batch_of_tuples_agrees_with_each_key(data: st.DataObject, max_parallelism: int) -> None:
     fields = data.draw(st.lists(st.sampled_from(KEYS), max_size=4))
@@ -110,7 +111,7 @@ ARROW = [
 
 
 @pytest.mark.parametrize(("kind", "arrow"), ARROW, ids=[str(arrow) for _, arrow in ARROW])
-@settings(max_examples=40)
+@examples(40)
 @given(data=st.data(), max_parallelism=MAX_PARALLELISM)
 def test_a_column_agrees_with_its_values(
     kind: st.SearchStrategy[object],

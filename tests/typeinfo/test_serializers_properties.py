@@ -3,9 +3,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import examples
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import TypeInformation, Types
 
@@ -64,7 +65,7 @@ def shape(value: Any) -> Any:
     return type(value), value
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(typed=TYPED, data=st.data())
 def test_values_of_any_type_come_back_as_they_were(typed: Typed, data: st.DataObject) -> None:
     type_info, kind = typed
@@ -75,14 +76,14 @@ def test_values_of_any_type_come_back_as_they_were(typed: Typed, data: st.DataOb
     assert SerializerSnapshot.from_bytes(snapshot.to_bytes()) == snapshot
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(values=st.lists(ANYTHING, max_size=4))
 def test_undeclared_values_come_back_as_they_were(values: list[Any]) -> None:
     serializer = serializer_of(None)
     assert shape(serializer.decode_many(serializer.encode_many(values))) == shape(values)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(leaf=st.sampled_from(LEAVES), values=st.lists(ANYTHING, max_size=4))
 def test_values_of_a_wrong_type_come_back_as_they_were(leaf: Typed, values: list[Any]) -> None:
     serializer = serializer_of(leaf[0])
