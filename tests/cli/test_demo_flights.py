@@ -44,6 +44,7 @@ def test_a_subtask_finds_the_bad_hours_in_the_written_weather(tmp_path: Path) ->
     assert bad_hours(str(tmp_path / "weather.parquet")) == {("EWR", STORMY)}
 
 
+@pytest.mark.slow
 def test_the_real_data_are_whole() -> None:
     dataset = load_dataset()
     assert len(dataset.flights) == 336_776

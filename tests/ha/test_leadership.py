@@ -461,6 +461,7 @@ def test_an_unknown_outcome_ends_in_a_loss_where_somebody_took_over(store: Open)
     play(store, script)
 
 
+@pytest.mark.slow
 def test_a_long_run_and_many_runs_leave_few_files(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         for _ in range(3):

@@ -67,6 +67,7 @@ def test_the_settings_show_whether_checkpoints_are_unaligned(
 
 
 @pytest.mark.feature("F012")
+@pytest.mark.slow
 def test_a_job_without_an_interval_triggers_nothing_by_itself(jobs: Jobs) -> None:
     env = counted(jobs, jobs.env(1, **{"execution.checkpointing.dir": str(jobs.checkpoints)}))
     client = jobs.start(env, "by hand")

@@ -7,7 +7,10 @@ from tests.e2e.programs import all_expected, all_found, build_all
 from tests.e2e.runtimes import Jobs, finished
 
 
-@pytest.mark.parametrize(("parallelism", "interval_ms"), [(1, None), (1, 50), (2, 50), (3, None)])
+@pytest.mark.parametrize(
+    ("parallelism", "interval_ms"),
+    [(1, None), (1, 50), (2, 50), pytest.param(3, None, marks=pytest.mark.slow)],
+)
 def test_programs_give_what_plain_python_gives(
     jobs: Jobs, parallelism: int, interval_ms: int | None
 ) -> None:
