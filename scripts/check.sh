@@ -5,36 +5,47 @@ cd "$(dirname "$0")/.."
 bin=.venv/bin
 logs="$(mktemp -d)"
 trap 'rm -rf "$logs"' EXIT
+# pytest keeps the tests that it has prepared as bytecode; without, each worker prepares all anew.
+unset PYTHONDONTWRITEBYTECODE
 
 names=() pids=()
 start() { # start NAME COMMAND...
     local name="$1"
     shift
-    "$@" >"$logs/$name" 2>&1 &
+    timed "$name" "$@" >"$logs/$name" 2>&1 &
     names+=("$name") pids+=("$!")
 }
 
-static() {
-    local ok=0
-    "$bin/ruff" format --check . || ok=1
-    "$bin/ruff" check . || ok=1
-    "$bin/python" scripts/contracts.py || ok=1
-    "$bin/pyright" || ok=1
-    return "$ok"
+timed() { # timed NAME COMMAND...
+    local name="$1" began="$SECONDS" status=0
+    shift
+    "$@" || status=1
+    echo "$((SECONDS - began)) s" >"$logs/$name.time"
+    return "$status"
 }
 
-start static static
+lint() {
+    local status=0
+    "$bin/ruff" format --check . || status=1
+    "$bin/ruff" check . || status=1
+    "$bin/python" scripts/contracts.py || status=1
+    return "$status"
+}
+
+start lint lint
+start types "$bin/pyright"
 start tests "$bin/python" -m pytest -q -n 2 -m "not slow and not spark" \
     --ignore=tests/spark --ignore=tests/simulation --hypothesis-profile=quick
 
 failed=0
 for i in "${!names[@]}"; do
+    name="${names[$i]}"
     if wait "${pids[$i]}"; then
-        echo "check: ${names[$i]} ok: $(tail -n 1 "$logs/${names[$i]}")"
+        echo "check: $name ok in $(cat "$logs/$name.time"): $(tail -n 1 "$logs/$name")"
     else
         failed=1
-        echo "check: ${names[$i]} FAILED"
-        cat "$logs/${names[$i]}"
+        echo "check: $name FAILED after $(cat "$logs/$name.time")"
+        cat "$logs/$name"
     fi
 done
 exit "$failed"
