@@ -318,6 +318,10 @@ class Operator:
         """Event time has advanced (the minimum over the inputs). Default: pass it on."""
         out.emit_watermark(watermark)
 
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        """All inputs have become idle, or one is active again. Default: pass it on."""
+        out.emit_watermark(status)
+
     def on_ready(self, out: Output) -> Steps | None:
         """What was started or asked for by ``wake`` is ready; comes between two batches."""
 

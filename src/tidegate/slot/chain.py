@@ -174,7 +174,7 @@ class ChainedOperator:
             return self.operator.on_watermark(element, self.out)
         if element is None:
             return self.operator.on_ready(self.out)
-        self.out.emit_watermark(element)
+        self.operator.on_watermark_status(element, self.out)
         return None
 
     def _await(self, awaited: Awaitable[object] | None) -> None:
