@@ -171,6 +171,17 @@ def test_what_comes_behind_steps_waits_for_them_watermarks_included() -> None:
     assert line.sent == [RowBatch(["1ab"]), Watermark(5), WatermarkStatus(idle=True)]
 
 
+def test_an_operator_may_keep_to_itself_that_its_input_is_idle() -> None:
+    class Awake(Plain):
+        def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+            pass
+
+    line = Line(Awake("a"))
+    line.chain.head.accept_watermark(WatermarkStatus(idle=True))
+    line.chain.head.accept_watermark(Watermark(5))
+    assert line.sent == [Watermark(5)]
+
+
 def test_an_operator_does_not_run_ahead_of_one_behind_it_that_waits() -> None:
     """Else the queue between them would grow without bound."""
     ahead = InPieces("a")

@@ -303,6 +303,43 @@ def test_a_barrier_passes_a_source_that_has_no_room() -> None:
     assert world.checkpoints_cut == [1]
 
 
+class Holding(Recorder):
+    """Wants no input after its first batch until it is woken."""
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        self.takes_input = False
+        return super().process(batch, port, out)
+
+    def on_ready(self, out: Output) -> None:
+        self.takes_input = True
+
+
+@pytest.mark.parametrize("position", [0, 1])
+def test_input_that_an_operator_holds_back_is_read_when_it_is_ready(position: int) -> None:
+    log: list[str] = []
+    operators = [Recorder("a", []), Recorder("b", [])]
+    operators[position] = Holding("h", log)
+    world = World(*operators).start()
+    world.put(0, rows(1), rows(2)).run()
+    assert log == ["h: rows [1]"] and not world.subtask.runnable
+    world.subtask.wake()
+    world.run()
+    assert log == ["h: rows [1]", "h: rows [2]"]
+
+
+def test_a_source_is_not_polled_while_input_is_held_back_and_its_barrier_passes() -> None:
+    log: list[str] = []
+    source = ScriptedSource("s", log, ["x", "y"])
+    world = World(source, Holding("h", []), inputs=0).start()
+    world.subtask.trigger(barrier(1))
+    world.run()
+    assert [line for line in log if "polled" in line] == ["s: polled x"]
+    assert world.checkpoints_cut == [1]
+    world.subtask.wake()
+    world.run()
+    assert [line for line in log if "polled" in line] == ["s: polled x", "s: polled y"]
+
+
 def test_what_was_gathered_leaves_when_the_input_runs_dry() -> None:
     world = World(Recorder("a", [])).start()
     world.put(0, rows(1)).run()

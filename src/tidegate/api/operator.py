@@ -301,6 +301,11 @@ class Operator:
     """Declared type of the results, taken at its word; None for any. Values of a type that nobody
     can change are emitted without a look at each."""
 
+    takes_input: bool = True
+    """Whether the subtask is to read, or poll, more. False holds the input back as long as it
+    takes, unlike an iterator without holding up snapshots; what other operators of the chain are
+    emitting comes all the same. It is set in a call of the slot's, such as ``on_ready``."""
+
     def check(self) -> None:
         """Called where the job is submitted, before anything is started; may block.
 

@@ -199,6 +199,11 @@ class Chain:
         return all(operator.idle for operator in self.operators)
 
     @property
+    def takes_input(self) -> bool:
+        """Whether no operator wants the input held back."""
+        return all(operator.operator.takes_input for operator in self.operators)
+
+    @property
     def can_go_on(self) -> bool:
         """Whether ``advance`` would do something."""
         return any(operator.can_go_on for operator in self.operators)

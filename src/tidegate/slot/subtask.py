@@ -155,7 +155,7 @@ class Subtask:
             return self._chain.can_go_on
         if self._cutting is not None or self._ending is not None or self._woken:
             return True
-        if not self._has_room:
+        if not self._has_room or not self._chain.takes_input:
             return False
         if self._is_source and not self.operators_finished:
             return self._source_ready and not self._paused
