@@ -1,5 +1,8 @@
 from typing import Final
 
+from tidegate.api.async_functions import AsyncFunction as AsyncFunction
+from tidegate.api.async_functions import AsyncRetryPredicate as AsyncRetryPredicate
+from tidegate.api.async_functions import AsyncRetryStrategy as AsyncRetryStrategy
 from tidegate.api.client import CheckpointDone as CheckpointDone
 from tidegate.api.client import JobClient as JobClient
 from tidegate.api.client import JobExecutionResult as JobExecutionResult
@@ -102,6 +105,7 @@ from tidegate.api.windows import WindowAssigner as WindowAssigner
 from tidegate.config.checkpoint import CheckpointConfig as CheckpointConfig
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
+from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
 from tidegate.datastream.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
 from tidegate.datastream.execution_config import ExecutionConfig as ExecutionConfig
 from tidegate.datastream.keyed import KeyedStream as KeyedStream

@@ -106,7 +106,7 @@ class World:
         for _ in range(TURNS_MAX):
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            self._raise_failures()
+            self.raise_failures()
             if self._calls:
                 self.make_next_call()
             elif self.started:
@@ -115,7 +115,7 @@ class World:
                 return
         raise AssertionError("something never ends")
 
-    def _raise_failures(self) -> None:
+    def raise_failures(self) -> None:
         for task in [task for task in self.started if task.done()]:
             self.started.remove(task)
             task.result()
@@ -143,7 +143,7 @@ class World:
             for _ in range(TURNS_MAX):
                 if future.done():
                     return future.result()
-                self._raise_failures()
+                self.raise_failures()
                 if self._calls:
                     self.make_next_call()
                 await asyncio.sleep(0.001)

@@ -1,0 +1,178 @@
+"""Functions that wait for others: a coroutine for each record, and when to call it again."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tidegate.api.functions import Function
+from tidegate.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+R = TypeVar("R")
+
+
+class AsyncFunction(Function, Generic[In, Out]):
+    """Any number of values for each, by a coroutine that may wait for others.
+
+    The coroutines of many records run at once, on the event loop of the slot: between two awaits
+    they have it to themselves, so a call that blocks holds up everything. What they share, such as
+    a client of a service, is made in ``open``, where the loop runs already. A record is called
+    again after a restore unless its results were passed on before the checkpoint.
+
+    >>> class Lookup(AsyncFunction[str, tuple[str, str]]):
+    ...     async def async_invoke(self, value: str) -> list[tuple[str, str]]:
+    ...         return [(value, await self.client.get(value))]
+    """
+
+    @abstractmethod
+    async def async_invoke(self, value: In) -> list[Out]:
+        """The values for a value. It is cancelled when its time is over."""
+
+    def timeout(self, value: In) -> list[Out]:
+        """The values for a value whose call, or all attempts of it, took too long.
+
+        Default: raises TimeoutError, which fails the job.
+        """
+        raise TimeoutError("the call took longer than its timeout")
+
+
+class AsyncRetryPredicate(ABC, Generic[Out]):
+    """What of a call is worth another attempt."""
+
+    @abstractmethod
+    def result_predicate(self) -> Callable[[list[Out]], bool] | None:
+        """Says of a list of results whether to call again; None for never."""
+
+    @abstractmethod
+    def exception_predicate(self) -> Callable[[Exception], bool] | None:
+        """Says of an exception whether to call again; None for never."""
+
+
+class AsyncRetryStrategy(ABC, Generic[Out]):
+    """How often, and after what pause, a record is called again."""
+
+    @abstractmethod
+    def can_retry(self, current_attempts: int) -> bool:
+        """Whether that attempt, counted from 1, may be followed by another."""
+
+    @abstractmethod
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        """Milliseconds between that attempt and the next."""
+
+    @abstractmethod
+    def get_retry_predicate(self) -> AsyncRetryPredicate[Out]:
+        """After which results and exceptions to call again."""
+
+    @staticmethod
+    def no_restart() -> AsyncRetryStrategy[Any]:
+        """One attempt."""
+        return _Backoff(1, 0, 0, 1.0, _Predicates(None, None))
+
+    @staticmethod
+    def fixed_delay(
+        max_attempts: int,
+        backoff_time_millis: int,
+        result_predicate: Callable[[list[R]], bool] | None = None,
+        exception_predicate: Callable[[Exception], bool] | None = None,
+    ) -> AsyncRetryStrategy[R]:
+        """At most so many attempts, the first included, with one pause between them.
+
+        Another one follows where a predicate says so of the results, or of the exception; without
+        predicates none does.
+
+        >>> AsyncRetryStrategy.fixed_delay(3, 100, exception_predicate=lambda e: True)
+        """
+        _check("fixed_delay", max_attempts=max_attempts, backoff_time_millis=backoff_time_millis)
+        predicates = _Predicates(result_predicate, exception_predicate)
+        return _Backoff(max_attempts, backoff_time_millis, backoff_time_millis, 1.0, predicates)
+
+    @staticmethod
+    def exponential_backoff(
+        max_attempts: int,
+        initial_delay: int,
+        max_retry_delay: int,
+        multiplier: float,
+        result_predicate: Callable[[list[R]], bool] | None = None,
+        exception_predicate: Callable[[Exception], bool] | None = None,
+    ) -> AsyncRetryStrategy[R]:
+        """As ``fixed_delay``; the pause, milliseconds, is multiplied after each, up to a greatest.
+
+        >>> AsyncRetryStrategy.exponential_backoff(
+        ...     5, 100, 2_000, 2.0, exception_predicate=lambda e: isinstance(e, OSError)
+        ... )
+        """
+        _check(
+            "exponential_backoff",
+            max_attempts=max_attempts,
+            initial_delay=initial_delay,
+            max_retry_delay=max_retry_delay,
+            multiplier=multiplier,
+        )
+        predicates = _Predicates(result_predicate, exception_predicate)
+        return _Backoff(max_attempts, initial_delay, max_retry_delay, multiplier, predicates)
+
+
+class _Predicates(AsyncRetryPredicate[Out]):
+    def __init__(
+        self,
+        of_results: Callable[[list[Out]], bool] | None,
+        of_exception: Callable[[Exception], bool] | None,
+    ) -> None:
+        self._of_results = of_results
+        self._of_exception = of_exception
+
+    def result_predicate(self) -> Callable[[list[Out]], bool] | None:
+        return self._of_results
+
+    def exception_predicate(self) -> Callable[[Exception], bool] | None:
+        return self._of_exception
+
+
+class _Backoff(AsyncRetryStrategy[Out]):
+    def __init__(
+        self,
+        attempts_max: int,
+        delay_ms: int,
+        delay_max_ms: int,
+        multiplier: float,
+        predicates: AsyncRetryPredicate[Out],
+    ) -> None:
+        self._attempts_max = attempts_max
+        self._delay_ms = delay_ms
+        self._delay_max_ms = delay_max_ms
+        self._multiplier = multiplier
+        self._predicates = predicates
+
+    def can_retry(self, current_attempts: int) -> bool:
+        return current_attempts < self._attempts_max
+
+    def get_backoff_time_millis(self, current_attempts: int) -> int:
+        delay_ms = float(self._delay_ms)
+        for _ in range(current_attempts - 1):
+            if delay_ms >= self._delay_max_ms:
+                break
+            delay_ms *= self._multiplier
+        return int(min(delay_ms, self._delay_max_ms))
+
+    def get_retry_predicate(self) -> AsyncRetryPredicate[Out]:
+        return self._predicates
+
+
+_LEAST = {"max_attempts": 1, "multiplier": 1}
+
+
+def _check(call: str, **given: float) -> None:
+    """Raises GraphError that names each number that is too small."""
+    wrong = [name for name, value in given.items() if value < _LEAST.get(name, 0)]
+    if wrong:
+        raise GraphError(
+            " and ".join(f"{name} is {given[name]}" for name in wrong),
+            where=f"AsyncRetryStrategy.{call}",
+            remedy="; ".join(f"{name} has to be {_LEAST.get(name, 0)} or more" for name in wrong)
+            + ".",
+        )
