@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.outside import OUTSIDE
 from tidegate import (
+    AsyncFunction,
     CheckpointedFunction,
     CheckpointListener,
     KeyedProcessFunction,
@@ -202,6 +203,18 @@ class Checking(Listening, KeyedProcessFunction):
             raise AssertionError(f"key {value[1]}: count {value[2]} came after {last}")
         self._last.update(value[2])
         yield value
+
+
+class Lookup(AsyncFunction[int, int]):
+    """Gives the number after a while, which is another for each."""
+
+    def __init__(self, run: int) -> None:
+        self._run = run
+
+    async def async_invoke(self, value: int) -> list[int]:
+        await asyncio.sleep(value * 37 % 11 / 100)
+        OUTSIDE[self._run].breaks_at(value)
+        return [value]
 
 
 class SlowHook(MasterTriggerRestoreHook[int]):

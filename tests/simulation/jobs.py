@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tests.simulation.functions import Checking, Counting, Ledger, Numbers, SlowHook
+from tests.simulation.functions import Checking, Counting, Ledger, Lookup, Numbers, SlowHook
 from tests.simulation.outside import OUTSIDE
-from tidegate import Configuration, StreamExecutionEnvironment, Types
+from tidegate import AsyncDataStream, Configuration, StreamExecutionEnvironment, Time, Types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,10 @@ MODES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """One part of a job, which shares nothing with its other parts. sources: united."""
+    """One part of a job, which shares nothing with its other parts. sources: united.
+
+    lookup: ``ordered`` or ``unordered`` where each number is looked up first; else empty.
+    """
 
     name: str
     shape: str
@@ -47,6 +50,7 @@ class Pipeline:
     keys: int
     rebalance: bool
     sink: Ledger
+    lookup: str = ""
 
     def build(self, env: StreamExecutionEnvironment, run: int, *, exactly_once: bool) -> None:
         """Add it to a job."""
@@ -55,12 +59,20 @@ class Pipeline:
             for index, source in enumerate(self.sources)
         ]
         numbers = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
+        numbers = self._looked_up(numbers, run)
         rows = numbers
         if self.shape != "chain":
             rows = self._counted(self._branched(numbers), run, exactly_once=exactly_once)
         elif len(streams) == 1 and self.rebalance:
             rows = numbers.map(lambda n: n).uid(f"{self.name} map").rebalance()
         rows.sink_to(self.sink).uid(self.sink_uid)
+
+    def _looked_up(self, numbers: DataStream[int], run: int) -> DataStream[int]:
+        if not self.lookup:
+            return numbers
+        ordered = self.lookup == "ordered"
+        wait = AsyncDataStream.ordered_wait if ordered else AsyncDataStream.unordered_wait
+        return wait(numbers, Lookup(run), Time.minutes(5), capacity=3).uid(self.lookup_uid)
 
     def _branched(self, numbers: DataStream[int]) -> DataStream[int]:
         if self.shape != "diamond":
@@ -84,6 +96,10 @@ class Pipeline:
 
     def source_uid(self, index: int) -> str:
         return f"{self.name} source {index}"
+
+    @property
+    def lookup_uid(self) -> str:
+        return f"{self.name} lookup"
 
     @property
     def counting_uid(self) -> str:
@@ -131,19 +147,28 @@ class Pipeline:
 class Plan:
     """A job drawn from a seed.
 
-    mode: how barriers are handled; drawn too where it is None. storage_s, network_s: delays of the
-    world. rescaled: whether it has run with another parallelism too.
+    mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines.
+    storage_s, network_s: delays of the world. rescaled: whether it has run with another
+    parallelism too.
     """
 
     def __init__(
-        self, chance: Random, run: int, mode: str | None, *, storage_s: float, network_s: float
+        self,
+        chance: Random,
+        run: int,
+        mode: str | None,
+        *,
+        lookup: str,
+        storage_s: float,
+        network_s: float,
     ) -> None:
         self.run = run
         drawn = chance.choice(["aligned", *MODES])
         self.mode = mode or drawn
         self.parallelism = chance.choice([1, 2, 2, 3])
         self.pipelines = [
-            _pipeline(chance, run, name) for name in chance.choice(["a", "a", "a", "ab"])
+            replace(_pipeline(chance, run, name), lookup=lookup)
+            for name in chance.choice(["a", "a", "a", "ab"])
         ]
         self.batch = chance.choice([1, 4, 16])
         self.credit = chance.choice([1, 2, 4])

@@ -47,16 +47,19 @@ class Run:
     steps: int
 
 
-def simulate(seed: int, *, mode: str | None = None) -> Run:
-    """Run one seed. mode: how barriers are handled, else that is drawn too."""
+def simulate(seed: int, *, mode: str | None = None, lookup: str = "") -> Run:
+    """Run one seed. mode: how barriers are handled, else that is drawn too.
+
+    lookup: ``ordered`` or ``unordered`` for a job that looks up each number first.
+    """
     try:
-        return _Simulation(seed, mode).run()
+        return _Simulation(seed, mode, lookup).run()
     finally:
         OUTSIDE.pop(seed, None)
 
 
 class _Simulation:
-    def __init__(self, seed: int, mode: str | None) -> None:
+    def __init__(self, seed: int, mode: str | None, lookup: str) -> None:
         self._seed = seed
         chance = self._chance = Random(seed)
         odds = Odds(
@@ -69,7 +72,12 @@ class _Simulation:
             slow_slots=chance.choice([0.0, 0.0, 0.3]),
         )
         self._plan = Plan(
-            chance, seed, mode, storage_s=odds.storage_delay_s, network_s=odds.network_delay_s
+            chance,
+            seed,
+            mode,
+            lookup=lookup,
+            storage_s=odds.storage_delay_s,
+            network_s=odds.network_delay_s,
         )
         self._inspections = chance.choice([0, 1, 2])
         self._skip = chance.randint(0, 6)

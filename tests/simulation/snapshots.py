@@ -19,6 +19,7 @@ from tidegate.model.handles import ByteStreamStateHandle
 from tidegate.model.ids import JobId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.operators.async_wait import IN_FLIGHT_STATE
 from tidegate.operators.sink import COMMITTABLES_STATE
 from tidegate.operators.source import STATE_NAME
 from tidegate.state.backend import OperatorBackend
@@ -71,6 +72,7 @@ class Inspector:
             for index, source in enumerate(pipeline.sources)
             for number in set(range(source.first, source.first + source.count))
             - self._unread(operators[pipeline.source_uid(index)])
+            - self._in_flight(operators.get(pipeline.lookup_uid))
             for value in pipeline.values(number)
         )
         if pipeline.shape != "chain":
@@ -103,6 +105,17 @@ class Inspector:
                     for data in split_list
                 ]
         return {number for each in stretches for number in range(each.next, each.end)}
+
+    def _in_flight(self, lookup: OperatorState | None) -> set[int]:
+        """The numbers that are being looked up."""
+        if lookup is None or lookup.fully_finished:
+            return set()
+        return {
+            cast("tuple[int, None]", element)[0]
+            for state in lookup.subtasks.values()
+            if isinstance(state, SubtaskState)
+            for element in self._list(lookup, state, IN_FLIGHT_STATE)
+        }
 
     def _counts(
         self, operator: OperatorState | None, name: str, wanted: Counter[int]

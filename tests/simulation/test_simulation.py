@@ -23,6 +23,12 @@ def test_each_way_to_handle_barriers_gives_the_right_answer(mode: str) -> None:
     assert [(run.seed, run.faults) for run in runs if run.faults] == []
 
 
+@pytest.mark.parametrize("lookup", ["ordered", "unordered"])
+def test_calls_in_flight_are_lost_and_doubled_by_nothing(lookup: str) -> None:
+    runs = [simulate(seed, lookup=lookup) for seed in range(200, 210)]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+
+
 @pytest.mark.feature("F130", "F132")
 def test_at_least_once_loses_nothing_and_doubles_some() -> None:
     runs = [simulate(seed, mode="at least once") for seed in range(1, 121)]
