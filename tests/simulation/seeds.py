@@ -1,7 +1,7 @@
 """Every seed that ever failed, and what was wrong; each is run again with each `make test`.
 
 A seed finds its fault again only while runs are drawn as they were; so each fault is planted in
-tests/mutants too.
+tests/mutants too, or has a test of its own.
 """
 
 FAILED: dict[int, str] = {
