@@ -186,6 +186,12 @@ MUTANTS = [
         "",
     ),
     Mutant(
+        "a cut that waits is made though its checkpoint was given up",
+        "slot/subtask.py",
+        "        if barrier.checkpoint in self._given_up:\n",
+        "        if False:\n",
+    ),
+    Mutant(
         "a subtask ends before its last output is committed",
         "slot/subtask.py",
         "            if final is None or completed is None or completed < final:\n"

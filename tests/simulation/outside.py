@@ -27,7 +27,6 @@ class Attempt:
     number: int
     process: Process
     opened_s: float
-    restored: bool
     closed_s: float | None = None
     snapshots: list[CheckpointId] = field(default_factory=list)
     completed: list[tuple[float, CheckpointId]] = field(default_factory=list)
@@ -44,8 +43,7 @@ class Outside:
     """One run's world. committed: by the name of a committable. faults: what must never happen.
 
     breaking: numbers at which a function raises, each just once. pointed: every checkpoint that a
-    pointer has ever named. slow: whether a sink may be busy when a snapshot is due, so that it is
-    taken later; one that has been restored may be busy too.
+    pointer has ever named.
     """
 
     now_s: Callable[[], float] = lambda: 0.0
@@ -54,12 +52,10 @@ class Outside:
     faults: list[str] = field(default_factory=list)
     breaking: set[int] = field(default_factory=set)
     pointed: set[int] = field(default_factory=set)
-    slow: bool = False
 
     def opened(self, name: str, subtask: int, number: int) -> Attempt:
         """A function begins. number: of the attempt."""
-        restored = any(each.name == name for each in self.attempts if each.snapshots)
-        attempt = Attempt(name, subtask, number, CURRENT.get(), self.now_s(), restored)
+        attempt = Attempt(name, subtask, number, CURRENT.get(), self.now_s())
         self.attempts.append(attempt)
         return attempt
 
@@ -67,7 +63,7 @@ class Outside:
         """Its snapshot is taken."""
         if attempt.snapshots and attempt.snapshots[-1] >= checkpoint:
             self._fault(attempt, f"snapshot {checkpoint} comes after {attempt.snapshots[-1]}")
-        if checkpoint in attempt.aborted and not (self.slow or attempt.restored):
+        if checkpoint in attempt.aborted:
             self._fault(attempt, f"snapshot {checkpoint} is taken though it was given up")
         attempt.snapshots.append(checkpoint)
 

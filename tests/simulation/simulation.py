@@ -86,7 +86,6 @@ class _Simulation:
         self._world = make_world(chance.getrandbits(64), odds, self._pointed)
         self._outside = OUTSIDE[seed]
         self._outside.now_s = self._world.loop.time
-        self._outside.slow = any(each.sink.slow >= 0 for each in self._plan.pipelines)
         self._trouble = Trouble(self._world, self._plan, self._outside, chance)
         self._inspector = Inspector(self._plan, self._world.files, self._world.clock())
         self._world.note(f"{self._plan}, {odds}")

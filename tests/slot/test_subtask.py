@@ -118,6 +118,36 @@ def test_the_barrier_waits_until_what_was_held_back_has_gone_through_a_slow_chai
     assert world.checkpoints_cut == [1]
 
 
+def test_a_cut_that_waits_for_a_busy_chain_is_not_made_once_it_is_given_up() -> None:
+    class Slow(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            return self._slowly(batch, out)
+
+        def _slowly(self, batch: Batch, out: Output) -> Steps:
+            yield self  # type: ignore[misc]  # the world's waits are ended by hand
+            out.emit(batch)
+
+    log: list[str] = []
+    source = ScriptedSource("source", [], ["row", Polled.NOTHING])
+    world = World(source, Slow("slow", log), inputs=0).start()
+    for checkpoint in (7, 8, 9):
+        world.subtask.trigger(barrier(checkpoint))
+    world.run()
+    assert world.checkpoints_cut == []
+    world.subtask.abort(CheckpointId(7), None)
+    world.subtask.abort(CheckpointId(8), None)
+    world.waits.pop()()  # type: ignore[operator]
+    world.run()
+    assert world.checkpoints_cut == [9]
+    assert world.sent[0] == [
+        rows("row"),
+        CancelBarrier(CheckpointId(7)),
+        CancelBarrier(CheckpointId(8)),
+        barrier(9),
+    ]
+    assert log == ["slow: aborted 7", "slow: aborted 8", "slow: prepare 9", "slow: snapshot 9"]
+
+
 @pytest.mark.feature("F090")
 @given(
     batches=st.lists(st.integers(1, 3), max_size=8),

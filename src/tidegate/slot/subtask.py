@@ -128,6 +128,7 @@ class Subtask:
         self._snapshot: SubtaskSnapshot | None = None
         self._commands: deque[BarrierCommand] = deque()
         self._cutting: Iterator[None] | None = None
+        self._given_up: set[CheckpointId] = set()  # while a cut waits for the chain
         self._woken = False
         self._ending: Iterator[None] | None = None
         self._final_from: CheckpointId | None = None
@@ -416,6 +417,8 @@ class Subtask:
         self._in_flight.give_up(checkpoint, "the driver has given the checkpoint up")
         if self._released or self.state is not ExecutionState.RUNNING:
             return  # the channels are over: nobody waits for a barrier of this subtask
+        if self._cutting is not None:
+            self._given_up.add(checkpoint)
         self._barrier_event(AbortedByDriver(checkpoint))
         self._tell_operators(lambda operator: operator.on_aborted(checkpoint))
 
@@ -464,6 +467,8 @@ class Subtask:
     def _perform_commands(self) -> None:
         while self._commands and self._cutting is None:
             self._perform(self._commands.popleft())
+        if self._cutting is None:
+            self._given_up.clear()
 
     def _perform(self, command: BarrierCommand) -> None:
         match command:
@@ -478,7 +483,7 @@ class Subtask:
                 self._in_flight.persist(checkpoint, channels)
             case FinishPersisting(checkpoint, alignment_ms):
                 self._in_flight.finish_input(checkpoint)
-                if self._snapshot is not None:
+                if self._snapshot is not None and self._snapshot.checkpoint == checkpoint:
                     self._snapshot.aligned_in(alignment_ms, self._processed.of(checkpoint))
                 self._processed.end(checkpoint)
             case GiveUp(checkpoint):
@@ -498,15 +503,24 @@ class Subtask:
             return
         self._cutting = None
         self._perform_commands()
+        self._end_if_released()  # a cut that was given up has nothing else behind it
 
     def _cut(self, barrier: Barrier, alignment_ms: int) -> Iterator[None]:
-        """Prepare, broadcast the barrier, snapshot, in that order; yields while operators work."""
+        """Prepare, broadcast the barrier, snapshot, in that order; yields while operators work.
+
+        A checkpoint that is given up before its cut has begun is not cut any more.
+        """
         began = self._clock.precise_s()
         delay_ms = max(0, self._age_ms(barrier) - alignment_ms)
         options = barrier.options
         self._room.overdraft = options.is_unaligned or options.is_timeoutable
         while not self._chain.idle or self._ending is not None:
             yield
+        if barrier.checkpoint in self._given_up:
+            self._room.overdraft = False
+            if (cancel := Cancel(barrier.checkpoint)) not in self._commands:
+                self._perform(cancel)
+            return
         live = () if self.finished_on_restore else self._chain.operators
         for operator in live:
             operator.operator.before_barrier(barrier.checkpoint, operator.out)
