@@ -1,8 +1,8 @@
 """Simulates jobs, a run a seed: python -m scripts.simulate SEEDS [FIRST].
 
-FIRST is a number; or ``standing``: every seed that ever failed is run, and those from 1 on; or
-``fresh``: the same with a range that nobody has run before. The last line sums up; a seed that
-fails is told at once, with what befell it. One seed alone prints its story.
+FIRST is a number, or ``fresh``: then every seed that ever failed is run, and a range that nobody
+has run before. The last line sums up; a seed that fails is told at once. One seed alone prints its
+story.
 """
 
 import gc
@@ -22,8 +22,8 @@ def main() -> int:
     """Exit status 1 where a run has faults."""
     count, first = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "1"
     began_s = time.monotonic()
-    if first in ("fresh", "standing"):
-        start = int(time.time() * 1000) % 1_000_000_000 if first == "fresh" else 1
+    if first == "fresh":
+        start = int(time.time() * 1000) % 1_000_000_000
         seeds = [*FAILED, *range(start, start + count)]
         print(
             f"simulating seeds {start} to {start + count - 1}, and {len(FAILED)} that failed once"

@@ -9,7 +9,7 @@ rm -f build/coverage/data*
 failed=0
 "$bin/python" -m pytest -q -n 2 --dist loadgroup --timeout 300 \
     --cov --cov-report= --results=build/test-results.json || failed=1
-"$bin/python" -W ignore -m scripts.simulate 600 standing || failed=1
+"$bin/python" -W ignore -m scripts.simulate 600 fresh || failed=1
 "$bin/python" -m coverage report || failed=1
 "$bin/python" scripts/core_coverage.py || failed=1
 "$bin/python" scripts/features.py --brief || failed=1
