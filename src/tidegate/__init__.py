@@ -141,6 +141,8 @@ _PLACES: Final = {
     "UserError": "tidegate.errors",
     "ValueState": "tidegate.api.state",
     "ValueStateDescriptor": "tidegate.api.state",
+    "WatermarkGenerator": "tidegate.api.watermarks",
+    "WatermarkOutput": "tidegate.api.watermarks",
     "WatermarkStrategy": "tidegate.api.watermarks",
     "Window": "tidegate.api.windows",
     "WindowAssigner": "tidegate.api.windows",

@@ -76,6 +76,8 @@ from tidegate.api.triggers import TriggerContext as TriggerContext
 from tidegate.api.triggers import TriggerResult as TriggerResult
 from tidegate.api.ttl import StateTtlConfig as StateTtlConfig
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
+from tidegate.api.watermarks import WatermarkGenerator as WatermarkGenerator
+from tidegate.api.watermarks import WatermarkOutput as WatermarkOutput
 from tidegate.api.watermarks import WatermarkStrategy as WatermarkStrategy
 from tidegate.api.window_functions import AllWindowFunction as AllWindowFunction
 from tidegate.api.window_functions import ProcessAllWindowFunction as ProcessAllWindowFunction

@@ -6,15 +6,14 @@ import pytest
 
 from tests.operators.source_job import SourceJob
 from tests.operators.world import TURNS_MAX, FakeCoordinatorContext, Hosted, World
-from tidegate.api.functions import Function
 from tidegate.api.operator import Polled
 from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy
 from tidegate.connectors.collection import CollectionSource
 from tidegate.connectors.files.source import FileSource
 from tidegate.connectors.generator import NumberSequenceSource
-from tidegate.errors import GraphError, UserCodeFailed
+from tidegate.errors import GraphError
 from tidegate.model.duration import Duration
-from tidegate.model.elements import OperatorEvent, Watermark, WatermarkStatus
+from tidegate.model.elements import OperatorEvent, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
@@ -202,43 +201,6 @@ def test_monotonous_timestamps_hold_back_one_millisecond(world: World) -> None:
     world.pass_time(200)
     reader.poll()
     assert reader.out.watermarks == [Watermark(8)]
-
-
-def test_a_source_that_rests_says_so_and_says_when_it_goes_on(world: World) -> None:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(1))
-    reader = timed(world, strategy.with_timestamp_assigner(SecondField()), PAIRS)
-    world.pass_time(1_000)
-    reader.context.woken = False
-    operator = reader.operator
-    batch = operator._reader.poll()
-    operator._time.emit_due(reader.out)
-    assert reader.out.watermarks[-1] == WatermarkStatus(idle=True)
-    operator._time.stamped(batch)
-    operator._time.emit_due(reader.out)
-    assert WatermarkStatus(idle=False) in reader.out.watermarks
-
-
-def test_a_timestamp_assigner_that_raises_is_named_with_its_row(world: World) -> None:
-    class Broken(TimestampAssigner[object], Function):
-        def extract_timestamp(self, value: object, record_timestamp: int) -> int:
-            return value[1]
-
-    strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner(Broken())
-    reader = timed(world, strategy, [("a", 1), None])
-    with pytest.raises(UserCodeFailed) as caught:
-        reader.poll()
-    assert caught.value.where.endswith("at the row None")
-
-
-def test_arrow_rows_get_their_timestamps_as_dicts(world: World) -> None:
-    import numpy as np
-
-    from tests.operators.world import arrow
-    from tidegate.operators.event_time import greatest_timestamp, with_timestamps
-
-    stamped = with_timestamps(arrow({"t": [7, 3]}), lambda row, before: row["t"], "timed")
-    assert np.array_equal(stamped.timestamps_ms, [7, 3])
-    assert greatest_timestamp(stamped) == 7
 
 
 @pytest.mark.parametrize("kind", ["numbers", "collection", "files"])

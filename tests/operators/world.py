@@ -6,6 +6,7 @@ import selectors
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,8 @@ from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.timers import KeyedTimers
+
+T = TypeVar("T")
 
 TURNS_MAX = 100_000
 JOB = JobId("0123456789abcdef" * 2)
@@ -384,17 +387,20 @@ class Collected:
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.watermarks: list[Watermark | WatermarkStatus] = []
+        self.all: list[Batch | Watermark | WatermarkStatus] = []
         self.has_room = True
         self.rows_max = 2**31
 
     def emit(self, batch: Batch) -> None:
         self.batches.append(batch)
+        self.all.append(batch)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         raise AssertionError(f"nothing goes to {tag}")
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         self.watermarks.append(watermark)
+        self.all.append(watermark)
 
     @property
     def values(self) -> list[object]:
@@ -484,6 +490,10 @@ class FakeCoordinatorContext:
         self.sent: deque[tuple[int, OperatorEvent]] = deque()
         self.failure: TidegateError | None = None
         self.buffers: dict[str, ResultBuffer] = {}
+        self.common: dict[str, object] = {}
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        return cast("T", self.common.setdefault(name, make()))
 
     def send(self, subtask: int, event: OperatorEvent) -> None:
         self.sent.append((subtask, event))

@@ -1,22 +1,25 @@
-"""Event time at the sources: timestamps of records, and watermarks drawn from them.
+"""Event time: the timestamps of records, and watermarks drawn from them.
 
-Names are PyFlink's.
+Names are PyFlink's; ``WatermarkGenerator`` is that of Flink's Java API.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.errors import ConfigError, GraphError
+from tidegate.model.duration import Duration, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tidegate.model.duration import Duration
+    from typing import Self
 
 T = TypeVar("T", contravariant=True)
+
+UPDATE_INTERVAL: Final = Duration.of_seconds(1)
+"""How often the sources of an alignment group hear from one another, unless it is said."""
 
 
 class TimestampAssigner(ABC, Generic[T]):
@@ -27,17 +30,73 @@ class TimestampAssigner(ABC, Generic[T]):
         """Milliseconds. record_timestamp: what the record had; ``MIN_TIMESTAMP_MS`` for nothing."""
 
 
+class WatermarkOutput(Protocol):
+    """What a watermark generator says takes effect where it is said."""
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """No record at or before this time, in milliseconds, will come any more.
+
+        One that is not above all before it is passed over.
+        """
+        ...
+
+    def mark_idle(self) -> None:
+        """Whoever reads this stream is not to wait for its event time, until it is active again."""
+        ...
+
+    def mark_active(self) -> None:
+        """Ends ``mark_idle``; so does a higher watermark."""
+        ...
+
+
+class WatermarkGenerator(ABC, Generic[T]):
+    """Draws watermarks from records; each subtask has its own, which begins anew after a restore.
+
+    >>> class EachRecord(WatermarkGenerator[object]):
+    ...     def on_event(self, value, timestamp, output):
+    ...         output.emit_watermark(timestamp)
+    >>> WatermarkStrategy.for_generator(EachRecord)
+    """
+
+    @abstractmethod
+    def on_event(self, value: T, timestamp: int, output: WatermarkOutput) -> None:
+        """A record has passed. timestamp: its event time; ``MIN_TIMESTAMP_MS`` for none."""
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        """Called once in ``pipeline.auto-watermark-interval``, first after one; not while idle."""
+
+
+Assigner = TimestampAssigner[Any] | Callable[[Any, int], int] | str
+"""How records get their timestamps: an object, a function of the same arguments, or a column."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAlignment:
+    """How near to one another the sources of a group keep. See ``with_watermark_alignment``."""
+
+    group: str
+    drift_ms: int
+    update_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """How a source's records get event time, and how late they may come.
+    """How records get event time, and how late they may come.
 
     A value: each ``with_`` gives a new one. lateness_ms: how far a record may lie behind the
-    greatest timestamp so far; None for no watermarks but the last one.
+    greatest timestamp so far. supplier: makes the generator of each subtask. Where both are None
+    there are no watermarks but the last one.
+
+    >>> WatermarkStrategy.for_bounded_out_of_orderness(
+    ...     Duration.of_seconds(5)
+    ... ).with_timestamp_assigner("time").with_idleness(Duration.of_minutes(1))
     """
 
     lateness_ms: int | None = None
-    assigner: TimestampAssigner[object] | Callable[[object, int], int] | None = None
+    supplier: Callable[[], WatermarkGenerator[Any]] | None = None
+    assigner: Assigner | None = None
     idle_ms: int | None = None
+    alignment: WatermarkAlignment | None = None
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -46,44 +105,113 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Timestamps never go back."""
+        """Timestamps never go back: the watermark is the greatest of them, less 1 ms."""
         return WatermarkStrategy(lateness_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """Timestamps go back by at most this much."""
-        return WatermarkStrategy(lateness_ms=max_out_of_orderness.to_millis())
+        """Timestamps go back by at most this much, which the watermark stays behind.
 
-    def with_timestamp_assigner(
-        self, timestamp_assigner: TimestampAssigner[object] | Callable[[object, int], int]
-    ) -> WatermarkStrategy:
-        """With this way to find timestamps: an assigner, or a function of the same arguments."""
+        Raises ConfigError for what is no length of time, or a negative one.
+        """
+        call = "for_bounded_out_of_orderness"
+        return WatermarkStrategy(lateness_ms=_millis(max_out_of_orderness, call, least=0))
+
+    @staticmethod
+    def for_generator(supplier: Callable[[], WatermarkGenerator[Any]]) -> WatermarkStrategy:
+        """Watermarks of a generator of one's own.
+
+        supplier: called once in each subtask; the generator's class will do. Raises GraphError
+        where it cannot be called.
+        """
+        if not callable(supplier):
+            raise GraphError(
+                f"for_generator takes a function that makes a generator, not {_kind(supplier)}",
+                where="WatermarkStrategy.for_generator",
+                remedy="Pass the generator's class, or a function without arguments.",
+            )
+        return WatermarkStrategy(supplier=supplier)
+
+    def with_timestamp_assigner(self, timestamp_assigner: Assigner) -> Self:
+        """With this way to find timestamps.
+
+        timestamp_assigner: an assigner, a function of the same arguments, or the name of a column.
+        A column holds milliseconds since 1970 or times; it is read of Arrow batches as they are,
+        and of records under its name; times without a zone are in UTC. Raises GraphError for
+        anything else.
+        """
+        given: object = timestamp_assigner
+        fits = isinstance(given, TimestampAssigner | str) or callable(given)
+        if not fits or isinstance(given, type):
+            raise GraphError(
+                f"with_timestamp_assigner takes an assigner, not {_kind(given)}",
+                where="WatermarkStrategy.with_timestamp_assigner",
+                remedy="Pass a TimestampAssigner object, a function of (value, timestamp), or the "
+                "name of a column.",
+            )
         return replace(self, assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """Without records for this long, the source no longer holds back event time."""
-        return replace(self, idle_ms=idle_timeout.to_millis())
+    def with_idleness(self, idle_timeout: Duration) -> Self:
+        """Without records for this long, an input no longer holds back event time.
+
+        It counts again with its next record. Whether it rests is looked at once in
+        ``pipeline.auto-watermark-interval``. Raises ConfigError for less than 1 ms.
+        """
+        return replace(self, idle_ms=_millis(idle_timeout, "with_idleness", least=1))
+
+    def with_watermark_alignment(
+        self,
+        watermark_group: str,
+        max_allowed_watermark_drift: Duration,
+        update_interval: Duration | None = None,
+    ) -> Self:
+        """A source whose watermark is too far ahead of its group's least rests until that follows.
+
+        watermark_group: a name; all readers of all sources of the job with this name are one group.
+        max_allowed_watermark_drift: how far ahead a reader may be. update_interval: how often the
+        group's least watermark is told; each second where it is not given. Readers that are idle,
+        have ended, or have no watermark yet do not count. Raises ConfigError for arguments that
+        cannot be, and for a strategy without watermarks.
+        """
+        call = "with_watermark_alignment"
+        _check_group(watermark_group, call)
+        if self.lateness_ms is None and self.supplier is None:
+            raise ConfigError(
+                "A source without watermarks cannot be aligned with others",
+                where=f"WatermarkStrategy.{call}, group '{watermark_group}'",
+                remedy="Begin with for_monotonous_timestamps, for_bounded_out_of_orderness or "
+                "for_generator.",
+            )
+        drift_ms = _millis(max_allowed_watermark_drift, call, least=0)
+        interval = UPDATE_INTERVAL if update_interval is None else update_interval
+        update_ms = _millis(interval, call, least=1)
+        return replace(self, alignment=WatermarkAlignment(watermark_group, drift_ms, update_ms))
 
 
-class WatermarkTracker:
-    """One subtask's watermark: the greatest timestamp, less the lateness, less 1 ms."""
+def _check_group(given: object, call: str) -> None:
+    if not isinstance(given, str) or not given:
+        raise ConfigError(
+            f"The watermark group is {given!r}, not a name",
+            where=f"WatermarkStrategy.{call}",
+            remedy="Give all sources of the group one text.",
+        )
 
-    def __init__(self, lateness_ms: int) -> None:
-        self._lateness_ms = lateness_ms
-        self._greatest: int | None = None
-        self._emitted = MIN_TIMESTAMP_MS
 
-    def saw(self, timestamp_ms: int) -> None:
-        """A batch came; timestamp_ms: its greatest."""
-        if self._greatest is None or timestamp_ms > self._greatest:
-            self._greatest = timestamp_ms
+def _millis(given: object, call: str, *, least: int) -> int:
+    where = f"WatermarkStrategy.{call}"
+    if not isinstance(given, Duration | Time):
+        raise ConfigError(
+            f"{call} takes a Duration, not {_kind(given)}",
+            where=where,
+            remedy="Write for example Duration.of_seconds(5).",
+        )
+    millis = given.to_millis()
+    if millis < least:
+        raise ConfigError(
+            f"{call} was given {millis} ms", where=where, remedy=f"Give {least} ms or more."
+        )
+    return millis
 
-    def advance(self) -> int | None:
-        """The watermark to emit now; None where it has not advanced."""
-        if self._greatest is None:
-            return None
-        watermark = max(self._greatest - self._lateness_ms - 1, MIN_TIMESTAMP_MS)
-        if watermark <= self._emitted:
-            return None
-        self._emitted = watermark
-        return watermark
+
+def _kind(given: object) -> str:
+    return f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__

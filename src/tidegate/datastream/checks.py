@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from tidegate.api.functions import Function
+from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError
 from tidegate.model.ids import OperatorId
 from tidegate.model.key_groups import PARALLELISM_MAX, check_parallelism
@@ -58,6 +59,26 @@ def check_never_opened(given: Function, call: str) -> None:
             f"{type(given).__name__}.open is never called in {call}",
             where=call,
             remedy="Prepare what it needs in its constructor, or at its first call.",
+        )
+
+
+def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
+    """Raises GraphError for what is no watermark strategy, or is of no use there.
+
+    can_rest: whether reading can be held back, as only a source can.
+    """
+    if not isinstance(given, WatermarkStrategy):
+        raise GraphError(
+            f"{call} takes a WatermarkStrategy, not {type(given).__name__}",
+            where=call,
+            remedy="Begin with WatermarkStrategy.for_monotonous_timestamps() or another of its "
+            "static methods.",
+        )
+    if given.alignment is not None and not can_rest:
+        raise GraphError(
+            f"{call} cannot hold back its input, so watermark alignment has no effect there",
+            where=f"{call}, group '{given.alignment.group}'",
+            remedy="Give the strategy with alignment to from_source.",
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from tidegate.config import options
 from tidegate.config.checkpoint import CheckpointConfig
 from tidegate.config.load import load_configuration
+from tidegate.datastream import checks
 from tidegate.datastream.execution_config import ExecutionConfig
 from tidegate.datastream.notices import warn
 from tidegate.datastream.program import Program
@@ -224,6 +225,8 @@ class StreamExecutionEnvironment:
         >>> flights = FileSource.parquet("flights/")
         >>> env.from_source(flights, WatermarkStrategy.no_watermarks(), "flights")
         """
+        if watermark_strategy is not None:
+            checks.check_strategy(watermark_strategy, "from_source", can_rest=True)
         return self._read(source, watermark_strategy, source_name, type_info)
 
     def from_collection(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.sink import Sink
+    from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
@@ -199,6 +200,26 @@ class DataStream(Generic[T]):
         """
         made = SideOutputTransformation(self._step("get_side_output"), output_tag.tag_id)
         return DataStream(self._environment, self._program, made, output_tag.type_info)
+
+    def assign_timestamps_and_watermarks(
+        self, watermark_strategy: WatermarkStrategy
+    ) -> DataStream[T]:
+        """The records with the event time of a strategy from here on, whatever they had before.
+
+        Watermarks from above are dropped, apart from the last one.
+
+        >>> orders.assign_timestamps_and_watermarks(
+        ...     WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time")
+        ... )
+        """
+        from tidegate.operators.timestamps import TimestampsOperator
+
+        checks.check_strategy(
+            watermark_strategy, "assign_timestamps_and_watermarks", can_rest=False
+        )
+        return self._add(
+            "Timestamps/Watermarks", TimestampsOperator(watermark_strategy), self._type
+        )
 
     # Steps, batch by batch
 

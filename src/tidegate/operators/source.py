@@ -68,19 +68,18 @@ class SourceReaderOperator(SourceOperator):
 
     def poll(self, out: Output) -> Polled:
         """Emit the reader's next batch."""
+        self._time.beat(out)
         reader = self._reader
         self._reader_context.rows = min(self._rows_full, out.rows_max)
         batch = self._polled()
         if batch is not None:
-            out.emit(self._time.stamped(batch))
-            self._time.emit_due(out)
+            self._time.emit(batch, out)
             return Polled.MORE
         if reader.finished:
             return Polled.END
         if reader.wants_splits and not self._wanting:
             self._wanting = True
             self._context.to_coordinator(OperatorEvent(SplitsWanted()))
-        self._time.emit_due(out)
         return Polled.NOTHING
 
     def _polled(self) -> Batch | None:
