@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId
+
+T = TypeVar("T")
 
 
 class CoordinatorContext(Protocol):
@@ -34,6 +36,13 @@ class CoordinatorContext(Protocol):
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Make a call on the loop after a delay; dropped once the coordinator is closed."""
+        ...
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """What the coordinators of the job have in common under a name; the first to ask makes it.
+
+        It is made anew with them.
+        """
         ...
 
     def fail(self, error: TidegateError) -> None:

@@ -6,7 +6,7 @@ hear which of their subtasks were reset.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate.api.results import ResultBuffer
 from tidegate.checkpoint.events import (
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
 
+T = TypeVar("T")
+
 
 class CoordinatorHosts:
     """All coordinators. post: puts an event into the driver's inbox, in order."""
@@ -46,6 +48,7 @@ class CoordinatorHosts:
         self._spawn = spawn
         self._loop = loop
         self._hosts: dict[OperatorId, _Host] = {}
+        self._shared: dict[str, object] = {}
         self._results: dict[str, ResultBuffer] = {}
         self._over = False
         self._error: TidegateError | None = None
@@ -117,6 +120,7 @@ class CoordinatorHosts:
     def close(self) -> None:
         """Close all; what they still do counts for nothing."""
         hosts, self._hosts = self._hosts, {}
+        self._shared.clear()
         for host in hosts.values():
             host.close()
 
@@ -179,6 +183,12 @@ class CoordinatorHosts:
                 host.call(lambda: then(result))
 
         self._spawn(run())
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """What coordinators have in common under a name."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return cast("T", self._shared[name])
 
     def later(self, host: _Host, delay_ms: int, call: Callable[[], None]) -> None:
         """Make a call for a host after a delay."""
@@ -250,6 +260,9 @@ class _Host:
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self._hosts.later(self, delay_ms, call)
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        return self._hosts.shared(name, make)
 
     def fail(self, error: TidegateError) -> None:
         self._hosts.failed(self, error)

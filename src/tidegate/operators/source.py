@@ -11,8 +11,14 @@ from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent
 from tidegate.operators.event_time import EventTime
 from tidegate.operators.failures import user_code_failed
+from tidegate.operators.source_alignment import ReaderAlignment
 from tidegate.operators.source_coordinator import SourceCoordinator
-from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+from tidegate.operators.split_events import (
+    NoMoreSplits,
+    SplitsAssigned,
+    SplitsWanted,
+    WatermarkAllowed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -50,13 +56,15 @@ class SourceReaderOperator(SourceOperator):
 
     def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
         """The driver-side half."""
-        return SourceCoordinator(self._source, context, self._name)
+        return SourceCoordinator(self._source, context, self._name, self._strategy.alignment)
 
     def open(self, context: OperatorContext) -> None:
         """Make the reader and give it the splits that fell to this subtask."""
         self._context = context
         self._wanting = False
         self._time = EventTime(self._strategy, context)
+        alignment = self._strategy.alignment
+        self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
         descriptor = OperatorStateDescriptor(STATE_NAME)
         self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
         self._rows_full = context.settings.rows
@@ -67,20 +75,28 @@ class SourceReaderOperator(SourceOperator):
             self._reader.add_splits(restored)
 
     def poll(self, out: Output) -> Polled:
-        """Emit the reader's next batch."""
-        self._time.beat(out)
-        reader = self._reader
+        """Emit the reader's next batch, unless it is too far ahead of its group."""
+        reader, alignment = self._reader, self._alignment
+        rests = alignment is not None and alignment.rests(self._time.position_ms)
+        self._time.beat(out, reading=not rests)
+        if rests:
+            return self._nothing()
         self._reader_context.rows = min(self._rows_full, out.rows_max)
         batch = self._polled()
         if batch is not None:
             self._time.emit(batch, out)
             return Polled.MORE
-        if reader.finished:
-            return Polled.END
         if reader.wants_splits and not self._wanting:
             self._wanting = True
             self._context.to_coordinator(OperatorEvent(SplitsWanted()))
-        return Polled.NOTHING
+        return self._nothing()
+
+    def _nothing(self) -> Polled:
+        if not self._reader.finished:
+            return Polled.NOTHING
+        if self._alignment is not None:
+            self._alignment.end()
+        return Polled.END
 
     def _polled(self) -> Batch | None:
         try:
@@ -96,6 +112,9 @@ class SourceReaderOperator(SourceOperator):
                 self._reader.add_splits([ship.loads(data, name=self._name) for data in splits])
             case NoMoreSplits():
                 self._reader.no_more_splits()
+            case WatermarkAllowed(ms):
+                assert self._alignment is not None, "only readers of a group are told"
+                self._alignment.allow(ms)
             case other:
                 raise AssertionError(f"no event of a source's coordinator: {other!r}")
         self._context.wake()

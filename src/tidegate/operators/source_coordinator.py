@@ -14,20 +14,33 @@ from typing import TYPE_CHECKING
 from tidegate.api import ship
 from tidegate.errors import GraphError
 from tidegate.model.elements import OperatorEvent
-from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+from tidegate.operators.source_alignment import SourceAlignment
+from tidegate.operators.split_events import (
+    NoMoreSplits,
+    SplitsAssigned,
+    SplitsWanted,
+    WatermarkReached,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.source import Source, SplitEnumerator
+    from tidegate.api.watermarks import WatermarkAlignment
     from tidegate.model.ids import CheckpointId
 
 
 class SourceCoordinator:
     """The ``OperatorCoordinator`` around a source's enumerator."""
 
-    def __init__(self, source: Source[object], context: CoordinatorContext, name: str) -> None:
+    def __init__(
+        self,
+        source: Source[object],
+        context: CoordinatorContext,
+        name: str,
+        alignment: WatermarkAlignment | None = None,
+    ) -> None:
         self._source = source
         self._context = context
         self._name = name
@@ -36,15 +49,20 @@ class SourceCoordinator:
         self._asked: set[int] = set()
         self._exhausted: set[int] = set()
         self._enumerator: SplitEnumerator[object] | None = None
+        self._alignment = None if alignment is None else SourceAlignment(alignment, context)
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
         """Make the enumerator and let it look for splits."""
         self._enumerator = self._source.enumerator(_EnumeratorContext(self, self._context), data)
         self._enumerator.start()
+        if self._alignment is not None:
+            self._alignment.start()
 
     def subtask_ready(self, subtask: int) -> None:
         """A reader runs; what it asked for too early is asked for now."""
         self._ready.add(subtask)
+        if self._alignment is not None:
+            self._alignment.reader_ready(subtask)
         self._running.reader_ready(subtask)
         if subtask in self._exhausted:
             self._send(subtask, NoMoreSplits())
@@ -57,15 +75,23 @@ class SourceCoordinator:
         self._ready.discard(subtask)
         self._asked.discard(subtask)
         self._exhausted.discard(subtask)
+        if self._alignment is not None:
+            self._alignment.reader_reset(subtask)
         self._running.add_back(subtask, self._tracker.take_back(subtask, checkpoint))
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
-        """A reader wants splits."""
-        assert isinstance(event.payload, SplitsWanted), f"no event of a reader: {event.payload!r}"
-        if subtask in self._ready:
-            self._running.split_requested(subtask)
-        else:
-            self._asked.add(subtask)
+        """A reader wants splits, or says how far it has come."""
+        match event.payload:
+            case SplitsWanted():
+                if subtask in self._ready:
+                    self._running.split_requested(subtask)
+                else:
+                    self._asked.add(subtask)
+            case WatermarkReached(ms):
+                assert self._alignment is not None, "only readers of a group tell"
+                self._alignment.reached(subtask, ms)
+            case other:
+                raise AssertionError(f"no event of a reader: {other!r}")
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
         """The enumerator's state."""

@@ -23,3 +23,20 @@ class SplitsAssigned:
 @dataclass(frozen=True, slots=True)
 class NoMoreSplits:
     """Coordinator to reader: all splits have been assigned."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkReached:
+    """Reader to coordinator, of an alignment group: how far its event time has come.
+
+    ms: None where it does not count: it is idle, has ended, or has no watermark yet.
+    """
+
+    ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatermarkAllowed:
+    """Coordinator to reader, of an alignment group: read no further than this watermark."""
+
+    ms: int
