@@ -20,8 +20,10 @@ from tests.datastream.functions import (
     Twice,
 )
 from tidegate.api.operator import OutputPlan, SnapshotContext
+from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.errors import ConfigError, GraphError, UnsupportedKey
+from tidegate.model.duration import Duration
 from tidegate.model.ids import CheckpointId
 from tidegate.operators.process import KeyedProcessOperator
 from tidegate.typeinfo.types import Types
@@ -289,3 +291,31 @@ def test_a_schema_is_passed_on_to_the_batch_operators() -> None:
     (vertex,) = env.get_job_graph().topology.vertices
     operator = env.get_job_graph().plan(vertex.id).operators[1]
     assert vars(operator)["_output_schema"] == schema
+
+
+def test_event_time_is_given_by_a_step_that_keeps_the_type() -> None:
+    env = environment()
+    stream = numbers(env).map(int, Types.LONG())
+    timed = stream.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks())
+    assert timed.get_name() == "Timestamps/Watermarks"
+    assert timed.get_type() == Types.LONG()
+
+
+@pytest.mark.parametrize("given", [None, WatermarkStrategy, "monotonous"])
+def test_what_is_no_watermark_strategy_is_refused(given: Any) -> None:
+    env = environment()
+    with pytest.raises(GraphError, match="takes a WatermarkStrategy, not"):
+        numbers(env).assign_timestamps_and_watermarks(given)
+    with pytest.raises(GraphError, match="takes a WatermarkStrategy, not"):
+        env.from_source(Numbers(), given or 5)
+
+
+def test_only_a_source_can_be_aligned() -> None:
+    aligned = WatermarkStrategy.for_monotonous_timestamps().with_watermark_alignment(
+        "near", Duration.of_seconds(1)
+    )
+    env = environment()
+    assert env.from_source(Numbers(), aligned).get_name() == "Source"
+    with pytest.raises(GraphError, match="cannot hold back its input") as caught:
+        numbers(env).assign_timestamps_and_watermarks(aligned)
+    assert caught.value.where == "assign_timestamps_and_watermarks, group 'near'"
