@@ -80,7 +80,7 @@ class World:
         self.close()
 
     def monotonic_ms(self) -> int:
-        return int(self.loop.now_s * 1000)
+        return round(self.loop.now_s * 1000)
 
     def pass_time(self, ms: int) -> None:
         self.loop.run_until_complete(asyncio.sleep(ms / 1000))
