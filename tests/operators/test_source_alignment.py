@@ -4,10 +4,11 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.world import FakeCoordinatorContext, Hosted, World
+from tests.properties import examples
 from tidegate import Duration, WatermarkStrategy
 from tidegate.api.operator import Polled
 from tidegate.model.elements import (
@@ -284,7 +285,7 @@ def test_an_event_that_nobody_knows_is_a_fault_of_ours(pair: tuple[Group, Member
         member.reader.operator.on_event(OperatorEvent(WatermarkReached(1)))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     steps=st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=20), min_size=2, max_size=4)
 )

@@ -300,6 +300,18 @@ def test_time_without_room_does_not_count_as_rest(world: World) -> None:
     assert step.out.watermarks[-1] == IDLE
 
 
+def test_time_in_which_another_operator_holds_the_input_back_does_not_count(world: World) -> None:
+    step = hosted(world, IDLES)
+    step.context.held = True
+    for _ in range(10):
+        beat(step)
+    assert said(step) == []
+    step.context.held = False
+    beat(step)
+    beat(step)
+    assert said(step) == [IDLE]
+
+
 def test_a_beat_that_comes_late_counts_as_one(world: World) -> None:
     """The subtask was busy with what it had read, and could not have read more."""
     step = hosted(world, IDLES)

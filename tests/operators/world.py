@@ -338,6 +338,7 @@ class FakeContext:
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
         self.rows_skipped = 0
+        self.held = False
         self.alarms: list[int] = []
         groups = KeyGroupRange(0, self.max_parallelism - 1)
         self._backend = OperatorBackend(
@@ -376,6 +377,9 @@ class FakeContext:
 
     def wake_at(self, monotonic_ms: int) -> None:
         self.wake_ms = monotonic_ms
+
+    def takes_input(self) -> bool:
+        return not self.held
 
     def skipped(self, rows: int) -> None:
         self.rows_skipped += rows

@@ -260,6 +260,10 @@ class OperatorContext(Protocol):
         """
         ...
 
+    def takes_input(self) -> bool:
+        """Whether the subtask reads its input; False where an operator holds it back."""
+        ...
+
     def skipped(self, rows: int) -> None:
         """Count input rows that were passed over."""
         ...

@@ -76,15 +76,15 @@ class EventTime:
     def beat(self, out: Output, *, reading: bool = True) -> None:
         """Where an interval has passed: emit the watermark, and see whether the input idles.
 
-        Without room it is left to the next beat. reading: whether the input could have been read;
-        else its silence does not count.
+        Without room it is left to the next beat. reading: whether the owner would have read its
+        input; where it or anyone else held that back, silence does not count.
         """
         if self._beat_ms is None or self._context.monotonic_ms() < self._due_ms:
             return
         self._arm()
         if not out.has_room:
             return
-        if reading and not self._came:
+        if reading and not self._came and self._context.takes_input():
             self._quiet_ms += self._beat_ms
         self._came = False
         if self._idles:

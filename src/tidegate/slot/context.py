@@ -61,6 +61,7 @@ class SubtaskSurroundings:
     start: Callable[[Coroutine[object, object, None]], None]
     wake: Callable[[], None]
     wake_at: Callable[[int], None]
+    takes_input: Callable[[], bool]
     skipped: Callable[[int], None]
     to_coordinator: Callable[[OperatorId, OperatorEvent], None]
 
@@ -174,6 +175,9 @@ class SlotOperatorContext:
 
     def wake_at(self, monotonic_ms: int) -> None:
         self._around.wake_at(monotonic_ms)
+
+    def takes_input(self) -> bool:
+        return self._around.takes_input()
 
     def skipped(self, rows: int) -> None:
         self._around.skipped(rows)

@@ -375,6 +375,7 @@ class Slot:
             start=lambda coroutine: self._start(execution, coroutine),
             wake=lambda: self._with(execution, Subtask.wake),
             wake_at=lambda at_ms: self._call_at(execution, at_ms, Subtask.wake),
+            takes_input=lambda: self._hosted[execution].subtask.takes_input,
             skipped=lambda rows: self._skipped(execution, rows),
             to_coordinator=lambda operator, event: self._to_coordinator(execution, operator, event),
         )

@@ -156,7 +156,7 @@ class Subtask:
             return self._chain.can_go_on
         if self._cutting is not None or self._ending is not None or self._woken:
             return True
-        if not self._has_room or not self._chain.takes_input:
+        if not self._has_room or not self.takes_input:
             return False
         if self._is_source and not self.operators_finished:
             return self._source_ready and not self._paused
@@ -248,6 +248,11 @@ class Subtask:
     @property
     def _is_source(self) -> bool:
         return not self._gate.channels
+
+    @property
+    def takes_input(self) -> bool:
+        """Whether no operator holds the input back."""
+        return self._chain.takes_input
 
     @property
     def _has_room(self) -> bool:
