@@ -1,0 +1,8 @@
+"""For tests of one's own functions: a step of a program, run by hand."""
+
+from __future__ import annotations
+
+from tidegate.testing.clock import ManualClock
+from tidegate.testing.harness import HarnessSnapshot, OperatorHarness
+
+__all__ = ["HarnessSnapshot", "ManualClock", "OperatorHarness"]

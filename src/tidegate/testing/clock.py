@@ -1,0 +1,28 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """Time as a test says. wall_ms: milliseconds since 1970 that it begins with."""
+
+    def __init__(self, wall_ms: int = 0) -> None:
+        self._wall_ms = wall_ms
+        self._monotonic_ms = 0
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds since the clock was made."""
+        return self._monotonic_ms
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return self._wall_ms
+
+    def precise_s(self) -> float:
+        """Seconds since the clock was made."""
+        return self._monotonic_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        """Let so many milliseconds pass."""
+        self._monotonic_ms += ms
+        self._wall_ms += ms

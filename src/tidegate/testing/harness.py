@@ -1,0 +1,587 @@
+"""One step of a program, run by hand: records, watermarks and the clock are what a test says.
+
+The step is what the engine runs: the operator with real state, rows routed as between subtasks,
+snapshots in their bytes, restored at any parallelism. Nothing goes on by itself: each call returns
+once all has been done that can be done without time passing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count, repeat
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from tidegate.api import ship
+from tidegate.api.batches import as_rows
+from tidegate.api.operator import KeyCell, OutputPlan, SnapshotContext
+from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.config.configuration import Configuration
+from tidegate.config.settings import job_settings
+from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.errors import GraphError
+from tidegate.graph.stream_graph import build_stream_graph
+from tidegate.graph.transformations import NodeKind
+from tidegate.metrics import MetricRegistry
+from tidegate.model.chance import SeededChance
+from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
+    ArrowBatch,
+    RowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from tidegate.model.ids import (
+    Attempt,
+    ChannelId,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    JobId,
+    OperatorId,
+    SubtaskId,
+    VertexId,
+)
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.topology import OperatorInfo, Vertex
+from tidegate.slot.blocking import BlockingCalls
+from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.gate import WatermarkValve
+from tidegate.slot.output import ChannelOutput, Room, make_route
+from tidegate.state.backend import OperatorBackend
+from tidegate.storage.streams import CheckpointStateOutputStream
+from tidegate.testing.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+    import pyarrow as pa
+
+    from tidegate.api.operator import Operator, Steps
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.datastream.stream import DataStream
+    from tidegate.graph.stream_graph import StreamEdge, StreamNode
+    from tidegate.model.elements import Batch, Element, OperatorEvent
+    from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
+    from tidegate.model.settings import JobSettings
+    from tidegate.model.snapshots import SubtaskState
+    from tidegate.slot.output import Route
+
+T = TypeVar("T")
+
+_OPERATOR: Final = OperatorId(bytes(16))
+_TURNS_MAX: Final = 1_000_000
+_TURNS_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessSnapshot:
+    """A checkpoint of a step: what each of its subtasks had, as bytes."""
+
+    checkpoint: int
+    states: tuple[SubtaskState, ...]
+
+
+class OperatorHarness:
+    """Runs one step of a program by hand.
+
+    build: makes the step, from as many streams as inputs. parallelism, max_parallelism: of the
+    step, unless it sets its own. restore: begin with what was in a snapshot, taken at any parallelism.
+    start_ms: of the wall clock, milliseconds since 1970. configuration: options of the job.
+    Raises GraphError unless it makes just one step; what the functions raise in ``open``.
+
+    >>> with OperatorHarness(lambda s: s.key_by(str).process(Count())) as harness:
+    ...     harness.process("a", timestamp=5)
+    ...     assert harness.take() == [("a", 1)]
+    """
+
+    def __init__(
+        self,
+        build: Callable[..., DataStream[Any]],
+        *,
+        inputs: int = 1,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        restore: HarnessSnapshot | None = None,
+        start_ms: int = 0,
+        configuration: Configuration | None = None,
+    ) -> None:
+        self.clock = ManualClock(start_ms)
+        self._results = _Results()
+        self._settings = job_settings(configuration or Configuration())
+        self._sources, self._node, self._edges = _the_step(
+            build, inputs, parallelism, max_parallelism
+        )
+        self._checkpoint = 0 if restore is None else restore.checkpoint
+        self._loop = _ManualLoop(self.clock)
+        self._subtasks: list[_Subtask] = []
+        try:
+            self._start(restore)
+        except BaseException:
+            self.close()
+            raise
+        self._routes = [self._route(number, edge) for number, edge in enumerate(self._edges)]
+        self._settle()
+
+    # --- what happens to it ---
+
+    def process(self, value: object, timestamp: int | None = None, *, source: int = 0) -> None:
+        """A record comes. timestamp: its event time, ms. source: number of its stream, from 0."""
+        self.process_all([value], None if timestamp is None else [timestamp], source=source)
+
+    def process_all(
+        self, values: Sequence[object], timestamps: Sequence[int] | None = None, *, source: int = 0
+    ) -> None:
+        """Records come as one batch."""
+        batch = RowBatch(list(values), None if timestamps is None else list(timestamps))
+        self._arrives(batch, source)
+
+    def process_batch(
+        self,
+        batch: pa.RecordBatch,
+        timestamps: Sequence[int] | None = None,
+        *,
+        source: int = 0,
+    ) -> None:
+        """An Arrow batch comes."""
+        import numpy as np
+
+        stamps = None if timestamps is None else np.asarray(timestamps, np.int64)
+        self._arrives(ArrowBatch(batch, stamps), source)
+
+    def watermark(self, timestamp: int, *, source: int | None = None) -> None:
+        """Event time comes so far, on one stream or on all."""
+        self._marked(Watermark(timestamp), source)
+
+    def idle(self, *, source: int | None = None) -> None:
+        """A stream, or all, become idle, so that they no longer hold back event time."""
+        self._marked(WatermarkStatus(idle=True), source)
+
+    def active(self, *, source: int | None = None) -> None:
+        """A stream, or all, are active again."""
+        self._marked(WatermarkStatus(idle=False), source)
+
+    def advance_time(self, ms: int) -> None:
+        """So many milliseconds pass on the wall clock; what is due meanwhile comes in order."""
+        end_ms = self.clock.monotonic_ms() + ms
+        while (next_ms := self._loop.next_timer_ms()) is not None and next_ms <= end_ms:
+            self.clock.advance(max(0, next_ms - self.clock.monotonic_ms()))
+            self._settle()
+        self.clock.advance(end_ms - self.clock.monotonic_ms())
+        self._settle()
+
+    def end(self) -> None:
+        """No more input comes: event time ends, and the step gives what is left."""
+        self.watermark(MAX_WATERMARK_MS)
+        for subtask in self._subtasks:
+            subtask.end()
+        self._settle()
+
+    # --- what came of it ---
+
+    @property
+    def output(self) -> list[tuple[Any, int | None]]:
+        """The results so far, with their event times; None where they have none."""
+        return self._results.main
+
+    @property
+    def watermarks(self) -> list[int]:
+        """The watermarks that the step has passed on so far, milliseconds; of all subtasks."""
+        return self._results.watermarks
+
+    def take(self) -> list[Any]:
+        """The results since this was last asked, without their times."""
+        taken = [value for value, _ in self._results.main]
+        self._results.main.clear()
+        return taken
+
+    def take_side_output(self, output_tag: OutputTag[Any]) -> list[Any]:
+        """The results for a side output since this was last asked."""
+        return [value for value, _ in self._results.sides.pop(output_tag.tag_id, [])]
+
+    # --- checkpoints ---
+
+    def snapshot(self) -> HarnessSnapshot:
+        """Take a checkpoint; it is not complete before ``complete`` says so."""
+        self._checkpoint += 1
+        number = CheckpointId(self._checkpoint)
+        states = [self._loop.run_until_complete(each.snapshot(number)) for each in self._subtasks]
+        return HarnessSnapshot(number, tuple(states))
+
+    def complete(self, snapshot: HarnessSnapshot) -> None:
+        """A checkpoint is complete: tell the functions."""
+        number = CheckpointId(snapshot.checkpoint)
+        for subtask in self._subtasks:
+            self._loop.on(partial(subtask.operator.on_complete, number))
+        self._settle()
+
+    def abort(self, snapshot: HarnessSnapshot) -> None:
+        """A checkpoint was given up: tell the functions."""
+        number = CheckpointId(snapshot.checkpoint)
+        for subtask in self._subtasks:
+            self._loop.on(partial(subtask.operator.on_aborted, number))
+        self._settle()
+
+    def close(self) -> None:
+        """Close the functions; without ``end`` before it, as after a failure."""
+        for subtask in self._subtasks:
+            subtask.operator.close()
+        self._subtasks = []
+        self._loop.end()
+
+    def __enter__(self) -> OperatorHarness:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- within ---
+
+    def _start(self, restore: HarnessSnapshot | None) -> None:
+        node = self._node
+        states: list[RestoredOperatorState] = [RestoredOperatorState()] * node.parallelism
+        if restore is not None:
+            keyed = redistribute_keyed(
+                [state.managed_keyed for state in restore.states],
+                node.parallelism,
+                node.max_parallelism,
+            )
+            lists = redistribute_operator(
+                [state.managed_operator for state in restore.states], node.parallelism
+            )
+            states = [
+                RestoredOperatorState(managed_keyed=keyed[i], managed_operator=tuple(lists[i]))
+                for i in range(node.parallelism)
+            ]
+        shipped = ship.dumps(node.operator, name=node.name)
+        restored = None if restore is None else restore.checkpoint
+        for index, state in enumerate(states):
+            operator = cast("Operator", ship.loads(shipped, name=node.name))
+            subtask = _Subtask(
+                node, operator, index, self._settings, self._loop, self._results, restored
+            )
+            self._subtasks.append(subtask)
+            self._loop.on(partial(subtask.open, state))
+
+    def _route(self, number: int, edge: StreamEdge) -> Route:
+        room, outputs = Room(), list[ChannelOutput]()
+        for index, subtask in enumerate(self._subtasks):
+            channel, slot = ChannelId(number, 0, index), self._settings.slot
+            arrives = partial(subtask.arrives, number, edge.port)
+            output = ChannelOutput(channel, slot, arrives, room)
+            outputs.append(output)
+            subtask.read_from(output)
+        return make_route(
+            OutputPlan(number, edge.key, edge.partition),
+            edge.partitioner,
+            outputs,
+            max_parallelism=self._node.max_parallelism,
+            subtask=0,
+            share=False,
+            chance=SeededChance(0),
+            where=f"the edge to '{self._node.name}'",
+        )
+
+    def _arrives(self, batch: Batch, source: int) -> None:
+        for number in self._edges_of(source):
+            self._routes[number].batch(batch, 0)
+            for subtask in self._subtasks:
+                subtask.outputs[number].flush()
+        self._settle()
+
+    def _marked(self, mark: Watermark | WatermarkStatus, source: int | None) -> None:
+        for number in self._edges_of(source):
+            for subtask in self._subtasks:
+                subtask.arrives(number, self._edges[number].port, mark)
+        self._settle()
+
+    def _edges_of(self, source: int | None) -> list[int]:
+        if source is not None and not 0 <= source < len(self._sources):
+            raise GraphError(
+                f"The step has no input {source}",
+                where=f"operator '{self._node.name}'",
+                remedy=f"Its streams are counted from 0 to {len(self._sources) - 1}.",
+            )
+        wanted = self._sources if source is None else self._sources[source : source + 1]
+        return [number for number, edge in enumerate(self._edges) if edge.source in wanted]
+
+    def _settle(self) -> None:
+        for _ in range(_TURNS_MAX):
+            self._loop.run_ready()
+            if not any([subtask.advance() for subtask in self._subtasks]):
+                return
+        raise AssertionError(f"the step '{self._node.name}' never comes to rest")
+
+
+class _Subtask:
+    """One subtask of the step: its inputs wait in a queue, in the order in which they came."""
+
+    def __init__(
+        self,
+        node: StreamNode,
+        operator: Operator,
+        index: int,
+        settings: JobSettings,
+        loop: _ManualLoop,
+        results: _Results,
+        restored: int | None,
+    ) -> None:
+        self.operator = operator
+        self.outputs: list[ChannelOutput] = []
+        self._loop = loop
+        self._out = results
+        self._queue: deque[tuple[int, int, Element]] = deque()
+        self._valve = WatermarkValve([])
+        self._steps: Steps | None = None
+        self._waiting = self._woken = self._ending = False
+        groups = KeyGroupRange.of(index, node.parallelism, node.max_parallelism)
+        self._backend = OperatorBackend(
+            _OPERATOR,
+            groups,
+            node.max_parallelism,
+            loop.clock,
+            KeyCell(),
+            key_type=operator.key_type,
+            name=node.name,
+        )
+        info = OperatorInfo(_OPERATOR, node.name)
+        vertex = Vertex(
+            VertexId(_OPERATOR), node.name, (info,), node.parallelism, node.max_parallelism
+        )
+        surroundings = SubtaskSurroundings(
+            job=JobId("0" * 32),
+            execution=ExecutionId(SubtaskId(vertex.id, index), Attempt(0), Epoch(1)),
+            vertex=vertex,
+            settings=settings.slot,
+            checkpointing=True,
+            restored=None if restored is None else CheckpointId(restored),
+            clock=loop.clock,
+            parameters=settings.parameters,
+            blocking=BlockingCalls(_made_at_once),
+            start=loop.start,
+            wake=self._wake,
+            wake_at=lambda at_ms: loop.wake_at(at_ms, self._wake),
+            skipped=lambda _: None,
+            takes_input=lambda: operator.takes_input,
+            to_coordinator=self._refuse,
+        )
+        self._context = SlotOperatorContext(
+            info, surroundings, self._backend, MetricRegistry().group()
+        )
+
+    def open(self, state: RestoredOperatorState) -> None:
+        """Bring back the state, then open the operator."""
+        self._backend.restore(state, _read)
+        self.operator.open(self._context)
+
+    def read_from(self, output: ChannelOutput) -> None:
+        """Another channel that leads here."""
+        self.outputs.append(output)
+        channels = [each.id for each in self.outputs]
+        self._valve = WatermarkValve(channels)
+
+    def arrives(self, channel: int, port: int, element: Element) -> None:
+        """An element has come; it is taken in its turn."""
+        self._queue.append((channel, port, element))
+        if isinstance(element, RowBatch | ArrowBatch):
+            self.outputs[channel].granted(1)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ending = True
+
+    def advance(self) -> bool:
+        """Do the next piece of work; whether there was any."""
+        if self._waiting:
+            return False
+        if self._steps is not None:
+            self._go_on(self._steps)
+        elif self._woken:
+            self._woken = False
+            self._steps = self.operator.on_ready(self._out)
+        elif self._queue and self.operator.takes_input:
+            self._take(*self._queue.popleft())
+        elif self._ending and not self._queue:
+            self._ending = False
+            self._steps = self.operator.finish(self._out)
+        else:
+            return False
+        return True
+
+    async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
+        """Its share of a checkpoint."""
+        self.operator.before_barrier(checkpoint, self._out)
+        durable = self.operator.snapshot(SnapshotContext(checkpoint, self._loop.clock.wall_ms()))
+        pending = self._backend.snapshot(checkpoint)
+        if durable is not None:
+            await durable
+        pending.finish()
+        return pending.upload(_stream)
+
+    def _take(self, channel: int, port: int, element: Element) -> None:
+        if isinstance(element, RowBatch | ArrowBatch):
+            self._steps = self.operator.process(element, port, self._out)
+        elif isinstance(element, Watermark):
+            advanced = self._valve.watermark(self.outputs[channel].id, element.ms)
+            if advanced is not None:
+                self._steps = self.operator.on_watermark(advanced, self._out)
+        elif isinstance(element, WatermarkStatus):
+            for passed in self._valve.status(self.outputs[channel].id, element.idle):
+                if isinstance(passed, Watermark):
+                    self._steps = self.operator.on_watermark(passed, self._out)
+                else:
+                    self.operator.on_watermark_status(passed, self._out)
+
+    def _go_on(self, steps: Steps) -> None:
+        try:
+            awaited = next(steps)
+        except StopIteration:
+            self._steps = None
+            return
+        if awaited is not None:
+            self._waiting = True
+            self._loop.start(self._wait_for(awaited))
+
+    async def _wait_for(self, awaited: Awaitable[object]) -> None:
+        await awaited
+        self._waiting = False
+
+    def _wake(self) -> None:
+        self._woken = True
+
+    def _refuse(self, operator: OperatorId, event: OperatorEvent) -> None:
+        raise GraphError(
+            f"'{self._context.name}' talks to its coordinator, which a harness has not",
+            where="OperatorHarness",
+            remedy="Test sources and collecting sinks in a program that runs with local().",
+        )
+
+
+class _Results:
+    """What comes out of all subtasks; their `Output`."""
+
+    has_room = True
+    rows_max = 2**31
+
+    def __init__(self) -> None:
+        self.main: list[tuple[Any, int | None]] = []
+        self.sides: dict[str, list[tuple[Any, int | None]]] = {}
+        self.watermarks: list[int] = []
+
+    def emit(self, batch: Batch) -> None:
+        self.main += _rows(batch)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        self.sides.setdefault(tag, []).extend(_rows(batch))
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        if isinstance(watermark, Watermark):
+            self.watermarks.append(watermark.ms)
+
+
+class _ManualLoop(asyncio.SelectorEventLoop):
+    """A loop on a clock that a test moves: it never waits."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self._times_ms: list[int] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        super().__init__(_NeverWaiting())
+
+    def time(self) -> float:
+        return self.clock.monotonic_ms() / 1000
+
+    def call_at(self, when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
+        heappush(self._times_ms, ceil(when * 1000))
+        return super().call_at(when, *arguments, **options)
+
+    def wake_at(self, monotonic_ms: int, wake: Callable[[], None]) -> None:
+        self.call_at(monotonic_ms / 1000, wake)
+
+    def next_timer_ms(self) -> int | None:
+        """When the next call is due that is not due yet."""
+        while self._times_ms and self._times_ms[0] <= self.clock.monotonic_ms():
+            heappop(self._times_ms)
+        return self._times_ms[0] if self._times_ms else None
+
+    def start(self, coroutine: Coroutine[object, object, None]) -> None:
+        self._tasks.append(self.create_task(coroutine))
+
+    def on(self, call: Callable[[], T]) -> T:
+        """The result of a call that is made on the loop."""
+
+        async def made() -> T:
+            return call()
+
+        return self.run_until_complete(made())
+
+    def run_ready(self) -> None:
+        """Run what is ready. Raises what a coroutine has failed with."""
+        for _ in range(_TURNS_AT_ONCE):
+            self.run_until_complete(asyncio.sleep(0))
+        for task in [task for task in self._tasks if task.done()]:
+            self._tasks.remove(task)
+            task.result()
+
+    def end(self) -> None:
+        """Cancel what is left."""
+        for task in self._tasks:
+            task.cancel()
+        self.run_until_complete(asyncio.sleep(0))
+        super().close()
+
+
+class _NeverWaiting(selectors.SelectSelector):
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        return super().select(0)
+
+
+async def _made_at_once(call: Callable[[], object]) -> object:
+    return call()
+
+
+def _rows(batch: Batch) -> list[tuple[Any, int | None]]:
+    rows = as_rows(batch)
+    return list(zip(rows.values, rows.timestamps_ms or repeat(None), strict=False))
+
+
+def _read(handle: StreamStateHandle) -> bytes:
+    return cast("ByteStreamStateHandle", handle).data
+
+
+_NAMES = count()
+
+
+def _stream() -> CheckpointStateOutputStream:
+    """A stream into its own handle; no two have one name, for streams are told apart by it."""
+    name = f"memory:/harness-{next(_NAMES)}"
+    return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
+
+
+def _the_step(
+    build: Callable[..., DataStream[Any]], inputs: int, parallelism: int, max_parallelism: int
+) -> tuple[list[int], StreamNode, list[StreamEdge]]:
+    """The ids of the streams, the one operator that a program makes of them, its inputs by port."""
+    env = StreamExecutionEnvironment.local(parallelism)
+    sources = [env.from_collection(list[object]()) for _ in range(inputs)]
+    made = build(*sources)
+    step, *given = (
+        stream._step("OperatorHarness")  # pyright: ignore[reportPrivateUsage]  # no seam for users
+        for stream in (made, *sources)
+    )
+    graph = build_stream_graph([step], max_parallelism)
+    steps = [node for node in graph.nodes if node.kind is not NodeKind.SOURCE]
+    if len(steps) != 1:
+        raise GraphError(
+            f"A harness runs one step, and these are {len(steps)}: "
+            f"{', '.join(node.name for node in steps)}",
+            where="OperatorHarness",
+            remedy="Run each in a harness of its own, or the program with local().",
+        )
+    return [each.id for each in given], steps[0], list(graph.edges)
