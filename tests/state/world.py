@@ -20,11 +20,15 @@ MAX_PARALLELISM = 8
 
 
 class StepClock:
-    """Each look at the time is a while later, so that slices end where a test wants them to."""
+    """Each look at the time is a while later, so that slices end where a test wants them to.
+
+    The wall's clock stands still at `at_ms`.
+    """
 
     def __init__(self, step_s: float = 0.0) -> None:
         self.step_s = step_s
         self.now_s = 0.0
+        self.at_ms = 0
 
     def precise_s(self) -> float:
         self.now_s += self.step_s
@@ -34,7 +38,7 @@ class StepClock:
         return int(self.now_s * 1000)
 
     def wall_ms(self) -> int:
-        return int(self.now_s * 1000)
+        return self.at_ms
 
 
 class Subtask:
@@ -67,6 +71,11 @@ class Subtask:
         """Stand on a key."""
         self.cell.key = key
         self.cell.group = int(self._hasher.key_groups([key])[0])
+        return self
+
+    def at(self, ms: int) -> "Subtask":
+        """Set the wall's clock."""
+        self.clock.at_ms = ms
         return self
 
     def owns(self, key: object) -> bool:
@@ -111,6 +120,7 @@ def restored(
     *,
     max_parallelism: int = MAX_PARALLELISM,
     key_type: TypeInformation | None = None,
+    at_ms: int = 0,
 ) -> list[Subtask]:
     """New subtasks with what the old ones have put away."""
     keyed = redistribute_keyed(
@@ -123,7 +133,7 @@ def restored(
         state = RestoredOperatorState(
             managed_keyed=keyed[index], managed_operator=tuple(operator[index])
         )
-        subtask.backend.restore(state, read)
+        subtask.at(at_ms).backend.restore(state, read)
         subtasks.append(subtask)
     return subtasks
 
