@@ -30,8 +30,8 @@ from tidegate import (
 from tidegate.api.state import AggregatingStateDescriptor
 from tidegate.model.ids import CheckpointId
 
-TTL = 10
-KEYS = 3
+TTL = 20
+KEYS = 2
 ENTRIES = 3
 ACTIONS = (
     "update", "add", "add_rows", "read", "clear", "extend_list", "replace_list", "read_list", "put",
@@ -39,7 +39,7 @@ ACTIONS = (
 )  # fmt: skip
 ACTION = st.tuples(
     st.sampled_from(ACTIONS),
-    st.sampled_from([0, 0, 0, 1, 4, 5, 6, 10]),
+    st.sampled_from([0] * 8 + [1, 9, 10, 20]),
     st.integers(0, KEYS - 1),
     st.integers(0, ENTRIES - 1),
     st.integers(1, 9),
