@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.state.world import Subtask
+from tests.state.world import Subtask, merged, restored, stored
 from tidegate.api.functions import AggregateFunction, ReduceFunction
 from tidegate.api.state import (
     AggregatingStateDescriptor,
@@ -13,6 +13,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError, UserError
+from tidegate.model.ids import CheckpointId
 from tidegate.typeinfo.types import Types
 
 
@@ -119,6 +120,18 @@ def test_a_map_is_written_read_and_emptied() -> None:
     assert state.is_empty()
 
 
+def test_a_map_reads_like_a_dict_that_has_none_for_what_is_absent() -> None:
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(MapStateDescriptor("m"))
+    assert state["x"] is None and "x" not in state and list(state) == []
+    state["x"] = 1
+    state["none"] = None
+    assert state["x"] == 1 and "x" in state and "none" in state and state["none"] is None
+    del state["x"]
+    del state["x"]
+    assert list(state) == ["none"]
+
+
 def test_a_map_may_be_changed_while_its_items_are_drawn() -> None:
     subtask = Subtask().on("a")
     state = subtask.backend.keyed_state(MapStateDescriptor("m"))
@@ -150,6 +163,42 @@ def test_aggregating_state_gives_the_result_of_its_accumulator() -> None:
     assert state.get() is None
 
 
+def test_a_plain_function_reduces_too() -> None:
+    descriptor = ReducingStateDescriptor("r", max, Types.LONG())
+    assert descriptor.get_reduce_function() is max and descriptor.get_name() == "r"
+    state = Subtask().on("a").backend.keyed_state(descriptor)
+    for value in (2, 3, 1):
+        state.add(value)
+    assert state.get() == 3
+
+
+def test_aggregating_state_takes_a_batch_of_many_keys() -> None:
+    mean = Mean()
+    descriptor = AggregatingStateDescriptor("g", mean)
+    assert descriptor.get_agg_function() is mean
+    subtask = Subtask()
+    state = subtask.backend.keyed_state(descriptor)
+    keys = ["a", "b", "a", "a"]
+    groups = [subtask.on(key).cell.group for key in keys]
+    state.add_rows(keys, groups, [1, 7, 2, 6])
+    assert subtask.dump("g") == {"a": [9, 3], "b": [7, 1]}
+    pending = subtask.backend.snapshot(CheckpointId(1))
+    state.add_rows(keys, groups, iter([1, 1, 1, 1]))
+    assert state.get() == 2.0 and subtask.dump("g") == {"a": [12, 6], "b": [8, 2]}
+    assert merged(restored([stored(pending)]), descriptor) == {"a": [9, 3], "b": [7, 1]}
+
+
+def test_an_aggregate_that_comes_to_nothing_leaves_nothing() -> None:
+    class Once(Mean):
+        def add(self, value, accumulator):
+            return None if accumulator[1] else super().add(value, accumulator)
+
+    subtask = Subtask().on("a")
+    state = subtask.backend.keyed_state(AggregatingStateDescriptor("g", Once()))
+    state.add_rows(["a", "a"], [subtask.cell.group] * 2, [1, 1])
+    assert state.get() is None and subtask.dump("g") == {}
+
+
 def test_the_same_descriptor_gives_the_same_state() -> None:
     subtask = Subtask().on("a")
     subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG())).update(1)
@@ -164,13 +213,24 @@ def test_the_same_descriptor_gives_the_same_state() -> None:
         (ValueStateDescriptor("v", Types.STRING()), "asked for as ValueStateDescriptor"),
         (StateDescriptor("x"), "stands for no keyed state"),
         (ReducingStateDescriptor("y", None), "stands for no keyed state"),
+        (AggregatingStateDescriptor("z", Sum()), "stands for no keyed state"),
     ],
 )
 def test_a_descriptor_that_cannot_be_is_refused(second: StateDescriptor, says: str) -> None:
     subtask = Subtask()
     subtask.backend.keyed_state(ValueStateDescriptor("v", Types.LONG()))
-    with pytest.raises(ConfigError, match=says):
+    with pytest.raises(ConfigError, match=says) as raised:
         subtask.backend.keyed_state(second)
+    assert "operator 'counts'" in raised.value.where
+    assert f"'{second.name}'" in raised.value.what
+
+
+def test_a_name_that_is_used_twice_is_refused_with_both_types() -> None:
+    backend = Subtask().backend
+    backend.keyed_state(ValueStateDescriptor("v", Types.LONG()))
+    with pytest.raises(ConfigError) as raised:
+        backend.keyed_state(ValueStateDescriptor("v", Types.STRING()))
+    assert "Long" in raised.value.what and "String" in raised.value.what
 
 
 def test_state_without_a_current_key_is_an_error_that_says_so() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.state.world import Subtask, memory_stream, read, restored, snapshot, stored
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
+from tidegate.api.ttl import StateTtlConfig
 from tidegate.errors import (
     ConfigError,
     FormatError,
@@ -14,6 +15,7 @@ from tidegate.errors import (
     SerializerIncompatible,
     UserError,
 )
+from tidegate.model.duration import Time
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     OperatorStreamStateHandle,
@@ -50,6 +52,50 @@ def test_a_broadcast_map_is_written_and_read() -> None:
     assert dict(state.items()) == {"b": 2}
     state.clear()
     assert dict(state.items()) == {}
+
+
+def test_a_broadcast_map_reads_like_a_dict() -> None:
+    state = Subtask().backend.broadcast_state(RULES)
+    assert state.is_empty() and state["a"] is None
+    state["a"] = 1
+    state.put_all({"b": 2})
+    state.put_all([("c", 3)])
+    del state["c"]
+    del state["c"]
+    assert list(state) == list(state.keys()) == ["a", "b"] and list(state.values()) == [1, 2]
+    assert state["b"] == 2 and not state.is_empty()
+    for key in state:
+        state.remove(key)
+    assert state.is_empty()
+
+
+def test_who_may_only_read_a_broadcast_map_sees_it_and_cannot_change_it() -> None:
+    state = Subtask().backend.broadcast_state(RULES)
+    view = state.read_only()
+    assert view.is_empty()
+    state.put("a", 1)
+    assert view.get("a") == view["a"] == 1 and view["b"] is None
+    assert view.contains("a") and "a" in view and "b" not in view and not view.is_empty()
+    assert list(view) == list(view.keys()) == ["a"]
+    assert list(view.values()) == [1] and dict(view.items()) == {"a": 1}
+    for write in (
+        lambda: view.put("a", 2),
+        lambda: view.put_all({"a": 2}),
+        lambda: view.remove("a"),
+        lambda: view.clear(),
+        lambda: view.__setitem__("a", 2),
+        lambda: view.__delitem__("a"),
+    ):
+        with pytest.raises(UserError, match="can only be read"):
+            write()
+    assert dict(state.items()) == {"a": 1}
+
+
+def test_broadcast_state_has_no_time_to_live() -> None:
+    ttl = StateTtlConfig.new_builder(Time.seconds(1)).build()
+    with pytest.raises(ConfigError, match="'rules' asks for a time to live") as raised:
+        Subtask().backend.broadcast_state(MapStateDescriptor("rules", ttl=ttl))
+    assert raised.value.where == "operator 'counts'"
 
 
 def test_each_kind_of_operator_state_comes_back_as_at_the_barrier() -> None:

@@ -188,7 +188,9 @@ class HashMapTable:
 
     def prune(self, steps: int, kept: Callable[[object], object]) -> None:
         """Look at that many entries, or empty key groups, and leave of each what is kept."""
-        for group, key in islice(self._round, steps):
+        for group, (key, before) in islice(self._round, steps):
+            if before is None or kept(before) is before:
+                continue  # without a look into the dict, which would cost more than all else
             entries, preimages = self._maps[group], self._saved[group]
             entry = entries.get(key)
             left = None if entry is None else kept(entry)
@@ -202,11 +204,11 @@ class HashMapTable:
             else:
                 entries[key] = left
 
-    def _all_around(self) -> Iterator[tuple[int, object]]:
-        """Key group and key of each entry, over and over, whatever is written meanwhile."""
+    def _all_around(self) -> Iterator[tuple[int, tuple[object, object]]]:
+        """Key group, key and entry, as it was a while ago, of all there is, over and over."""
         while True:
             for group in self._key_groups:
-                yield from zip(repeat(group), list(self._maps[group]) or (None,))
+                yield from zip(repeat(group), list(self._maps[group].items()) or ((None, None),))
 
     def load(self, group: int, loaded: Present | Missing) -> None:
         """Take in what `pieces` gave, in its order; only while nothing is frozen."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.serializers import Reader, SerializerSnapshot
     from tidegate.typeinfo.types import TypeInformation
 
+    Keep = Callable[[Any], object]
+
 Stamped = tuple[int, object]
 """A value and the time of its last access, in milliseconds of processing time."""
 
@@ -146,14 +148,13 @@ class Life:
         self._steps = 0 if incremental is None else incremental.get_cleanup_size()
         self._now_ms = now_ms
         self._prune = table.prune
-        self._kept_since = _kept_since(descriptor)
+        self._keeping = _keeping_of(descriptor)
 
     def access(self) -> int:
         """The state is accessed: clean up a little; gives the time."""
         now = self._now_ms()
         if self._steps:
-            kept, dead = self._kept_since, now - self._ttl_ms
-            self._prune(self._steps, lambda entry: kept(entry, dead))
+            self._prune(self._steps, self._keeping(now - self._ttl_ms))
         return now
 
     def is_over(self, stamped: Stamped, now: int) -> bool:
@@ -162,32 +163,41 @@ class Life:
 
     def kept(self, entry: object) -> object:
         """What is left of an entry: itself, a new one without the expired parts, or None."""
-        return self._kept_since(entry, self._now_ms() - self._ttl_ms)
+        return self._keeping(self._now_ms() - self._ttl_ms)(entry)
 
 
-def _kept_since(descriptor: StateDescriptor) -> Callable[[Any, int], object]:
-    """What is left of an entry without the parts of a time and before."""
+def _keeping_of(descriptor: StateDescriptor) -> Callable[[int], Keep]:
+    """What makes, for a time, what leaves out of an entry the parts of then and before.
+
+    For each time a function of its own, since it is called for every entry that is cleaned up.
+    """
     match descriptor:
         case ListStateDescriptor():
-            return _kept_elements
+            return _keep_elements
         case MapStateDescriptor():
-            return _kept_values
+            return _keep_values
         case _:
-            return _kept_value
+            return _keep_value
 
 
-def _kept_value(entry: Stamped, dead: int) -> object:
-    return entry if entry[0] > dead else None
+def _keep_value(dead: int) -> Keep:
+    return lambda entry: entry if entry[0] > dead else None
 
 
-def _kept_elements(entry: list[Stamped], dead: int) -> object:
-    left = [each for each in entry if each[0] > dead]
-    return entry if len(left) == len(entry) else left or None
+def _keep_elements(dead: int) -> Keep:
+    def keep(entry: list[Stamped]) -> object:
+        left = [each for each in entry if each[0] > dead]
+        return entry if len(left) == len(entry) else left or None
+
+    return keep
 
 
-def _kept_values(entry: dict[object, Stamped], dead: int) -> object:
-    left = {key: each for key, each in entry.items() if each[0] > dead}
-    return entry if len(left) == len(entry) else left or None
+def _keep_values(dead: int) -> Keep:
+    def keep(entry: dict[object, Stamped]) -> object:
+        left = {key: each for key, each in entry.items() if each[0] > dead}
+        return entry if len(left) == len(entry) else left or None
+
+    return keep
 
 
 def _view(descriptor: StateDescriptor, table: KeyedTable, life: Life) -> State:
