@@ -119,8 +119,10 @@ def test_a_cache_forgets_what_is_not_used(
     assert collected(commands.process(Cache(update_type))) == found
 
 
-class FailingOnce(KeyedProcessFunction[int, "tuple[object, object]"], CheckpointListener):
-    """Puts a value and fails behind the next checkpoint; then looks for it just before and at the
+class FailingOnce(
+    KeyedProcessFunction[int, "tuple[object, object]"], CheckpointedFunction, CheckpointListener
+):
+    """Puts a value and fails once a checkpoint holds it; then looks for it just before and at the
     end of its time.
     """
 
@@ -129,9 +131,14 @@ class FailingOnce(KeyedProcessFunction[int, "tuple[object, object]"], Checkpoint
         self.held = runtime_context.get_state(ValueStateDescriptor("held", Types.LONG(), ttl=ttl))
         self.attempt = runtime_context.get_attempt_number()
         self.put = self.completed = self.looked = False
+        self.saved: set[CheckpointId] = set()
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        if self.put:
+            self.saved.add(context.checkpoint)
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        self.completed = self.put
+        self.completed = self.completed or checkpoint_id in self.saved
 
     def process_element(
         self, value: int, ctx: KeyedProcessFunction.Context

@@ -14,6 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.properties import examples
 from tests.state.test_kinds import Sum
 from tests.state.world import Subtask, memory_stream, restored
 from tidegate import (
@@ -301,5 +302,5 @@ class TtlMachine(RuleBasedStateMachine):
             self.items(key, 0, 0)
 
 
-TtlMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=8, deadline=None)
+TtlMachine.TestCase.settings = settings(examples(25), stateful_step_count=8)
 TestTtl = TtlMachine.TestCase
