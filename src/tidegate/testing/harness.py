@@ -92,7 +92,7 @@ class OperatorHarness:
     """Runs one step of a program by hand.
 
     build: makes the step, from as many streams as inputs. parallelism, max_parallelism: of the
-    step, unless it sets its own. restore: begin with what was in a snapshot, taken at any parallelism.
+    step, unless it sets its own. restore: begin with what was in a snapshot, of any parallelism.
     start_ms: of the wall clock, milliseconds since 1970. configuration: options of the job.
     Raises GraphError unless it makes just one step; what the functions raise in ``open``.
 
