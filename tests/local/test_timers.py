@@ -43,7 +43,7 @@ class Reminder(KeyedProcessFunction[tuple[str, int], tuple[object, ...]]):
         yield timestamp, ctx.get_current_key()
 
 
-@pytest.mark.feature("F258")
+@pytest.mark.feature("F263")
 def test_timers_are_due_once_in_order_at_the_end_of_input(jobs: Jobs) -> None:
     given = [("a", 5), ("b", 3), ("a", 1), ("a", 5), ("c", 2), ("c", -2)]
     stream = jobs.env().from_collection(given).key_by(lambda pair: pair[0]).process(Reminder())

@@ -11,7 +11,15 @@ from typing import TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
-from tidegate.api.operator import KeyCell, Operator, Polled, SnapshotContext, SourceOperator, Steps
+from tidegate.api.operator import (
+    KeyCell,
+    Operator,
+    Pause,
+    Polled,
+    SnapshotContext,
+    SourceOperator,
+    Steps,
+)
 from tidegate.api.results import ResultBuffer
 from tidegate.api.state import (
     ColumnStateDescriptor,
@@ -441,7 +449,7 @@ class Hosted:
             step = self.world.on_loop(lambda: next(steps, self))
             if step is self:
                 return
-            if step is not None:
+            if step is not None and step is not Pause.HERE:
                 self.world.wait_for(step)
 
     def finish(self) -> None:

@@ -31,7 +31,7 @@ def drawn(subtask: Subtask, timers: TimerQueue, until_ms: int) -> list[tuple[int
     return [(ms, subtask.cell.key) for ms, _ in timers.due(until_ms)]
 
 
-@pytest.mark.feature("F258")
+@pytest.mark.feature("F263")
 @given(st.lists(ACTIONS, max_size=60))
 def test_they_are_what_a_set_of_times_for_each_key_would_be(actions: list[Any]) -> None:
     subtasks = [Subtask()]

@@ -34,7 +34,13 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
-Steps = Iterator["Awaitable[object] | None"]
+class Pause(Enum):
+    """What steps yield between two pieces of work, where a snapshot may come in between."""
+
+    HERE = "HERE"
+
+
+Steps = Iterator["Awaitable[object] | Pause | None"]
 """Work in pieces; see ``Operator``."""
 
 
@@ -294,8 +300,9 @@ class Operator:
     ``process``, ``on_watermark``, ``on_ready`` and ``finish`` may return an iterator when they may
     emit without bound or have to wait: the slot advances it while the output has room. It yields
     None to ask for room, an awaitable to be advanced again once that is done (a failure of it is
-    the subtask's). No batch, watermark or barrier reaches the operator before its iterator is
-    exhausted; events and notifications of checkpoints do.
+    the subtask's), ``Pause.HERE`` where its state and what it has emitted agree, so that a snapshot
+    may be taken there. No batch or watermark reaches the operator before its iterator is exhausted,
+    nor a barrier but for such a pause; events and notifications of checkpoints do.
     """
 
     key_type: TypeInformation | None = None

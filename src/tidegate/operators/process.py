@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.batches import as_rows
 from tidegate.api.functions import TimeDomain
+from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, is_aside
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
         OperatorContext,
         Output,
         Steps,
+        TimerQueue,
         Timers,
     )
     from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
 TIMERS = "user-timers"
+
+_PIECE_MS = 5
+"""How long timers are called before a checkpoint may come in between."""
 
 
 class OperatorTime:
@@ -165,6 +170,7 @@ class TimedOperator(ProcessOperator):
         self._cell = context.current_key
         self._timers = context.timers(TIMERS)
         self._time = OperatorTime(context, self._timers)
+        self._monotonic_ms = context.monotonic_ms
         self._row = self._keyed_row = self._make_row(context)
         self._on_timer = cast("Callable[..., Any]", getattr(self._function, "on_timer"))  # noqa: B009
         self._open(context)
@@ -183,15 +189,39 @@ class TimedOperator(ProcessOperator):
 
     def on_ready(self, out: Output) -> Steps | None:
         """Call what is due by the wall clock."""
-        due = self._timers.processing.due(self._time.current_processing_time())
         self._keyed_row.domain = TimeDomain.PROCESSING_TIME
-        return emit_rows(self._fired(due), self._chunk_rows, out)
+        return self._fire(self._timers.processing, self._time.current_processing_time(), out)
 
     def _on_event_time(self, watermark: Watermark, out: Output) -> Steps:
         self._keyed_row.domain = TimeDomain.EVENT_TIME
-        fired = self._fired(self._timers.event.due(watermark.ms))
-        yield from emit_rows(fired, self._chunk_rows, out, stamp=self._row.stamp) or ()
+        yield from self._fire(self._timers.event, watermark.ms, out, stamp=self._row.stamp)
         out.emit_watermark(watermark)
+
+    def _fire(
+        self,
+        timers: TimerQueue,
+        until_ms: int,
+        out: Output,
+        *,
+        stamp: Callable[[], int] | None = None,
+    ) -> Steps:
+        """Call what is due, in pieces between which a checkpoint may come."""
+        due = timers.due(until_ms)
+        while True:
+            end_ms = self._monotonic_ms() + _PIECE_MS
+            fired = self._fired(self._until(end_ms, due))
+            yield from emit_rows(fired, self._chunk_rows, out, stamp=stamp) or ()
+            if timers.next_ms is None or timers.next_ms > until_ms:
+                return
+            yield Pause.HERE
+
+    def _until(
+        self, end_ms: int, due: Iterator[tuple[int, object]]
+    ) -> Iterator[tuple[int, object]]:
+        for timer in due:
+            yield timer
+            if self._monotonic_ms() >= end_ms:
+                return
 
     def _fired(self, due: Iterator[tuple[int, object]]) -> Iterator[object]:
         call, row, own = self._on_timer, self._row, self._own

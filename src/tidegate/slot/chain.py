@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidegate.api.operator import Pause
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
 from tidegate.slot.output import ChannelOutput, Room, copied
 
@@ -103,6 +104,7 @@ class ChainedOperator:
         self.out = out
         self._wait = wait
         self._steps: Steps | None = None
+        self._paused = False
         self._awaited: Awaitable[object] | None = None
         self._queue: deque[tuple[Batch | Watermark | WatermarkStatus | None, int]] = deque()
 
@@ -110,6 +112,11 @@ class ChainedOperator:
     def idle(self) -> bool:
         """Whether nothing is left to do."""
         return self._steps is None and not self._queue
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether a snapshot may be taken: it is idle, or pauses with nothing behind it."""
+        return self.idle or (self._paused and not self._queue)
 
     @property
     def takes_more(self) -> bool:
@@ -148,17 +155,21 @@ class ChainedOperator:
         self._begin(self.operator.finish(self.out))
 
     def advance(self) -> None:
-        """Go on as long as there is room and nothing to wait for."""
+        """Go on as long as there is room and nothing to wait for, up to a pause."""
         while self.can_go_on:
+            self._paused = False
             if self._steps is None:
                 self._steps = self._taken(*self._queue.popleft())
                 continue
             try:
-                awaited = next(self._steps)
+                found = next(self._steps)
             except StopIteration:
                 self._steps = None
-            else:
-                self._await(awaited)
+                continue
+            if found is Pause.HERE:
+                self._paused = True
+                return
+            self._await(found)
 
     def _begin(self, steps: Steps | None) -> None:
         if steps is not None:
@@ -197,6 +208,11 @@ class Chain:
     def idle(self) -> bool:
         """Whether no operator has work in progress."""
         return all(operator.idle for operator in self.operators)
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether a snapshot may be taken."""
+        return all(operator.can_be_cut for operator in self.operators)
 
     @property
     def takes_input(self) -> bool:

@@ -153,7 +153,7 @@ class Subtask:
         if self._urgent:
             return True
         if not self._chain.idle:
-            return self._chain.can_go_on
+            return self._chain.can_go_on or self._can_go_on_cutting
         if self._cutting is not None or self._ending is not None or self._woken:
             return True
         if not self._has_room or not self.takes_input:
@@ -169,12 +169,12 @@ class Subtask:
             self._leave_if_sent()
         elif self._urgent:
             self._be_urgent(self._urgent.popleft())
+        elif self._can_go_on_cutting:
+            self._go_on_cutting()
         elif not self._chain.idle:
             self._chain.advance()
         elif self._ending is not None:
             self._go_on_ending()
-        elif self._cutting is not None:
-            self._go_on_cutting()
         elif self._woken:
             self._woken = False
             for operator in self._chain.operators:
@@ -502,6 +502,10 @@ class Subtask:
             case _:
                 assert_never(command)
 
+    @property
+    def _can_go_on_cutting(self) -> bool:
+        return self._cutting is not None and self._ending is None and self._chain.can_be_cut
+
     def _go_on_cutting(self) -> None:
         assert self._cutting is not None, "a snapshot is being taken"
         for _ in self._cutting:
@@ -519,7 +523,7 @@ class Subtask:
         delay_ms = max(0, self._age_ms(barrier) - alignment_ms)
         options = barrier.options
         self._room.overdraft = options.is_unaligned or options.is_timeoutable
-        while not self._chain.idle or self._ending is not None:
+        while not self._chain.can_be_cut or self._ending is not None:
             yield
         if barrier.checkpoint in self._given_up:
             self._room.overdraft = False
@@ -529,7 +533,7 @@ class Subtask:
         live = () if self.finished_on_restore else self._chain.operators
         for operator in live:
             operator.operator.before_barrier(barrier.checkpoint, operator.out)
-            while not self._chain.idle:
+            while not self._chain.can_be_cut:
                 yield
         self._room.overdraft = False
         self._send_barrier(barrier)

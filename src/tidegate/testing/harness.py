@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.api import ship
 from tidegate.api.batches import as_rows
-from tidegate.api.operator import KeyCell, OutputPlan, SnapshotContext
+from tidegate.api.operator import KeyCell, OutputPlan, Pause, SnapshotContext
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
@@ -444,7 +444,7 @@ class _Subtask:
         except StopIteration:
             self._steps = None
             return
-        if awaited is not None:
+        if awaited is not None and awaited is not Pause.HERE:
             self._waiting = True
             self._loop.start(self._wait_for(awaited))
 
