@@ -8,7 +8,8 @@ from typing import Annotated, Any, NamedTuple, NewType, Optional
 
 import pytest
 
-from tidegate.typeinfo.hints import type_of_hint, type_of_return
+from tidegate.errors import GraphError
+from tidegate.typeinfo.hints import declared_type, type_of_hint, type_of_return
 from tidegate.typeinfo.types import RecordTypeInfo, TypeInformation, Types
 
 UserId = NewType("UserId", int)
@@ -163,3 +164,18 @@ def test_a_function_says_what_it_returns() -> None:
     assert type_of_return(bare, iterable=True) is None
     assert type_of_return(one, iterable=True) is None
     assert type_of_return(WithHook(1).__post_init__) is None
+
+
+@pytest.mark.parametrize("given", [3, "int", len, (int, str)])
+def test_what_is_no_type_is_refused(given: Any) -> None:
+    with pytest.raises(GraphError, match="is no type"):
+        declared_type(given, where="map")
+
+
+def test_a_declared_type_is_none_a_type_or_a_hint() -> None:
+    assert declared_type(None, where="map") is None
+    assert declared_type(Types.INT(), where="map") == Types.INT()
+    hints: list[Any] = [list[int], UserId, Any, int | None]
+    assert [declared_type(hint, where="map") for hint in hints] == [
+        Types.LIST(Types.LONG()), Types.LONG(), PICKLED, Types.LONG(),
+    ]  # fmt: skip

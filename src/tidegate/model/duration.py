@@ -1,4 +1,4 @@
-"""Lengths of time as users write them, under PyFlink's names."""
+"""Lengths of time, and points in it, as users write them, under PyFlink's names."""
 
 from __future__ import annotations
 
@@ -84,3 +84,25 @@ class Time:
     def to_millis(self) -> int:
         """The span in milliseconds."""
         return self.span_ms
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
+    """A point in time: whole seconds since 1970 in UTC, and nanoseconds of that second.
+
+    >>> Instant.of_epoch_milli(1_500)
+    Instant(seconds=1, nanos=500000000)
+    """
+
+    seconds: int
+    nanos: int = 0
+
+    @staticmethod
+    def of_epoch_milli(epoch_milli: int) -> Instant:
+        """So many milliseconds since 1970, or before it where negative."""
+        seconds, millis = divmod(epoch_milli, 1_000)
+        return Instant(seconds, 1_000_000 * millis)
+
+    def to_epoch_milli(self) -> int:
+        """Whole milliseconds since 1970, rounded down."""
+        return 1_000 * self.seconds + self.nanos // 1_000_000

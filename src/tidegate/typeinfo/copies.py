@@ -7,6 +7,7 @@ import datetime
 import decimal
 from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BYTES,
     BasicTypeInfo,
@@ -35,9 +36,11 @@ def private_copy(value: object) -> object:
     if kind is tuple:
         # A loop costs two thirds of a set's method over a `map`, and most records are tuples.
         for part in cast("tuple[object, ...]", value):
-            if type(part) not in IMMUTABLE:
+            if type(part) not in IMMUTABLE and not _is_frozen(part):
                 return copy.deepcopy(value)
         return value
+    if kind is Row:
+        return cast("Row", value).copy(private_copy)
     if kind is list and IMMUTABLE.issuperset(map(type, cast("list[object]", value))):
         return cast("list[object]", value).copy()
     if kind is dict:
@@ -47,9 +50,27 @@ def private_copy(value: object) -> object:
     return copy.deepcopy(value)
 
 
+def _is_frozen(value: object) -> bool:
+    """Whether nothing in a value can be changed; for tuples in tuples."""
+    if type(value) is tuple:
+        return all(map(_is_frozen, cast("tuple[object, ...]", value)))
+    return type(value) in IMMUTABLE
+
+
 def copier_of(type_info: TypeInformation | None) -> Callable[[object], object] | None:
     """What copies values of a type; None where they can't be changed."""
     return None if type_info is not None and is_immutable(type_info) else private_copy
+
+
+def copier_of_results(type_info: TypeInformation | None) -> Callable[[object], object] | None:
+    """What copies what a function gives, which is brought to its type later; None for no need.
+
+    What is given for a scalar or for a tuple of scalars is looked at then: see
+    `Converter.batch`, which refuses there what was changed meanwhile.
+    """
+    parts = type_info.children if isinstance(type_info, TupleTypeInfo) else (type_info,)
+    plain = all(part is not None and not part.children and is_immutable(part) for part in parts)
+    return None if plain else private_copy
 
 
 def is_immutable(type_info: TypeInformation) -> bool:

@@ -12,8 +12,9 @@ import decimal
 import types
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
+from tidegate.errors import GraphError
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BOOLEAN,
@@ -43,6 +44,9 @@ _PLAIN: Final[dict[object, TypeInformation]] = {
     datetime.datetime: SQL_TIMESTAMP,
     decimal.Decimal: BIG_DEC,
 }
+TypeHint: TypeAlias = TypeInformation | type[Any] | types.UnionType | types.GenericAlias
+"""What stands for a type in a call: one of ``Types``, or what Python's own hints are made of."""
+
 _ITERABLES: Final = (Iterable, Iterator, Generator, Sequence, list)
 _INHERITED: Final = ("__reduce__", "__reduce_ex__", "__getstate__")
 
@@ -56,6 +60,23 @@ def type_of_hint(hint: object) -> TypeInformation:
     if isinstance(hint, type) and not typing.get_args(hint):
         return _type_of_class(hint)
     return _type_of_alias(hint)
+
+
+def declared_type(given: TypeHint | None, *, where: str) -> TypeInformation | None:
+    """The type that a call was given; None for none.
+
+    Raises GraphError for what is neither a type nor a hint, such as a value or a text.
+    """
+    if given is None or isinstance(given, TypeInformation):
+        return given
+    if isinstance(given, type | typing.NewType) or typing.get_origin(given) or given is Any:
+        return type_of_hint(given)
+    raise GraphError(
+        f"{given!r} is no type",
+        where=where,
+        remedy="Give one of Types, such as Types.LONG(), or a Python type such as "
+        "tuple[str, int], a dataclass or a NamedTuple.",
+    )
 
 
 def type_of_return(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class RowKind(Enum):
@@ -49,6 +49,23 @@ class Row:
         """A row of its values, names and kind; the way back from a snapshot."""
         row = Row.of_kind(row_kind, *values)
         row._names = names
+        return row
+
+    @staticmethod
+    def named(names: tuple[str, ...], values: list[object]) -> Row:
+        """A row that takes these values for its own, one a name."""
+        row = _new(Row)
+        _set_values(row, values)
+        _set_names(row, names)
+        _set_kind(row, RowKind.INSERT)
+        return row
+
+    def copy(self, part: Callable[[object], object]) -> Row:
+        """A row of the same names and kind, its values copied by ``part``."""
+        row = _new(Row)
+        _set_values(row, list(map(part, self._values)))
+        _set_names(row, self._names)
+        _set_kind(row, self._kind)
         return row
 
     @property
@@ -143,3 +160,10 @@ class Row:
             return f"<Row({', '.join(map(repr, self._values))})>"
         fields = zip(self._names, self._values, strict=True)
         return f"Row({', '.join(f'{name}={value!r}' for name, value in fields)})"
+
+
+# Rows are made one a record: past `Row.__setattr__`, which looks for a field of that name.
+_new: Final = object.__new__
+_set_values: Final = Row.__dict__["_values"].__set__
+_set_names: Final = Row.__dict__["_names"].__set__
+_set_kind: Final = Row.__dict__["_kind"].__set__

@@ -350,3 +350,19 @@ class Types:
 def holds_pickled(type_info: TypeInformation) -> bool:
     """Whether some part of a value of this type can only be pickled."""
     return type_info == PICKLED or any(map(holds_pickled, type_info.children))
+
+
+def names_of(type_info: TypeInformation) -> tuple[str, ...]:
+    """The names of a type's fields; f0, f1, ... of a tuple, none of what has no fields."""
+    match type_info:
+        case RowTypeInfo() | RecordTypeInfo():
+            return type_info.field_names
+        case TupleTypeInfo(types):
+            return tuple(f"f{i}" for i in range(len(types)))
+        case _:
+            return ()
+
+
+def is_any(type_info: TypeInformation | None) -> bool:
+    """Whether a type says nothing of its values."""
+    return type_info is None or type_info == PICKLED

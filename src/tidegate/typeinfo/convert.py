@@ -1,0 +1,460 @@
+"""Values as a declared type has them, a batch at a time.
+
+A tuple becomes a `Row` where a row is declared, a `Row` a tuple where a tuple is; FLOAT narrows to
+single precision, times lose what is below a millisecond; numbers of NumPy become Python's. None is
+legal anywhere. What can't be brought to the type is refused with the field it stands in.
+
+Plain types, and tuples of them, are checked by msgspec as a whole batch (benchmarks/convert.py);
+other batches, and those with a value that has to change, value by value.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import operator
+import struct
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+
+import msgspec
+
+from tidegate.model.duration import Instant
+from tidegate.typeinfo.row import Row, RowKind
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BIG_INT,
+    BOOLEAN,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INSTANT,
+    INTEGER_BITS,
+    LONG,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    BasicTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RecordTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    names_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Convert = Callable[[Any], Any]
+
+
+class Misfit(Exception):
+    """A value that is not of the type and can't become so.
+
+    index: of the value in its batch. path: of the field in the value, outermost first.
+    """
+
+    def __init__(self, expected: TypeInformation, value: object, reason: str = "") -> None:
+        super().__init__(expected, value, reason)
+        self.expected = expected
+        self.value = value
+        self.reason = reason
+        self.index = 0
+        self.path: tuple[str, ...] = ()
+
+
+class Converter:
+    """Brings batches of values to a type."""
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self._type = type_info
+        self._convert = _converter(type_info)
+        self._shape = _shape(type_info)
+
+    def batch(self, values: list[object]) -> list[object]:
+        """The values as the type has them. Raises Misfit."""
+        if self._shape is not None and (parts := self._plain_parts(values)) is not None:
+            try:
+                plain = msgspec.convert(parts, self._shape)
+            except msgspec.ValidationError:
+                pass
+            else:
+                return plain if self._row_names is None else self._rows(plain, values)
+        return values if self._convert is None else self._one_by_one(values, self._convert)
+
+    @property
+    def _row_names(self) -> tuple[str, ...] | None:
+        return self._type.field_names if isinstance(self._type, RowTypeInfo) else None
+
+    def _plain_parts(self, values: list[object]) -> Sequence[object] | None:
+        """What msgspec may look at: values or tuples, the fields of rows; None for a mixture."""
+        if not isinstance(self._type, TupleTypeInfo | RowTypeInfo):
+            return values
+        kinds = set(map(type, values))
+        if kinds == {tuple}:
+            return values
+        if self._row_names is None or kinds != {Row}:
+            return None
+        rows = cast("list[Row]", values)
+        if {row.names for row in rows} <= {None, self._row_names}:
+            return [tuple(row) for row in rows]
+        return None
+
+    def _rows(self, parts: list[tuple[object, ...]], given: list[object]) -> list[object]:
+        names = cast("tuple[str, ...]", self._row_names)
+        rows: list[object] = [Row.named(names, list(each)) for each in parts]
+        for row, value in zip(rows, given, strict=True):
+            if isinstance(value, Row) and value.get_row_kind() is not RowKind.INSERT:
+                cast("Row", row).set_row_kind(value.get_row_kind())
+        return rows
+
+    def _one_by_one(self, values: list[object], convert: Convert) -> list[object]:
+        if isinstance(self._type, TupleTypeInfo):
+            self._check_each_is_itself(values)
+        converted: list[object] = []
+        try:
+            converted.extend(map(convert, values))
+        except Misfit as misfit:
+            misfit.index = len(converted)
+            raise
+        return converted
+
+    def _check_each_is_itself(self, values: list[object]) -> None:
+        """Refuses a list or Row that was given twice: it is as the last call left it.
+
+        Values of types that can change are copied as they are emitted; tuples are not.
+        """
+        changeable = [id(value) for value in values if isinstance(value, list | Row)]
+        if len(set(changeable)) == len(changeable):
+            return
+        again = next(
+            index
+            for index, value in enumerate(values)
+            if isinstance(value, list | Row) and changeable.count(id(value)) > 1
+        )
+        misfit = Misfit(self._type, values[again], "the same object was given for several records")
+        misfit.index = again
+        raise misfit
+
+
+def _shape(type_info: TypeInformation) -> Any:
+    """The batch as msgspec checks it; None for what it can't check, or where values may change."""
+    if isinstance(type_info, TupleTypeInfo | RowTypeInfo):
+        leaves = [_leaf(each) for each in type_info.field_types]
+        if not leaves or None in leaves:
+            return None
+        return list[tuple[tuple(each | None for each in leaves)]]  # type: ignore[misc]
+    leaf = _leaf(type_info)
+    return None if leaf is None else list[leaf | None]
+
+
+def _leaf(type_info: TypeInformation) -> Any:
+    if isinstance(type_info, BasicTypeInfo) and type_info.name in _NARROW:
+        bound = _NARROW[type_info.name]
+        return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
+    return _LEAVES.get(type_info)
+
+
+_LEAVES: Final[dict[TypeInformation, type]] = {
+    LONG: int,
+    STRING: str,
+    DOUBLE: float,
+    BOOLEAN: bool,
+}
+_NARROW: Final = {name: 2 ** (bits - 1) for name, bits in INTEGER_BITS.items() if bits < 64}
+"""What an integer has to be below. A LONG is not looked at: that would cost as much again as the
+rest of the check, and a greater number is refused by name where it becomes a column or a key."""
+
+
+def _converter(type_info: TypeInformation) -> Convert | None:
+    """What brings one value to a type; None where any value is of the type."""
+    match type_info:
+        case TupleTypeInfo():
+            return _Fields(type_info).as_tuple
+        case RowTypeInfo():
+            return _Fields(type_info).as_row
+        case RecordTypeInfo(python_class=type()):
+            return _Fields(type_info).as_record
+        case MapTypeInfo():
+            return _map_converter(type_info)
+        case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if type_info != BYTES:
+            return _list_converter(type_info, of)
+        case BasicTypeInfo(name) if name in _NARROW:
+            return _integer_converter(type_info, _NARROW[name])
+        case _ if type_info in _SCALARS:
+            return _scalar_converter(type_info, _SCALARS[type_info])
+        case _:
+            return None
+
+
+def _scalar_converter(type_info: TypeInformation, bring: Convert) -> Convert:
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return bring(value)
+        except _Refused as refused:
+            raise Misfit(type_info, value, str(refused)) from None
+
+    return convert
+
+
+class _Refused(Exception):
+    """Why a value is not of a scalar type."""
+
+
+def _integer_converter(type_info: TypeInformation, bound: int) -> Convert:
+    def bring(value: Any) -> int:
+        number = _integer(value)
+        if not -bound <= number < bound:
+            raise _Refused(f"it is not in [{-bound}, {bound - 1}]")
+        return number
+
+    return _scalar_converter(type_info, bring)
+
+
+def _integer(value: Any) -> int:
+    # Whole numbers of any kind, those of NumPy and True and False among them.
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        raise _Refused from None
+
+
+def _float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    if isinstance(value, str | bytes | decimal.Decimal) or not hasattr(value, "__float__"):
+        raise _Refused
+    try:
+        return float(value)
+    except (TypeError, OverflowError) as error:
+        raise _Refused(str(error)) from None
+
+
+def single(value: float) -> float:
+    """A float of single precision; beyond its range, infinity."""
+    try:
+        return cast("float", _SINGLE.unpack(_SINGLE.pack(value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+_SINGLE: Final = struct.Struct("f")
+
+
+def _boolean(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if type(value).__name__ in ("bool", "bool_") and hasattr(value, "dtype"):
+        return bool(value)
+    raise _Refused
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise _Refused
+
+
+def _char(value: Any) -> str:
+    if isinstance(value, str) and len(value) == 1:
+        return value
+    raise _Refused("a CHAR is a text of one character")
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise _Refused
+
+
+def _decimal(value: Any) -> decimal.Decimal:
+    if isinstance(value, decimal.Decimal):
+        return value
+    if type(value) is int:
+        return decimal.Decimal(value)
+    raise _Refused
+
+
+def _date(value: Any) -> datetime.date:
+    if isinstance(value, datetime.datetime):
+        raise _Refused("it has a time of day; use .date()")
+    if isinstance(value, datetime.date):
+        return value
+    raise _Refused
+
+
+def _time(value: Any) -> datetime.time:
+    if not isinstance(value, datetime.time):
+        raise _Refused
+    return _of_millis(value)
+
+
+def _timestamp(value: Any) -> datetime.datetime:
+    if not isinstance(value, datetime.datetime):
+        raise _Refused
+    return _of_millis(value)
+
+
+def _of_millis(value: Any) -> Any:
+    if value.tzinfo is not None:
+        raise _Refused("it has a zone; only INSTANT has one")
+    below = value.microsecond % 1000
+    return value.replace(microsecond=value.microsecond - below) if below else value
+
+
+def _instant(value: Any) -> object:
+    if isinstance(value, Instant):
+        return value
+    if isinstance(value, datetime.datetime) and value.utcoffset() is not None:
+        return value
+    raise _Refused("an INSTANT is an Instant, or a datetime with a zone")
+
+
+_SCALARS: Final[dict[TypeInformation, Convert]] = {
+    STRING: _text,
+    CHAR: _char,
+    BOOLEAN: _boolean,
+    DOUBLE: _float,
+    FLOAT: lambda value: single(_float(value)),
+    LONG: _integer,
+    BIG_INT: _integer,
+    BIG_DEC: _decimal,
+    BYTES: _bytes,
+    SQL_DATE: _date,
+    SQL_TIME: _time,
+    SQL_TIMESTAMP: _timestamp,
+    INSTANT: _instant,
+}
+
+
+def _list_converter(type_info: TypeInformation, of: TypeInformation) -> Convert:
+    element = _converter(of)
+
+    def convert(value: Any) -> list[Any] | None:
+        if value is None:
+            return None
+        if isinstance(value, list | tuple):
+            elements = list(cast("Sequence[Any]", value))
+        elif hasattr(value, "tolist"):
+            # Arrays of NumPy and of `array`.
+            elements = cast("list[Any]", value.tolist())
+        else:
+            raise Misfit(type_info, value)
+        if element is None:
+            return elements
+        converted: list[Any] = []
+        try:
+            converted.extend(map(element, elements))
+        except Misfit as misfit:
+            misfit.path = (f"[{len(converted)}]", *misfit.path)
+            raise
+        return converted
+
+    return convert
+
+
+def _map_converter(type_info: MapTypeInfo) -> Convert:
+    key, of = _converter(type_info.key_type), _converter(type_info.value_type)
+
+    def convert(value: Any) -> dict[Any, Any] | None:
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise Misfit(type_info, value)
+        converted: dict[Any, Any] = {}
+        name: object = None
+        try:
+            for name, entry in cast("dict[Any, Any]", value).items():
+                converted[name if key is None else key(name)] = entry if of is None else of(entry)
+        except Misfit as misfit:
+            misfit.path = (f"[{name!r}]", *misfit.path)
+            raise
+        return converted
+
+    return convert
+
+
+class _Fields:
+    """What tuples, rows and records have in common: values in an order, each of its own type."""
+
+    def __init__(self, type_info: TupleTypeInfo | RowTypeInfo | RecordTypeInfo) -> None:
+        self._type = type_info
+        self._names = names_of(type_info)
+        self._converters = tuple(map(_converter, type_info.children))
+
+    def as_tuple(self, value: Any) -> tuple[Any, ...] | None:
+        """A tuple of the fields."""
+        return None if value is None else tuple(self._converted(self._parts(value)))
+
+    def as_row(self, value: Any) -> Row | None:
+        """A row with the names of the fields, of the kind that a row has already."""
+        if value is None:
+            return None
+        row = Row.named(self._names, self._converted(self._parts(value)))
+        if isinstance(value, Row):
+            row.set_row_kind(value.get_row_kind())
+        return row
+
+    def as_record(self, value: Any) -> object:
+        """An object of the record's class."""
+        if value is None:
+            return None
+        fields = dict(zip(self._names, self._converted(self._parts(value)), strict=True))
+        return cast("RecordTypeInfo", self._type).python_class(**fields)  # type: ignore[misc]
+
+    def _converted(self, parts: Sequence[Any]) -> list[Any]:
+        converted: list[Any] = []
+        try:
+            for convert, part in zip(self._converters, parts, strict=True):
+                converted.append(part if convert is None else convert(part))
+        except Misfit as misfit:
+            misfit.path = (self._names[len(converted)], *misfit.path)
+            raise
+        return converted
+
+    def _parts(self, value: Any) -> Sequence[Any]:
+        """The parts of a value, in the order of the fields."""
+        kind = type(value)
+        if isinstance(self._type, RecordTypeInfo):
+            if kind is self._type.python_class:
+                return [getattr(value, name) for name in self._names]
+            if hasattr(value, "__dataclass_fields__") or hasattr(value, "_fields"):
+                raise Misfit(self._type, value, f"it is a {kind.__name__}")
+        if kind is Row:
+            return self._parts_of_row(value)
+        if isinstance(value, tuple | list):
+            parts = cast("Sequence[Any]", value)
+            if len(parts) != len(self._names):
+                raise Misfit(self._type, value, self._other_length(len(parts)))
+            return parts
+        if isinstance(value, dict) and not isinstance(self._type, TupleTypeInfo):
+            return self._parts_by_name(cast("dict[str, Any]", value), value)
+        raise Misfit(self._type, value)
+
+    def _parts_of_row(self, row: Row) -> Sequence[Any]:
+        names = row.names
+        if names is not None and names != self._names and not isinstance(self._type, TupleTypeInfo):
+            common = set(names) & set(self._names)
+            if common:
+                return self._parts_by_name(row.as_dict(), row)
+        if len(row) != len(self._names):
+            raise Misfit(self._type, row, self._other_length(len(row)))
+        return list(row)
+
+    def _parts_by_name(self, parts: dict[str, Any], value: object) -> Sequence[Any]:
+        missing = [name for name in self._names if name not in parts]
+        beyond = [name for name in parts if name not in self._names]
+        if missing or beyond:
+            faults = [f"the field {name!r} is missing" for name in missing]
+            faults += [f"there is no field {name!r}" for name in beyond]
+            raise Misfit(self._type, value, ", ".join(faults))
+        return [parts[name] for name in self._names]
+
+    def _other_length(self, found: int) -> str:
+        return f"it has {found} fields, not {len(self._names)}"

@@ -1,0 +1,107 @@
+"""Whether what a function says it returns can be what was declared for it, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import starmap
+from typing import Final
+
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BIG_INT,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INSTANT,
+    INT,
+    LONG,
+    PICKLED,
+    SHORT,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    ListTypeInfo,
+    MapTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RecordTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    names_of,
+)
+
+INTEGERS: Final = frozenset({BYTE, SHORT, INT, LONG, BIG_INT})
+NUMBERS: Final = INTEGERS | {FLOAT, DOUBLE, BIG_DEC}
+_WHOLE: Final = INTEGERS | {BOOLEAN}
+_TEXTS: Final = frozenset({STRING, CHAR})
+_REAL: Final = _WHOLE | {FLOAT, DOUBLE}
+_ACCEPTED: Final[dict[TypeInformation, frozenset[TypeInformation]]] = {
+    **dict.fromkeys(INTEGERS, _WHOLE),
+    **dict.fromkeys(_TEXTS, _TEXTS),
+    FLOAT: _REAL,
+    DOUBLE: _REAL,
+    BIG_DEC: INTEGERS | {BIG_DEC},
+    BOOLEAN: frozenset({BOOLEAN}),
+    BYTES: frozenset({BYTES}),
+    SQL_DATE: frozenset({SQL_DATE}),
+    SQL_TIME: frozenset({SQL_TIME}),
+    SQL_TIMESTAMP: frozenset({SQL_TIMESTAMP}),
+    INSTANT: frozenset({INSTANT, SQL_TIMESTAMP}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Two types of which one can't become the other. path: of the field, outermost first."""
+
+    declared: TypeInformation
+    found: TypeInformation
+    path: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        field = f"field '{'.'.join(self.path)}' is declared" if self.path else "it is declared"
+        return f"{field} {self.declared}, and it is {self.found}"
+
+
+def conflict(declared: TypeInformation, found: TypeInformation) -> Conflict | None:
+    """Why no value of a type can become one of the declared type; None where it may.
+
+    What is pickled may be anything, so it fits and all fits it.
+    """
+    if PICKLED in (declared, found) or declared == found:
+        return None
+    match declared:
+        case TupleTypeInfo() | RowTypeInfo() | RecordTypeInfo():
+            return _conflict_of_fields(declared, found)
+        case MapTypeInfo(key, value):
+            if not isinstance(found, MapTypeInfo):
+                return Conflict(declared, found)
+            return conflict(key, found.key_type) or conflict(value, found.value_type)
+        case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if declared != BYTES:
+            if isinstance(found, ListTypeInfo | PrimitiveArrayTypeInfo) and found != BYTES:
+                return conflict(of, found.element_type)
+            return None if isinstance(found, TupleTypeInfo) else Conflict(declared, found)
+        case _:
+            fits = found in _ACCEPTED.get(declared, frozenset())
+            return None if fits else Conflict(declared, found)
+
+
+def _conflict_of_fields(declared: TypeInformation, found: TypeInformation) -> Conflict | None:
+    if isinstance(found, ListTypeInfo):
+        return None
+    if isinstance(found, MapTypeInfo):
+        return Conflict(declared, found) if isinstance(declared, TupleTypeInfo) else None
+    is_other_class = isinstance(found, RecordTypeInfo) and (
+        found.kind == "dataclass" or isinstance(declared, RecordTypeInfo)
+    )
+    if is_other_class or len(found.children) != len(declared.children) or not names_of(found):
+        return Conflict(declared, found)
+    pairs = zip(declared.children, found.children, strict=True)
+    for name, within in zip(names_of(declared), starmap(conflict, pairs), strict=True):
+        if within is not None:
+            return Conflict(within.declared, within.found, (name, *within.path))
+    return None
