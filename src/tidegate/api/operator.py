@@ -309,8 +309,10 @@ class Operator:
     """Declared type of the keys of a keyed operator; None where they say it themselves."""
 
     result_type: TypeInformation | None = None
-    """Declared type of the results, taken at its word; None for any. Values of a type that nobody
-    can change are emitted without a look at each."""
+    """Declared type of the results, to which the output brings them; None for any."""
+
+    keeps_type: bool = False
+    """Whether the results are of that type already, since they are values of the input."""
 
     takes_input: bool = True
     """Whether the subtask is to read, or poll, more. False holds the input back as long as it

@@ -9,7 +9,7 @@ from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Fun
 from tidegate.api.operator import Operator
 from tidegate.errors import GraphError
 from tidegate.operators.failures import user_code_failed
-from tidegate.typeinfo.copies import copier_of
+from tidegate.typeinfo.copies import copier_of_results
 
 if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, SnapshotContext
@@ -44,7 +44,7 @@ class FunctionOperator(Operator):
     def _prepare(self, context: OperatorContext) -> None:
         self._name = context.name
         self._chunk_rows = 2 * context.settings.rows
-        self._own = None if context.settings.object_reuse else copier_of(self.result_type)
+        self._own = None if context.settings.object_reuse else copier_of_results(self.result_type)
         for function in self._functions:
             if isinstance(function, Function):
                 self._guarded(function.open, context.runtime)

@@ -36,6 +36,8 @@ class MapOperator(FunctionOperator):
 class FilterOperator(FunctionOperator):
     """Keeps some values."""
 
+    keeps_type = True
+
     def __init__(self, function: object) -> None:
         super().__init__(function, "filter")
 
@@ -77,6 +79,17 @@ class FlatMapOperator(FunctionOperator):
     def _stamp_now(self) -> int:
         assert self._stamp is not None, "asked for rows with timestamps only"
         return self._stamp
+
+
+class Projection:
+    """Takes some fields of a tuple, in the order of ``indexes``."""
+
+    def __init__(self, indexes: tuple[int, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, value: tuple[object, ...]) -> tuple[object, ...]:
+        """Those fields."""
+        return tuple([value[index] for index in self._indexes])
 
 
 def each(

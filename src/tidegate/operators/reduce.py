@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api.batches import as_rows
@@ -11,11 +12,14 @@ from tidegate.model.elements import RowBatch
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.process import keys_of
+from tidegate.typeinfo.row import Row
+from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.api.operator import OperatorContext, Output
+    from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
@@ -29,7 +33,8 @@ class ReduceOperator(FunctionOperator):
 
     def open(self, context: OperatorContext) -> None:
         """Get the state, then open the function."""
-        reduce = _Reduce(row_call(self._function, self._method))
+        call = row_call(self._function, self._method)
+        reduce = _Reduce(_typed(call, self._type_info, context.name))
         descriptor = ReducingStateDescriptor("_reduce_state", reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
         super().open(context)
@@ -42,14 +47,49 @@ class ReduceOperator(FunctionOperator):
         try:
             self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except Exception as error:
-            row = rows.values[len(results)]
-            raise user_code_failed(error, operator=self._name, row=row) from error
+            raise self._failure(error, rows.values[len(results)]) from error
         out.emit(RowBatch(results, rows.timestamps_ms))
+
+    def _failure(self, error: Exception, row: object) -> TidegateError:
+        """What to raise for what the function raised at a row."""
+        return user_code_failed(error, operator=self._name, row=row)
 
     def _emitter(self, results: list[object]) -> Callable[[object], None]:
         """What takes a result before the next row, which may change it."""
         own, append = self._own, results.append
         return append if own is None else lambda result: append(own(result))
+
+
+def _typed(
+    call: Callable[[object, object], object], type_info: TypeInformation | None, operator: str
+) -> Callable[[object, object], object]:
+    """The function, its results of the type in which the next call expects them."""
+    match type_info:
+        case TupleTypeInfo():
+            is_right: Callable[[object], bool] = partial(_is_a, tuple)
+        case RowTypeInfo(field_names=names):
+            is_right = partial(_is_row, names)
+        case RecordTypeInfo(python_class=type() as kind):
+            is_right = partial(_is_a, kind)
+        case _:
+            return call
+    from tidegate.api.conversion import Conversion
+
+    bring = Conversion(type_info, operator).value
+
+    def reduce(old: object, new: object) -> object:
+        result = call(old, new)
+        return result if is_right(result) else bring(result)
+
+    return reduce
+
+
+def _is_row(names: tuple[str, ...], value: object) -> bool:
+    return isinstance(value, Row) and value.names == names
+
+
+def _is_a(kind: type, value: object) -> bool:
+    return type(value) is kind
 
 
 class _Reduce(ReduceFunction[object]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
+from tidegate.api.conversion import Conversion
 from tidegate.api.operator import Polled, SourceOperator
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.api.source import Source, SourceReader
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
 
 STATE_NAME = "SourceReaderState"
 
@@ -35,7 +37,7 @@ STATE_NAME = "SourceReaderState"
 class SourceReaderOperator(SourceOperator):
     """Hosts the reader of a source; its coordinator hosts the enumerator.
 
-    name: of the source, for messages.
+    name: of the source, for messages. type_info: brings the records to a type; None for none.
     """
 
     def __init__(
@@ -43,10 +45,12 @@ class SourceReaderOperator(SourceOperator):
         source: Source[object],
         watermark_strategy: WatermarkStrategy | None = None,
         name: str = "source",
+        type_info: TypeInformation | None = None,
     ) -> None:
         self._source = source
         self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
         self._name = name
+        self._conversion = None if type_info is None else Conversion(type_info, name)
 
     def check(self) -> None:
         """Let the source look at what it needs."""
@@ -100,9 +104,10 @@ class SourceReaderOperator(SourceOperator):
 
     def _polled(self) -> Batch | None:
         try:
-            return self._reader.poll()
+            batch = self._reader.poll()
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call="reader") from error
+        return batch if batch is None or self._conversion is None else self._conversion.batch(batch)
 
     def on_event(self, event: OperatorEvent) -> None:
         """Splits have come, or word that none will."""

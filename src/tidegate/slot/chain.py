@@ -27,13 +27,21 @@ Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
 class ChainOutput:
     """Where one operator's results go; its `Output`.
 
-    now_ms: the slot's clock, asked once a batch.
+    now_ms: the slot's clock, asked once a batch. convert: brings results to their declared type.
     """
 
-    def __init__(self, room: Room, now_ms: Callable[[], int], *, share: bool) -> None:
+    def __init__(
+        self,
+        room: Room,
+        now_ms: Callable[[], int],
+        *,
+        share: bool,
+        convert: Callable[[Batch], Batch] | None = None,
+    ) -> None:
         self._room = room
         self._now_ms = now_ms
         self._share = share
+        self._convert = convert
         self._main: list[Callable[[Batch], None]] = []
         self._sides: dict[str, list[Callable[[Batch], None]]] = {}
         self._next: list[ChainedOperator] = []
@@ -70,7 +78,7 @@ class ChainOutput:
         count = len(batch)
         if count:
             self.rows += count
-            self._give(self._main, batch)
+            self._give(self._main, batch if self._convert is None else self._convert(batch))
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         """Pass a batch on to all consumers of a side output."""

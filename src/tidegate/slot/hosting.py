@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
+from tidegate.api.conversion import output_conversion
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
 from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
@@ -140,13 +141,7 @@ class SubtaskBuilder:
         operators = [_PassThrough() for _ in plan.operators] if deploy.finished else plan.operators
         gate, inputs = self._gate(deploy, ports)
         room = Room()
-        share = settings.slot.object_reuse
-        chained = [
-            ChainedOperator(
-                operator, ChainOutput(room, self._clock.monotonic_ms, share=share), wait
-            )
-            for operator in operators
-        ]
+        chained = self._chained(operators, vertex, settings, room, wait)
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room)
         backends = self._backends(deploy, vertex, operators)
@@ -205,6 +200,25 @@ class SubtaskBuilder:
             for channel in gate.channels
         ]
         return Debloater(debloat, settings.slot.rows, gate, announce)
+
+    def _chained(
+        self,
+        operators: Sequence[Operator],
+        vertex: Vertex,
+        settings: JobSettings,
+        room: Room,
+        wait: Wait,
+    ) -> list[ChainedOperator]:
+        """The operators with their outputs, which still lead nowhere."""
+        share, now_ms = settings.slot.object_reuse, self._clock.monotonic_ms
+        conversions = [
+            output_conversion(operator, info.name)
+            for operator, info in zip(operators, vertex.operators, strict=True)
+        ]
+        return [
+            ChainedOperator(operator, ChainOutput(room, now_ms, share=share, convert=convert), wait)
+            for operator, convert in zip(operators, conversions, strict=True)
+        ]
 
     def _chain(self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]) -> None:
         for index, info in enumerate(vertex.operators):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
+from tidegate.api.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
 from tidegate.model.topology import Partitioner
@@ -262,19 +263,20 @@ class _Custom:
     def __init__(
         self,
         channels: Sequence[ChannelOutput],
-        key_of: Callable[[object], object],
+        key: KeyBy,
         partition: Callable[[object, int], int],
         where: str,
     ) -> None:
         self._channels = channels
-        self._key_of = key_of
+        self._key = key
         self._partition = partition
         self._where = where
 
     def batch(self, batch: Batch, now_ms: int) -> None:
         rows = batch if isinstance(batch, RowBatch) else _rows_of(batch)
         count = len(self._channels)
-        targets = np.array([self._partition(self._key_of(v), count) for v in rows.values], np.int64)
+        keys = keys_of_rows(rows.values, self._key, self._where)
+        targets = np.array([self._partition(key, count) for key in keys], np.int64)
         wrong = np.nonzero((targets < 0) | (targets >= count))[0]
         if len(wrong):
             raise GraphError(
@@ -316,11 +318,7 @@ class _Hash:
             self._rows(batch, now_ms)
 
     def _rows(self, batch: RowBatch, now_ms: int) -> None:
-        selector, column = self._key.selector, self._key.column
-        if selector is not None:
-            keys = [selector(value) for value in batch.values]
-        else:
-            keys = [cast("dict[str, object]", value)[cast("str", column)] for value in batch.values]
+        keys = keys_of_rows(batch.values, self._key, self._where)
         groups = self._hasher.key_groups(keys)
         keyed = RowBatch(batch.values, batch.timestamps_ms, keys, groups.tolist())
         count = len(self._channels)
@@ -383,8 +381,7 @@ def make_route(
             return _Hash(channels, plan.key, max_parallelism, where)
         case Partitioner.CUSTOM:
             assert plan.partition is not None and plan.key is not None, "checked by graph"
-            selector = plan.key.selector or (lambda value: value)
-            return _Custom(channels, selector, plan.partition, where)
+            return _Custom(channels, plan.key, plan.partition, where)
         case Partitioner.BROADCAST:
             return _Broadcast(channels, share=share)
         case Partitioner.REBALANCE if len(channels) > 1:

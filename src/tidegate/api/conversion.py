@@ -1,0 +1,75 @@
+"""Results brought to the type that is declared for them, where they leave their operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.batches import shown
+from tidegate.errors import UserCodeFailed
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.typeinfo.convert import Converter, Misfit
+from tidegate.typeinfo.types import is_any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.operator import Operator
+    from tidegate.model.elements import Batch
+    from tidegate.typeinfo.types import TypeInformation
+
+
+def output_conversion(operator: Operator, name: str) -> Callable[[Batch], Batch] | None:
+    """What brings an operator's batches to its result type; None where there is nothing to do."""
+    if operator.result_type is None or is_any(operator.result_type) or operator.keeps_type:
+        return None
+    return Conversion(operator.result_type, name).batch
+
+
+class Conversion:
+    """Brings batches to a declared type. operator: its name, for messages."""
+
+    def __init__(self, type_info: TypeInformation, operator: str) -> None:
+        self._type = type_info
+        self._converter = Converter(type_info)
+        self._operator = operator
+
+    def batch(self, batch: Batch) -> Batch:
+        """The batch with its values converted; Arrow batches are what they are.
+
+        Raises UserCodeFailed with the value and the field that does not fit.
+        """
+        if isinstance(batch, ArrowBatch):
+            return batch
+        try:
+            values = self._converter.batch(batch.values)
+        except Misfit as misfit:
+            raise self._refusal(misfit, batch.values[misfit.index]) from None
+        return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)
+
+    def value(self, value: object) -> object:
+        """One value converted. Raises as ``batch``."""
+        try:
+            return self._converter.batch([value])[0]
+        except Misfit as misfit:
+            raise self._refusal(misfit, value) from None
+
+    def _refusal(self, misfit: Misfit, value: object) -> UserCodeFailed:
+        field = f", field '{field_name(misfit.path)}'" if misfit.path else ""
+        return UserCodeFailed(
+            f"operator '{self._operator}' gave what is not of its declared type{field}: "
+            f"{misfit_text(misfit)}",
+            where=f"operator '{self._operator}'{field}, at the result {shown(value)}",
+            remedy=f"Return what output_type says, {self._type}, or declare what is returned.",
+        )
+
+
+def field_name(path: tuple[str, ...]) -> str:
+    """A path as it is written: ``orders[0].amount``."""
+    return ".".join(path).replace(".[", "[")
+
+
+def misfit_text(misfit: Misfit) -> str:
+    """What was found and what was expected."""
+    kind = type(misfit.value).__name__
+    reason = f" ({misfit.reason})" if misfit.reason else ""
+    return f"{shown(misfit.value)}, a {kind}, is no {misfit.expected}{reason}"
