@@ -30,6 +30,7 @@ from tidegate.api.functions import Partitioner as Partitioner
 from tidegate.api.functions import ProcessFunction as ProcessFunction
 from tidegate.api.functions import ReduceFunction as ReduceFunction
 from tidegate.api.functions import RuntimeContext as RuntimeContext
+from tidegate.api.functions import SinkFunction as SinkFunction
 from tidegate.api.functions import TimeDomain as TimeDomain
 from tidegate.api.functions import TimerService as TimerService
 from tidegate.api.hooks import MasterStateSerializer as MasterStateSerializer
@@ -112,8 +113,10 @@ from tidegate.datastream.environment import StreamExecutionEnvironment as Stream
 from tidegate.datastream.execution_config import ExecutionConfig as ExecutionConfig
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
+from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream import DataStreamSink as DataStreamSink
+from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils
 from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
 from tidegate.datastream.windowed import WindowedStream as WindowedStream
 from tidegate.errors import BadRecord as BadRecord
@@ -131,12 +134,15 @@ from tidegate.errors import UserCodeFailed as UserCodeFailed
 from tidegate.errors import UserError as UserError
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration
+from tidegate.model.duration import Instant as Instant
 from tidegate.model.duration import Time as Time
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode
 from tidegate.model.settings import RetentionPolicy
 from tidegate.typeinfo.row import Row as Row
 from tidegate.typeinfo.row import RowKind as RowKind
+from tidegate.typeinfo.types import RowTypeInfo as RowTypeInfo
+from tidegate.typeinfo.types import TupleTypeInfo as TupleTypeInfo
 from tidegate.typeinfo.types import TypeInformation as TypeInformation
 from tidegate.typeinfo.types import Types as Types
 

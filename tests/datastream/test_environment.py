@@ -16,6 +16,7 @@ from tests.datastream.fakes import (
     vertices,
 )
 from tests.datastream.functions import KeyedPass
+from tidegate.config import options
 from tidegate.config.configuration import Configuration
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import ConfigError, GraphError, JobFailed
@@ -138,10 +139,10 @@ def test_an_unnamed_job_is_named_after_its_script(
 
 def test_collections_are_read_by_one_subtask_and_other_sources_by_all() -> None:
     env = environment().set_parallelism(3)
-    collection = env.from_collection(iter("abc"), Types.STRING())
+    collection = env.from_collection(iter(range(3)), Types.LONG())
     sequence = env.from_sequence(1, 100)
     generated = env.generate(lambda number: number / 2, count=10, rate=5.0)
-    assert (collection.get_type(), sequence.get_type()) == (Types.STRING(), Types.LONG())
+    assert (collection.get_type(), sequence.get_type()) == (Types.LONG(), Types.LONG())
     collection.union(sequence, generated).map(str)
     assert [(v.name, v.parallelism) for v in env.get_job_graph().topology.vertices[:3]] == [
         ("Source: Collection Source", 1),
@@ -296,3 +297,23 @@ def test_two_environments_are_independent() -> None:
     numbers(one).map(str)
     with pytest.raises(GraphError, match="No operators"):
         other.explain()
+
+
+def test_a_mode_of_execution_is_a_setting() -> None:
+    env = environment()
+    assert env.set_runtime_mode(options.RuntimeExecutionMode.BATCH) is env
+    assert env.get_configuration().get(options.RUNTIME_MODE) is options.RuntimeExecutionMode.BATCH
+
+
+def test_a_closed_environment_has_nothing_to_run() -> None:
+    env = environment()
+    numbers(env).map(str)
+    env.close()
+    with pytest.raises(GraphError, match="No operators defined"):
+        env.execute()
+
+
+def test_a_stream_gives_the_execution_settings() -> None:
+    env = environment()
+    numbers(env).get_execution_config().set_parallelism(3)
+    assert env.get_parallelism() == 3

@@ -279,7 +279,7 @@ def test_the_type_of_a_stream_is_what_was_declared() -> None:
     assert stream.get_type() == Types.LONG()
     assert stream.filter(bool).rebalance().union(stream).get_type() == Types.LONG()
     assert stream.key_by(str).reduce(Add()).get_type() == Types.LONG()
-    assert stream.map(str).get_type() is None
+    assert stream.map(str).get_type() == Types.PICKLED_BYTE_ARRAY()
     assert stream.map(str, Types.STRING()).get_type() == Types.STRING()
     assert stream.get_execution_environment() is env
 

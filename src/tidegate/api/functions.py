@@ -367,3 +367,43 @@ class KeyedBatchFunction(Function):
         self, batch: pa.RecordBatch, ctx: BatchContext
     ) -> pa.RecordBatch | Iterable[pa.RecordBatch] | None:
         """The output for a batch, of the declared schema."""
+
+
+class SinkFunction(Function, Generic[In]):
+    """Writes records somewhere, one by one: at-least-once, so that writing twice must do no harm.
+
+    A function that gathers records mixes in ``CheckpointedFunction`` and writes them out in
+    ``snapshot_state``; what is not written there is lost with the process.
+
+    >>> class Insert(SinkFunction):
+    ...     def open(self, runtime_context):
+    ...         self.table = connect()
+    ...
+    ...     def invoke(self, value, context):
+    ...         self.table.upsert(value)
+    ...
+    ...     def close(self):
+    ...         self.table.close()
+    """
+
+    class Context(Protocol):
+        """What is known of the current record."""
+
+        def timestamp(self) -> int | None:
+            """Event time of the record, milliseconds; None where it has none."""
+            ...
+
+        def current_processing_time(self) -> int:
+            """Wall clock, milliseconds since 1970."""
+            ...
+
+        def current_watermark(self) -> int:
+            """Event time that the sink has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+            ...
+
+    @abstractmethod
+    def invoke(self, value: In, context: SinkFunction.Context) -> None:
+        """Write a record."""
+
+    def finish(self) -> None:
+        """No more records come: write out what is left."""

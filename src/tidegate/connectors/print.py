@@ -7,29 +7,39 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
+from tidegate.typeinfo.text import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidegate.api.sink import WriterContext
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
 
 
 class PrintSink:
     """Prints each record on a line of its own, to the standard output of the slot's process.
 
-    identifier: stands in front. to_error: prints to the standard error instead. At-least-once.
+    identifier: stands in front. type_info: of the records, which says how they are printed; None
+    for Python's own text. to_error: prints to the standard error instead. At-least-once.
     """
 
-    def __init__(self, identifier: str | None = None, *, to_error: bool = False) -> None:
+    def __init__(
+        self,
+        identifier: str | None = None,
+        type_info: TypeInformation | None = None,
+        *,
+        to_error: bool = False,
+    ) -> None:
         self._identifier = identifier
+        self._type_info = type_info
         self._to_error = to_error
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> PrintWriter:
         """Prints one subtask's share."""
         prefix = line_prefix(self._identifier, context.subtask, context.parallelism)
-        return PrintWriter(prefix, to_error=self._to_error)
+        return PrintWriter(prefix, text_of(self._type_info), to_error=self._to_error)
 
     def committer(self) -> None:
         """What is printed is visible."""
@@ -39,14 +49,15 @@ class PrintSink:
 class PrintWriter:
     """Prints."""
 
-    def __init__(self, prefix: str, *, to_error: bool) -> None:
+    def __init__(self, prefix: str, text: Callable[[object], str], *, to_error: bool) -> None:
         self._prefix = prefix
+        self._text = text
         self._to_error = to_error
 
     def write(self, batch: Batch) -> None:
         """Print a batch at once, so that the lines of two subtasks don't mix."""
         prefix = self._prefix
-        lines = "".join(f"{prefix}{value}\n" for value in as_rows(batch).values)
+        lines = "".join(f"{prefix}{text}\n" for text in map(self._text, as_rows(batch).values))
         print(lines, end="", flush=True, file=sys.stderr if self._to_error else sys.stdout)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:

@@ -18,12 +18,14 @@ from tidegate.datastream.notices import warn
 from tidegate.datastream.program import Program
 from tidegate.datastream.results import CANCEL_TIMEOUT_S
 from tidegate.datastream.stream import DataStream
+from tidegate.datastream.types import converted, result_type
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, translate
 from tidegate.graph.runtime import load_runtime
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
 from tidegate.graph.transformations import NodeKind
+from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,9 +36,12 @@ if TYPE_CHECKING:
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.configuration import Configuration
+    from tidegate.config.options import RuntimeExecutionMode
+    from tidegate.datastream.slot_sharing import SlotSharingGroup
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -67,6 +72,7 @@ class StreamExecutionEnvironment:
         self._program = Program(configuration)
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
         self._enrichers: list[FailureEnricher] = []
+        self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
     def get_execution_environment(
@@ -211,6 +217,22 @@ class StreamExecutionEnvironment:
         """Whether operators that follow one another run in one task."""
         return self._configuration.get(options.OPERATOR_CHAINING)
 
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Sets the mode of execution; in BATCH no checkpoints are taken."""
+        self._configuration.set(options.RUNTIME_MODE, execution_mode)
+        return self
+
+    def register_slot_sharing_group(
+        self, slot_sharing_group: SlotSharingGroup
+    ) -> StreamExecutionEnvironment:
+        """Keeps a group; without effect, since each slot hosts a subtask of every step."""
+        self._slot_sharing_groups[slot_sharing_group.name] = slot_sharing_group
+        return self
+
+    def close(self) -> None:
+        """Forgets the steps that were not executed; jobs that run go on."""
+        self._program.take()
+
     # Sources
 
     def from_source(
@@ -218,28 +240,38 @@ class StreamExecutionEnvironment:
         source: Source[Any],
         watermark_strategy: WatermarkStrategy | None = None,
         source_name: str = "Source",
-        type_info: TypeInformation | None = None,
+        type_info: TypeHint | None = None,
     ) -> DataStream[Any]:
         """A stream of what a source reads.
+
+        type_info: brings the records to a type; left out, they are of the source's own.
 
         >>> flights = FileSource.parquet("flights/")
         >>> env.from_source(flights, WatermarkStrategy.no_watermarks(), "flights")
         """
         if watermark_strategy is not None:
             checks.check_strategy(watermark_strategy, "from_source", can_rest=True)
-        return self._read(source, watermark_strategy, source_name, type_info)
+        declared = declared_type(type_info, where="from_source")
+        return self._read(source, watermark_strategy, source_name, declared)
 
     def from_collection(
-        self, collection: Iterable[T], type_info: TypeInformation | None = None
+        self, collection: Iterable[T], type_info: TypeHint | None = None
     ) -> DataStream[T]:
         """A bounded stream of these values, in order, at parallelism 1.
 
-        >>> env.from_collection([1, 2, 3])
+        type_info: brings them to a type, such as tuples to rows; left out, they are what they are.
+        Raises GraphError for a value that cannot be of the type.
+
+        >>> env.from_collection([("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
         """
         from tidegate.connectors.collection import CollectionSource
 
-        source = CollectionSource(list(collection), type_info)
-        return self._read(source, None, "Collection Source", type_info, parallelism_max=1)
+        values = list(collection)
+        declared = declared_type(type_info, where="from_collection")
+        if declared is not None:
+            values = converted(values, declared, "from_collection")
+        source = CollectionSource(values, declared)
+        return self._read(source, None, "Collection Source", None, parallelism_max=1)
 
     def from_sequence(self, start: int, end: int) -> DataStream[int]:
         """The numbers from ``start`` to ``end``, both included, in order within a subtask.
@@ -255,7 +287,7 @@ class StreamExecutionEnvironment:
         generator_function: Callable[[int], T],
         count: int | None = None,
         rate: float | None = None,
-        type_info: TypeInformation | None = None,
+        type_info: TypeHint | None = None,
     ) -> DataStream[T]:
         """What a function gives for 0, 1, 2 and so on.
 
@@ -266,8 +298,18 @@ class StreamExecutionEnvironment:
         """
         from tidegate.connectors.generator import DataGeneratorSource
 
-        source = DataGeneratorSource(generator_function, count, rate, type_info)
-        return self._read(source, None, "Data Generator", type_info)
+        declared = result_type(type_info, generator_function, "generate")
+        source = DataGeneratorSource(generator_function, count, rate, declared)
+        return self._read(source, None, "Data Generator", declared)
+
+    def read_text_file(self, file_path: str) -> DataStream[str]:
+        """The lines of a text file, or of all files in a folder, each without its end.
+
+        >>> env.read_text_file("logs/").filter(lambda line: "ERROR" in line)
+        """
+        from tidegate.connectors.files.source import FileSource
+
+        return self._read(FileSource.text(file_path), None, "Text File Source", None)
 
     def _read(
         self,
@@ -280,7 +322,7 @@ class StreamExecutionEnvironment:
     ) -> DataStream[Any]:
         from tidegate.operators.source import SourceReaderOperator
 
-        operator = SourceReaderOperator(source, watermark_strategy, name)
+        operator = SourceReaderOperator(source, watermark_strategy, name, type_info)
         made = self._program.add(
             NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
         )

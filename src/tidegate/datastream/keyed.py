@@ -13,12 +13,13 @@ from tidegate.api.functions import (
     ReduceFunction,
 )
 from tidegate.api.windows import count_windows
-from tidegate.datastream import checks
+from tidegate.datastream import checks, types
 from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
 from tidegate.operators.process import KeyedProcessOperator
 from tidegate.operators.reduce import ReduceOperator
+from tidegate.operators.rolling import RollingOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
     from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
+    from tidegate.datastream.results import CloseableIterator
     from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.topology import Partitioner as Exchange
+    from tidegate.operators.rolling import RollingCall
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -62,28 +66,32 @@ class KeyedStream(DataStream[T]):
     def map(
         self,
         func: MapFunction[T, R] | Callable[[T], R],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """One record for each; a ``MapFunction`` may use state of the record's key."""
         if not isinstance(func, MapFunction):
             return super().map(func, output_type)
-        return self._keyed("Map", self._process(KeyedMap(func)), output_type)
+        declared = types.result_type(output_type, func, "map")
+        return self._keyed("Map", self._process(KeyedMap(func)), declared)
 
     def flat_map(
         self,
         func: FlatMapFunction[T, R] | Callable[[T], Iterable[R] | None],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Any number of records; a ``FlatMapFunction`` may use state of the record's key."""
         if not isinstance(func, FlatMapFunction):
             return super().flat_map(func, output_type)
-        return self._keyed("FlatMap", self._process(KeyedFlatMap(func)), output_type)
+        declared = types.result_type(output_type, func, "flat_map", iterable=True)
+        return self._keyed("FlatMap", self._process(KeyedFlatMap(func)), declared)
 
     def filter(self, func: FilterFunction[T] | Callable[[T], object]) -> DataStream[T]:
         """Some of the records; a ``FilterFunction`` may use state of the record's key."""
         if not isinstance(func, FilterFunction):
             return super().filter(func)
-        return self._keyed("Filter", self._process(KeyedFilter(func)), self._type)
+        operator = self._process(KeyedFilter(func))
+        operator.keeps_type = True
+        return self._keyed("Filter", operator, self._type)
 
     def process(
         self,
@@ -109,6 +117,7 @@ class KeyedStream(DataStream[T]):
         >>> sales.key_by(lambda s: s.shop).reduce(lambda x, y: x + y)
         """
         checks.check_function(func, ReduceFunction, "reduce")
+        types.check_returned(func, "reduce", self._type, "reduce")
         return self._keyed("Reduce", ReduceOperator(func, self._type), self._type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T]:
@@ -126,6 +135,54 @@ class KeyedStream(DataStream[T]):
         Only windows that are full fire.
         """
         return self.window(count_windows(size, slide))
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
+        """For each record the sum of a field over its key's records so far.
+
+        position_to_sum: a field's position or name; left out where a record is itself the number.
+        All other fields are those of the key's first record.
+
+        >>> env.from_collection([("a", 1), ("a", 2)]).key_by(lambda r: r[0]).sum(1)
+        """
+        return self._rolling("sum", position_to_sum)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
+        """For each record the least value of a field so far, in the key's first record."""
+        return self._rolling("min", position_to_min)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
+        """For each record the greatest value of a field so far, in the key's first record."""
+        return self._rolling("max", position_to_max)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
+        """For each record that record of its key whose field is least so far, the first of equal.
+
+        >>> offers.key_by(lambda o: o.product).min_by("price")
+        """
+        return self._rolling("min_by", position_to_min_by)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
+        """For each record that record of its key whose field is greatest, the first of equal."""
+        return self._rolling("max_by", position_to_max_by)
+
+    def execute_and_collect(  # type: ignore[override]
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator[Any] | list[Any]:
+        """As of any stream, each record as ``Row(f0=key, f1=record)``."""
+        from tidegate.operators.keying import WithKeyOperator
+
+        paired = self._add("WithKey", WithKeyOperator(), None, keyed=True)
+        if limit is None:
+            return paired.execute_and_collect(job_execution_name)
+        return paired.execute_and_collect(job_execution_name, limit=limit)
+
+    def project(self, *field_indexes: int) -> NoReturn:
+        """Always refused, as in Flink. Raises GraphError."""
+        raise GraphError(
+            "project cannot follow key_by",
+            where="project",
+            remedy="Call project before key_by, or map after it.",
+        )
 
     def process_batches(
         self, func: KeyedBatchFunction, output_schema: pa.Schema | None = None
@@ -172,6 +229,11 @@ class KeyedStream(DataStream[T]):
         """What a window operator makes of the stream. alone: in one subtask."""
         made = self._keyed(name, operator, output_type)
         return made.force_non_parallel() if alone else made
+
+    def _rolling(self, call: RollingCall, field: int | str) -> DataStream[T]:
+        types.check_field(self._type, field, call)
+        operator = RollingOperator(call, field, self._type)
+        return self._keyed("Keyed Aggregation", operator, self._type)
 
     def _process(self, func: KeyedProcessFunction[T, R]) -> Operator:
         return KeyedProcessOperator(func, self._key.key_type)

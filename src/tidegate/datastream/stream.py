@@ -16,12 +16,14 @@ from tidegate.api.functions import (
     KeySelector,
     MapFunction,
     ProcessFunction,
+    SinkFunction,
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
 from tidegate.api.windows import count_windows
-from tidegate.datastream import checks
+from tidegate.datastream import checks, types
 from tidegate.datastream.results import CloseableIterator
+from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -32,9 +34,10 @@ from tidegate.graph.transformations import (
     UnionTransformation,
 )
 from tidegate.model.topology import Partitioner
-from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
+from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator, Projection
 from tidegate.operators.process import ProcessOperator
-from tidegate.typeinfo.types import BYTE
+from tidegate.typeinfo.hints import declared_type
+from tidegate.typeinfo.types import BYTE, PICKLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,10 +50,12 @@ if TYPE_CHECKING:
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.execution_config import ExecutionConfig
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.program import Program
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -136,39 +141,53 @@ class DataStream(Generic[T]):
         self._step("disable_chaining").chaining = ChainingStrategy.NEVER
         return self
 
-    def get_type(self) -> TypeInformation | None:
-        """Type of the records; None where none was declared, which is any picklable object."""
-        return self._type
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream[T]:
+        """Names a group; kept without effect, since each slot hosts a subtask of every step."""
+        self._step("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
+        return self
+
+    def get_type(self) -> TypeInformation:
+        """Type of the records; of any picklable object where none was declared."""
+        return self._type or PICKLED
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
         """The environment that the stream was built on."""
         return self._environment
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """The execution settings of its environment; changing them changes the job."""
+        return self._environment.get_config()
 
     # Steps, record by record
 
     def map(
         self,
         func: MapFunction[T, R] | Callable[[T], R],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """One record for each.
+
+        output_type: brings the results to a type: ``Types.ROW([...])``, ``tuple[str, int]``, a
+        dataclass; left out, they are any Python objects.
 
         >>> env.from_collection([1, 2]).map(lambda n: n * 10)
         """
         checks.check_function(func, MapFunction, "map")
-        return self._then("Map", MapOperator(func), func, output_type)
+        declared = types.result_type(output_type, func, "map")
+        return self._then("Map", MapOperator(func), func, declared)
 
     def flat_map(
         self,
         func: FlatMapFunction[T, R] | Callable[[T], Iterable[R] | None],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Any number of records for each: an iterable, a generator, or None for nothing.
 
         >>> lines.flat_map(lambda line: line.split())
         """
         checks.check_function(func, FlatMapFunction, "flat_map")
-        return self._then("FlatMap", FlatMapOperator(func), func, output_type)
+        declared = types.result_type(output_type, func, "flat_map", iterable=True)
+        return self._then("FlatMap", FlatMapOperator(func), func, declared)
 
     def filter(self, func: FilterFunction[T] | Callable[[T], object]) -> DataStream[T]:
         """The records for which the function gives something true.
@@ -221,6 +240,16 @@ class DataStream(Generic[T]):
             "Timestamps/Watermarks", TimestampsOperator(watermark_strategy), self._type
         )
 
+    def project(self, *field_indexes: int) -> DataStream[Any]:
+        """Some fields of each tuple, in the order given; the stream's type must be a tuple.
+
+        >>> env.from_collection([(1, "a")], tuple[int, str]).project(1, 0)
+        """
+        kept = types.projected(self._type, field_indexes)
+        operator = MapOperator(Projection(field_indexes))
+        operator.keeps_type = True
+        return self._add("Projection", operator, kept)
+
     # Steps, batch by batch
 
     def map_batches(
@@ -264,19 +293,17 @@ class DataStream(Generic[T]):
     # How records find their subtask
 
     @overload
-    def key_by(
-        self, key_selector: str, key_type: TypeInformation | None = None
-    ) -> KeyedStream[T]: ...
+    def key_by(self, key_selector: str, key_type: TypeHint | None = None) -> KeyedStream[T]: ...
     @overload
     def key_by(
         self,
         key_selector: KeySelector[T, K] | Callable[[T], K],
-        key_type: TypeInformation | None = None,
+        key_type: TypeHint | None = None,
     ) -> KeyedStream[T]: ...
     def key_by(
         self,
         key_selector: str | KeySelector[T, K] | Callable[[T], K],
-        key_type: TypeInformation | None = None,
+        key_type: TypeHint | None = None,
     ) -> KeyedStream[T]:
         """Records of one key to one subtask; what follows has state for each key.
 
@@ -288,8 +315,7 @@ class DataStream(Generic[T]):
         """
         from tidegate.datastream.keyed import KeyedStream
 
-        checks.check_key_type(key_type, "key_by")
-        key = _key_by(key_selector, key_type, "key_by")
+        key = self._key_by(key_selector, key_type, "key_by")
         made = PartitionTransformation(self._transformation, Partitioner.HASH, key)
         return KeyedStream(self._environment, self._program, made, key, self._type)
 
@@ -309,6 +335,16 @@ class DataStream(Generic[T]):
         """
         return self.window_all(count_windows(size, slide))
 
+    def reinterpreted(self, key_selector: object, key_type: TypeHint | None) -> KeyedStream[T]:
+        """See ``DataStreamUtils.reinterpret_as_keyed_stream``."""
+        from tidegate.datastream.keyed import KeyedStream
+        from tidegate.operators.keying import ReinterpretOperator
+
+        key = self._key_by(key_selector, key_type, "reinterpret_as_keyed_stream")
+        keyed = self._add("Reinterpret", ReinterpretOperator(key), None)
+        made = PartitionTransformation(keyed._transformation, Partitioner.FORWARD, key)
+        return KeyedStream(self._environment, self._program, made, key, self._type)
+
     def partition_custom(
         self,
         partitioner: PartitionFunction | Callable[[K, int], int],
@@ -321,7 +357,7 @@ class DataStream(Generic[T]):
         else:
             checks.check_function(partitioner, PartitionFunction, "partition_custom")
             partition = partitioner
-        key = _key_by(key_selector, None, "partition_custom")
+        key = self._key_by(key_selector, None, "partition_custom")
         made = PartitionTransformation(self._transformation, Partitioner.CUSTOM, key, partition)
         return self._with(made)
 
@@ -363,7 +399,9 @@ class DataStream(Generic[T]):
         if not streams:
             return self._with(self._transformation)
         given = (self, *streams)
-        return self._with(UnionTransformation(tuple(each._transformation for each in given)))
+        made = UnionTransformation(tuple(each._transformation for each in given))
+        of = types.united([each._type for each in given])
+        return DataStream(self._environment, self._program, made, of)
 
     # Where records go
 
@@ -372,13 +410,31 @@ class DataStream(Generic[T]):
 
         >>> flights.sink_to(FileSink.parquet("out/"))
         """
-        return DataStreamSink(self._sunk(type(sink).__name__, sink, stateful=True))
+        from tidegate.operators.sink import SinkOperator
+
+        return DataStreamSink(self._sunk(type(sink).__name__, SinkOperator(sink), stateful=True))
+
+    def add_sink(self, sink_func: SinkFunction[T] | Callable[[T], object]) -> DataStreamSink:
+        """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
+
+        >>> flights.add_sink(lambda flight: table.upsert(flight))
+        """
+        from tidegate.operators.function_sink import SinkFunctionOperator
+
+        checks.check_function(sink_func, SinkFunction, "add_sink")
+        operator, stateful = SinkFunctionOperator(sink_func), _has_state(sink_func)
+        return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Records to standard output, a line each, with the identifier in front."""
-        from tidegate.connectors.print import PrintSink
+        """Records to standard output, a line each, with the identifier in front.
 
-        return DataStreamSink(self._sunk("Print to Std. Out", PrintSink(sink_identifier)))
+        Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
+        """
+        from tidegate.connectors.print import PrintSink
+        from tidegate.operators.sink import SinkOperator
+
+        sink = SinkOperator(PrintSink(sink_identifier, self._type))
+        return DataStreamSink(self._sunk("Print to Std. Out", sink))
 
     @overload
     def execute_and_collect(
@@ -404,9 +460,10 @@ class DataStream(Generic[T]):
                 f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
             )
         from tidegate.connectors.collect import CollectSink
+        from tidegate.operators.sink import SinkOperator
 
         name = f"collect-{self._program.number() + 1}"
-        made = self._sunk("Collect", CollectSink(name))
+        made = self._sunk("Collect", SinkOperator(CollectSink(name)))
         made.parallelism = made.parallelism_max = 1
         client = self._environment.execute_async(job_execution_name)
         rows: CloseableIterator[T] = CloseableIterator(client, name)
@@ -426,8 +483,22 @@ class DataStream(Generic[T]):
             remedy=f"Call {call} on the step before or after it.",
         )
 
+    def _key_by(self, selector: object, key_type: TypeHint | None, call: str) -> KeyBy:
+        declared = declared_type(key_type, where=f"key_type of {call}")
+        checks.check_key_type(declared, call)
+        if isinstance(selector, str):
+            types.check_column(self._type, selector, call)
+            return KeyBy(column=selector, key_type=declared)
+        checks.check_function(selector, KeySelector, call)
+        types.check_returned(selector, "get_key", declared, f"key_type of {call}")
+        if isinstance(selector, KeySelector):
+            checks.check_never_opened(selector, call)
+            return KeyBy(selector=selector.get_key, key_type=declared)
+        assert callable(selector), "checked above"
+        return KeyBy(selector=selector, key_type=declared)
+
     def _then(
-        self, name: str, operator: Operator, func: object, output_type: TypeInformation | None
+        self, name: str, operator: Operator, func: object, output_type: TypeHint | None
     ) -> DataStream[Any]:
         return self._add(name, operator, output_type, stateful=_has_state(func))
 
@@ -435,11 +506,12 @@ class DataStream(Generic[T]):
         self,
         name: str,
         operator: Operator,
-        output_type: TypeInformation | None,
+        output_type: TypeHint | None,
         *,
         keyed: bool = False,
         stateful: bool = False,
     ) -> DataStream[Any]:
+        output_type = declared_type(output_type, where=f"output_type of {name}")
         operator.result_type = output_type
         made = self._program.add(
             NodeKind.OPERATOR,
@@ -451,10 +523,10 @@ class DataStream(Generic[T]):
         )
         return DataStream(self._environment, self._program, made, output_type)
 
-    def _sunk(self, name: str, sink: Sink, *, stateful: bool = False) -> OperatorTransformation:
-        from tidegate.operators.sink import SinkOperator
-
-        operator, inputs = SinkOperator(sink), (self._transformation,)
+    def _sunk(
+        self, name: str, operator: Operator, *, stateful: bool = False
+    ) -> OperatorTransformation:
+        inputs = (self._transformation,)
         return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T]:
@@ -505,16 +577,10 @@ class DataStreamSink:
         self._transformation.chaining = ChainingStrategy.NEVER
         return self
 
-
-def _key_by(selector: object, key_type: TypeInformation | None, call: str) -> KeyBy:
-    if isinstance(selector, str):
-        return KeyBy(column=selector, key_type=key_type)
-    if isinstance(selector, KeySelector):
-        checks.check_never_opened(selector, call)
-        return KeyBy(selector=selector.get_key, key_type=key_type)
-    checks.check_function(selector, KeySelector, call)
-    assert callable(selector), "checked above"
-    return KeyBy(selector=selector, key_type=key_type)
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
+        """Names a group; kept without effect, since each slot hosts a subtask of every step."""
+        self._transformation.slot_sharing_group = group_name(slot_sharing_group)
+        return self
 
 
 def _no_key(_: object) -> int:

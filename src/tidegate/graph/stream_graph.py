@@ -247,7 +247,8 @@ def _edge_faults(graph: StreamGraph, nodes: dict[int, StreamNode]) -> list[UserE
                     "rebalance, shuffle or global.",
                 )
             )
-        if target.keyed and edge.partitioner is not Partitioner.HASH:
+        is_keyed_in_place = edge.partitioner is Partitioner.FORWARD and edge.key is not None
+        if target.keyed and edge.partitioner is not Partitioner.HASH and not is_keyed_in_place:
             faults.append(
                 GraphError(
                     f"operator '{target.name}' has keyed state, but its input from "

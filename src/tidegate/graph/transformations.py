@@ -43,7 +43,8 @@ class OperatorTransformation:
 
     parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split.
     parallelism_set: whether the program chose it for this operator. keyed: the input must be a key
-    exchange. stateful: has state that a restore looks up by its id.
+    exchange. stateful: has state that a restore looks up by its id. slot_sharing_group: only kept,
+    since each slot hosts a subtask of every vertex.
     """
 
     id: int
@@ -62,11 +63,15 @@ class OperatorTransformation:
     chaining: ChainingStrategy = ChainingStrategy.ALWAYS
     description: str = ""
     buffer_timeout_ms: int | None = None
+    slot_sharing_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionTransformation:
-    """How rows find the subtask that reads them. partition: for CUSTOM only."""
+    """How rows find the subtask that reads them. partition: for CUSTOM only.
+
+    FORWARD with a key is of rows that the operator before it has keyed.
+    """
 
     input: Transformation
     partitioner: Partitioner
