@@ -79,3 +79,23 @@ def test_tuples_rows_and_records_are_columns() -> None:
 def test_a_type_without_an_arrow_type_is_refused(type_info: TypeInformation) -> None:
     with pytest.raises(GraphError, match="has no Arrow type"):
         schema_of(type_info)
+
+
+@pytest.mark.parametrize(
+    ("type_info", "field"),
+    [
+        (Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.BIG_INT()]), "b"),
+        (Types.TUPLE([Types.INT(), Types.PICKLED_BYTE_ARRAY()]), "f1"),
+        (Types.ROW_NAMED(["a"], [Types.LIST(Types.TUPLE([Types.BIG_INT()]))]), "a[].f0"),
+        (Types.ROW([Types.MAP(Types.STRING(), Types.BIG_INT())]), "f0[value]"),
+    ],
+    ids=str,
+)
+def test_a_field_without_an_arrow_type_is_named(type_info: TypeInformation, field: str) -> None:
+    with pytest.raises(GraphError, match="has no Arrow type") as raised:
+        schema_of(type_info)
+    assert raised.value.where == f"Arrow schema, field '{field}'"
+
+
+def test_a_row_without_fields_has_no_columns() -> None:
+    assert schema_of(Types.ROW([])) == schema_of(Types.TUPLE([])) == pa.schema([])

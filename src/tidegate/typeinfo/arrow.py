@@ -32,6 +32,7 @@ from tidegate.typeinfo.types import (
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    names_of,
 )
 
 _DECIMAL: Final = pa.decimal128(38, 18)
@@ -82,36 +83,46 @@ _FROM_ARROW: Final = (
 def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
     """The Arrow type of a column of such values.
 
-    Raises GraphError for a type that has none: pickled objects and integers without bounds.
+    Raises GraphError, with the field, for a type that has none: pickled objects and integers
+    without bounds.
     """
+    return _arrow_type(type_info, "")
+
+
+def schema_of(type_info: TypeInformation) -> pa.Schema:
+    """The schema of a batch of such values: a column a field, or one named `value`.
+
+    Raises GraphError, with the field, for a type that has no Arrow type.
+    """
+    if names_of(type_info) or isinstance(type_info, TupleTypeInfo | RowTypeInfo):
+        return pa.schema(_fields(type_info, ""))
+    return pa.schema([pa.field("value", arrow_type_of(type_info))])
+
+
+def _arrow_type(type_info: TypeInformation, path: str) -> pa.DataType:
     if type_info in _PLAIN:
         return _PLAIN[type_info]
     match type_info:
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of):
-            return pa.list_(arrow_type_of(of))
+            return pa.list_(_arrow_type(of, f"{path}[]"))
         case MapTypeInfo(key, value):
-            return pa.map_(arrow_type_of(key), arrow_type_of(value))
+            return pa.map_(_arrow_type(key, f"{path}[key]"), _arrow_type(value, f"{path}[value]"))
         case TupleTypeInfo() | RowTypeInfo() | RecordTypeInfo():
-            return pa.struct(list(schema_of(type_info)))
+            return pa.struct(_fields(type_info, path))
         case _:
+            field = f"field '{path}': " if path else ""
             raise GraphError(
-                f"{type_info} has no Arrow type",
-                where="Arrow schema",
+                f"{field}{type_info} has no Arrow type",
+                where=f"Arrow schema, field '{path}'" if path else "Arrow schema",
                 remedy="Declare a type made of numbers, texts, dates, lists, maps and rows.",
             )
 
 
-def schema_of(type_info: TypeInformation) -> pa.Schema:
-    """The schema of a batch of such values: a column a field, or one named `value`."""
-    match type_info:
-        case RowTypeInfo() | RecordTypeInfo():
-            names = list(type_info.field_names)
-        case TupleTypeInfo():
-            names = [f"f{i}" for i in range(len(type_info.field_types))]
-        case _:
-            return pa.schema([pa.field("value", arrow_type_of(type_info))])
-    fields = zip(names, type_info.children, strict=True)
-    return pa.schema([pa.field(name, arrow_type_of(each)) for name, each in fields])
+def _fields(type_info: TypeInformation, path: str) -> list[pa.Field]:
+    return [
+        pa.field(name, _arrow_type(of, f"{path}.{name}" if path else name))
+        for name, of in zip(names_of(type_info), type_info.children, strict=True)
+    ]
 
 
 def type_of_arrow(arrow: pa.DataType) -> TypeInformation:
