@@ -14,6 +14,8 @@ from tidegate import (
     DataStreamUtils,
     JobFailed,
     MapFunction,
+    OutputTag,
+    ProcessFunction,
     Row,
     SinkFunction,
     StreamExecutionEnvironment,
@@ -100,6 +102,18 @@ class Wrapped(MapFunction[int, Any]):
 
     def map(self, value: int) -> Any:
         return [str(value), value]
+
+
+def test_a_side_output_is_of_its_tags_type() -> None:
+    odd = OutputTag("odd", Types.ROW([LONG]))
+
+    class Split(ProcessFunction[int, Any]):
+        def process_element(self, value: int, ctx: ProcessFunction.Context) -> Any:
+            yield (odd, (value,)) if value % 2 else (str(value), value)
+
+    split = local().from_collection([1, 2, 3]).process(Split(), PAIR)
+    assert collected(split.get_side_output(odd)) == [Row(f0=1), Row(f0=3)]
+    assert collected(split) == [("2", 2)]
 
 
 def test_a_collection_is_of_its_type() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.batches import shown
@@ -11,18 +12,27 @@ from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidegate.api.operator import Operator
     from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
 
-def output_conversion(operator: Operator, name: str) -> Callable[[Batch], Batch] | None:
-    """What brings an operator's batches to its result type; None where there is nothing to do."""
-    if operator.result_type is None or is_any(operator.result_type) or operator.keeps_type:
-        return None
-    return Conversion(operator.result_type, name).batch
+Convert = Callable[["Batch"], "Batch"]
+
+
+def output_conversions(operator: Operator, name: str) -> dict[str | None, Convert]:
+    """What brings an operator's batches to their types, by side output; None is the main output.
+
+    Left out where there is nothing to do.
+    """
+    types: dict[str | None, TypeInformation | None] = {**operator.side_types}
+    if not operator.keeps_type:
+        types[None] = operator.result_type
+    return {
+        tag: Conversion(of, name).batch
+        for tag, of in types.items()
+        if of is not None and not is_any(of)
+    }
 
 
 class Conversion:

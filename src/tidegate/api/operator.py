@@ -7,9 +7,10 @@ wait goes through ``run_blocking`` or ``start``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -313,6 +314,9 @@ class Operator:
 
     keeps_type: bool = False
     """Whether the results are of that type already, since they are values of the input."""
+
+    side_types: Mapping[str, TypeInformation] = MappingProxyType({})
+    """Declared types of side outputs, by tag."""
 
     takes_input: bool = True
     """Whether the subtask is to read, or poll, more. False holds the input back as long as it

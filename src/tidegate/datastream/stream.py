@@ -217,7 +217,11 @@ class DataStream(Generic[T]):
         >>> late = OutputTag("late")
         >>> numbers.process(SplitLate(late)).get_side_output(late)
         """
-        made = SideOutputTransformation(self._step("get_side_output"), output_tag.tag_id)
+        step = self._step("get_side_output")
+        if output_tag.type_info is not None:
+            side = {output_tag.tag_id: output_tag.type_info}
+            step.operator.side_types = {**step.operator.side_types, **side}
+        made = SideOutputTransformation(step, output_tag.tag_id)
         return DataStream(self._environment, self._program, made, output_tag.type_info)
 
     def assign_timestamps_and_watermarks(

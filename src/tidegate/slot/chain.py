@@ -15,7 +15,7 @@ from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkSt
 from tidegate.slot.output import ChannelOutput, Room, copied
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import Operator, Steps
     from tidegate.model.elements import Batch
@@ -27,7 +27,8 @@ Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
 class ChainOutput:
     """Where one operator's results go; its `Output`.
 
-    now_ms: the slot's clock, asked once a batch. convert: brings results to their declared type.
+    now_ms: the slot's clock, asked once a batch. convert: what brings results to their declared
+    types, by side output; None is the main one.
     """
 
     def __init__(
@@ -36,12 +37,13 @@ class ChainOutput:
         now_ms: Callable[[], int],
         *,
         share: bool,
-        convert: Callable[[Batch], Batch] | None = None,
+        convert: Mapping[str | None, Callable[[Batch], Batch]] | None = None,
     ) -> None:
         self._room = room
         self._now_ms = now_ms
         self._share = share
-        self._convert = convert
+        self._convert = convert or {}
+        self._convert_main = self._convert.get(None)
         self._main: list[Callable[[Batch], None]] = []
         self._sides: dict[str, list[Callable[[Batch], None]]] = {}
         self._next: list[ChainedOperator] = []
@@ -78,12 +80,14 @@ class ChainOutput:
         count = len(batch)
         if count:
             self.rows += count
-            self._give(self._main, batch if self._convert is None else self._convert(batch))
+            convert = self._convert_main
+            self._give(self._main, batch if convert is None else convert(batch))
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         """Pass a batch on to all consumers of a side output."""
         if len(batch):
-            self._give(self._sides.get(tag, []), batch)
+            convert = self._convert.get(tag)
+            self._give(self._sides.get(tag, []), batch if convert is None else convert(batch))
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         """Pass event time on to all consumers, side outputs included."""

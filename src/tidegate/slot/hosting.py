@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
-from tidegate.api.conversion import output_conversion
+from tidegate.api.conversion import output_conversions
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
 from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
@@ -212,7 +212,7 @@ class SubtaskBuilder:
         """The operators with their outputs, which still lead nowhere."""
         share, now_ms = settings.slot.object_reuse, self._clock.monotonic_ms
         conversions = [
-            output_conversion(operator, info.name)
+            output_conversions(operator, info.name)
             for operator, info in zip(operators, vertex.operators, strict=True)
         ]
         return [
