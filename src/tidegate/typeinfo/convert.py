@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import msgspec
 
 from tidegate.model.duration import Instant
-from tidegate.typeinfo.row import Row, RowKind
+from tidegate.typeinfo.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,
@@ -99,17 +99,17 @@ class Converter:
             return values
         if self._row_names is None or kinds != {Row}:
             return None
-        rows = cast("list[Row]", values)
-        if {row.names for row in rows} <= {None, self._row_names}:
-            return [tuple(row) for row in rows]
+        if set(map(names_of_row, values)) <= {None, self._row_names}:
+            return list(map(values_of_row, values))
         return None
 
     def _rows(self, parts: list[tuple[object, ...]], given: list[object]) -> list[object]:
         names = cast("tuple[str, ...]", self._row_names)
         rows: list[object] = [Row.named(names, list(each)) for each in parts]
-        for row, value in zip(rows, given, strict=True):
-            if isinstance(value, Row) and value.get_row_kind() is not RowKind.INSERT:
-                cast("Row", row).set_row_kind(value.get_row_kind())
+        if type(given[0]) is Row:
+            for row, kind in zip(rows, map(kind_of_row, given), strict=True):
+                if kind is not RowKind.INSERT:
+                    cast("Row", row).set_row_kind(kind)
         return rows
 
     def _one_by_one(self, values: list[object], convert: Convert) -> list[object]:

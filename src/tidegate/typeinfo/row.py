@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -167,3 +168,8 @@ _new: Final = object.__new__
 _set_values: Final = Row.__dict__["_values"].__set__
 _set_names: Final = Row.__dict__["_names"].__set__
 _set_kind: Final = Row.__dict__["_kind"].__set__
+
+# Parts of many rows, read by `map` in C; the values are the row's own list.
+values_of_row: Final = attrgetter("_values")
+names_of_row: Final = attrgetter("_names")
+kind_of_row: Final = attrgetter("_kind")
