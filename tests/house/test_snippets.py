@@ -36,7 +36,8 @@ def program(page: Path) -> str:
 @pytest.mark.spark
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_on_this_page_runs(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / page.with_suffix(".py").name
+    # A name of its own: a script `types.py` would stand in for the library of that name.
+    script = tmp_path / f"page_{page.stem}.py"
     script.write_text(program(page), encoding="utf-8")
     folder = tmp_path / "empty"
     folder.mkdir()
