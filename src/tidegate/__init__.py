@@ -46,7 +46,7 @@ _PLACES: Final = {
     "CountTumblingWindowAssigner": "tidegate.api.windows",
     "CountWindow": "tidegate.api.windows",
     "DataStream": "tidegate.datastream.stream",
-    "DataStreamSink": "tidegate.datastream.stream",
+    "DataStreamSink": "tidegate.datastream.stream_sink",
     "DataStreamUtils": "tidegate.datastream.utils",
     "DeltaEvictor": "tidegate.api.evictors",
     "Duration": "tidegate.model.duration",

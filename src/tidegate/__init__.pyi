@@ -115,7 +115,7 @@ from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
 from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
 from tidegate.datastream.stream import DataStream as DataStream
-from tidegate.datastream.stream import DataStreamSink as DataStreamSink
+from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
 from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils
 from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
 from tidegate.datastream.windowed import WindowedStream as WindowedStream
