@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator  # noqa: TC003 - read at run time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from tests.datastream.fakes import environment
-from tidegate import GraphError, MapFunction, ReduceFunction, Row, Types, UnsupportedKey
+from tidegate import (
+    GraphError,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    Row,
+    Types,
+    UnsupportedKey,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +48,11 @@ class Length(MapFunction[str, int]):
 class Join(ReduceFunction[Any]):
     def reduce(self, value1: Any, value2: Any) -> str:
         return f"{value1}{value2}"
+
+
+class Letters(ProcessFunction[Any, str]):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[str]:
+        yield from str(value)
 
 
 def text(value: object) -> str:
@@ -92,6 +106,7 @@ def test_the_values_of_a_collection_are_brought_to_the_type_at_once() -> None:
         (lambda s: s.map(text, int), "text is annotated to return String, which cannot be Long"),
         (lambda s: s.map(Length(), Types.STRING()), "Length.map is annotated to return Long"),
         (lambda s: s.flat_map(letters, int), "letters is annotated to return String"),
+        (lambda s: s.process(Letters(), int), "Letters.process_element is annotated to return Str"),
         (lambda s: s.key_by(text, int), "text is annotated to return String"),
         (lambda s: s.key_by(str, int).map(Length(), str), "Length.map is annotated"),
         (lambda s: s.key_by(str).reduce(Join()), "Join.reduce is annotated to return String"),

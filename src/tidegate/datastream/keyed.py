@@ -96,7 +96,7 @@ class KeyedStream(DataStream[T]):
     def process(
         self,
         func: KeyedProcessFunction[T, R] | ProcessFunction[T, R],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Any number of records for each, with state of its key: a ``KeyedProcessFunction``.
 
@@ -109,7 +109,8 @@ class KeyedStream(DataStream[T]):
             otherwise="Derive a class from KeyedProcessFunction.",
         )
         keyed = cast("KeyedProcessFunction[T, R]", func)
-        return self._keyed("KeyedProcess", self._process(keyed), output_type)
+        declared = types.result_type(output_type, func, "process_element", iterable=True)
+        return self._keyed("KeyedProcess", self._process(keyed), declared)
 
     def reduce(self, func: ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]:
         """For each record what its key's records so far reduce to; the first passes as it is.

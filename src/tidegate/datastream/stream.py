@@ -199,7 +199,7 @@ class DataStream(Generic[T]):
         return self._then("Filter", FilterOperator(func), func, self._type)
 
     def process(
-        self, func: ProcessFunction[T, R], output_type: TypeInformation | None = None
+        self, func: ProcessFunction[T, R], output_type: TypeHint | None = None
     ) -> DataStream[R]:
         """Any number of records for each, knowing its event time."""
         checks.check_function_object(
@@ -210,7 +210,8 @@ class DataStream(Generic[T]):
             if isinstance(func, KeyedProcessFunction)
             else "Derive a class from ProcessFunction.",
         )
-        return self._then("Process", ProcessOperator(func), func, output_type)
+        declared = types.result_type(output_type, func, "process_element", iterable=True)
+        return self._then("Process", ProcessOperator(func), func, declared)
 
     def get_side_output(self, output_tag: OutputTag[R]) -> DataStream[R]:
         """What the step that made the stream yields with a tag; nothing where it yields none.

@@ -21,6 +21,8 @@ class TimestampsOperator(Operator):
     that is idle is idle behind this step too.
     """
 
+    keeps_type = True
+
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self._strategy = strategy
 
