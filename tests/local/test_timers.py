@@ -1,12 +1,19 @@
 """Timers and side outputs of a job, as its user sees them."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.backpressure import UNALIGNED
 from tests.e2e.jobs import same
-from tests.e2e.runtimes import Jobs
+from tests.e2e.journal import Latch
+from tests.e2e.ledger import LedgerSink, ledger_rows
+from tests.e2e.restores import RESTORE_PATH
+from tests.e2e.runtimes import END_S, RETAIN, Jobs, finished
+from tests.e2e.watch import until
 from tidegate import (
+    JobClient,
     JobFailed,
     KeyedProcessFunction,
     OutputTag,
@@ -15,7 +22,15 @@ from tidegate import (
     TimeDomain,
     Types,
     ValueStateDescriptor,
+    WatermarkGenerator,
+    WatermarkOutput,
+    WatermarkStrategy,
 )
+
+DUE = 8_000
+"""Numbers whose event time comes at once."""
+
+NUMBERS = 9_000
 
 ODD = OutputTag[int]("odd")
 UNUSED = OutputTag[int]("unused")
@@ -122,3 +137,56 @@ def test_an_output_tag_has_a_name() -> None:
     with pytest.raises(Exception, match="cannot have the id ''"):
         OutputTag("")
     assert OutputTag("a") == OutputTag("a", Types.INT()) != OutputTag("b")
+
+
+class UpToDue(WatermarkGenerator[int]):
+    """Event time comes so far when that number has come, not before."""
+
+    def on_event(self, value: int, timestamp: int, output: WatermarkOutput) -> None:
+        if value == DUE:
+            output.emit_watermark(DUE)
+
+
+class Busy(KeyedProcessFunction[int, dict[str, int]]):
+    """Passes each number on when its event time comes, which takes its time."""
+
+    def __init__(self, began: Latch) -> None:
+        self._began = began
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(value)
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+    ) -> Iterator[dict[str, int]]:
+        self._began.set()
+        time.sleep(0.001)
+        yield {"number": timestamp}
+
+
+def start_busy(jobs: Jobs, began: Latch, interval_ms: int, **settings: object) -> JobClient:
+    env = jobs.checkpointed(1, interval_ms, **RETAIN, **UNALIGNED, **settings)
+    strategy = WatermarkStrategy.for_generator(UpToDue).with_timestamp_assigner(lambda n, _: n)
+    numbers = env.generate(same, NUMBERS, None, Types.LONG()).uid("numbers")
+    timed = numbers.assign_timestamps_and_watermarks(strategy).key_by(lambda number: number % 7)
+    timed.process(Busy(began)).uid("busy").sink_to(LedgerSink(jobs.folder / "out")).uid("ledger")
+    return jobs.start(env, "busy")
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F247")
+@pytest.mark.feature("F263")
+def test_many_timers_at_once_do_not_delay_a_checkpoint(jobs: Jobs) -> None:
+    """A job that goes on from the midst of them calls each of the others just once."""
+    began = Latch(jobs.folder / "began")
+    client = start_busy(jobs, began, 3_600_000)
+    until(lambda: began.is_set, "the first timer is called", END_S)
+    asked_s = time.monotonic()
+    done = client.trigger_checkpoint().result(timeout=END_S)
+    took_s = time.monotonic() - asked_s
+    client.cancel().result(timeout=END_S)
+    called = len(ledger_rows(jobs.folder / "out"))
+    assert called < DUE / 2 and took_s < DUE * 0.001 / 2
+    finished(start_busy(jobs, began, 100, **{RESTORE_PATH: done.pointer}))
+    rows = ledger_rows(jobs.folder / "out")
+    assert sorted(row["number"] for row in rows) == list(range(NUMBERS))
