@@ -391,6 +391,11 @@ class Polled(Enum):
 class SourceOperator(Operator):
     """An operator without inputs: it is polled."""
 
+    @property
+    def bounded(self) -> bool:
+        """Whether it comes to an end by itself."""
+        return True
+
     def poll(self, out: Output) -> Polled:
         """Emit at most one batch. NOTHING: call again after ``OperatorContext.wake``."""
         raise NotImplementedError

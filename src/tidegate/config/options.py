@@ -38,7 +38,10 @@ _KIB: Final = 1024
 
 
 class RuntimeExecutionMode(Enum):
-    """Whether a job runs as a stream or as a batch."""
+    """Whether a job runs as a stream, or as a batch: without checkpoints, with final results only.
+
+    AUTOMATIC: as a batch where all sources are bounded.
+    """
 
     STREAMING = "STREAMING"
     BATCH = "BATCH"
@@ -392,7 +395,7 @@ RUNTIME_MODE: Final = ConfigOption(
     "execution.runtime-mode",
     EnumType(RuntimeExecutionMode),
     RuntimeExecutionMode.STREAMING,
-    "Whether the job runs as a stream or as a batch.",
+    "STREAMING, BATCH (bounded input, no checkpoints, final results only), or AUTOMATIC.",
 )
 BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
     "execution.buffer-timeout.enabled",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.config import options
 from tidegate.config.checkpoint import checkpoint_settings
 from tidegate.config.debloat import debloat_settings
+from tidegate.config.options import RuntimeExecutionMode
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ExponentialDelay,
@@ -192,6 +193,7 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         watermark_ms=configuration.get(options.AUTO_WATERMARK_INTERVAL),
         commit_retries=configuration.get(options.COMMITTER_RETRIES),
         debloat=debloat_settings(configuration),
+        final_only=configuration.get(options.RUNTIME_MODE) is RuntimeExecutionMode.BATCH,
     )
 
 

@@ -218,7 +218,14 @@ class StreamExecutionEnvironment:
         return self._configuration.get(options.OPERATOR_CHAINING)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Sets the mode of execution; in BATCH no checkpoints are taken."""
+        """Sets how the job runs: STREAMING unless told otherwise.
+
+        In BATCH the input is bounded, no checkpoints are taken, event time stands still until all
+        has come, and rolling operations give the last value of each key only. AUTOMATIC is that
+        where all sources are bounded.
+
+        >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        """
         self._configuration.set(options.RUNTIME_MODE, execution_mode)
         return self
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
-from tidegate.api.operator import Operator, OutputPlan, VertexPlan
+from tidegate.api.operator import Operator, OutputPlan, SourceOperator, VertexPlan
 from tidegate.config import options
+from tidegate.config.options import RuntimeExecutionMode
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
@@ -90,7 +91,7 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
     """Chain a stream graph, and make it fit to ship. Raises as ``build_job_graph``."""
     if not configuration.get(options.AUTO_GENERATE_UIDS):
         _refuse_missing_uids(graph)
-    settings = job_settings(configuration)
+    settings = job_settings(_with_mode(graph, configuration))
     if settings.checkpoints.unaligned and not configuration.get(
         options.FORCE_UNALIGNED_CHECKPOINTS
     ):
@@ -111,6 +112,26 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
         settings=settings,
         coordinators=made.coordinators(),
     )
+
+
+def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuration:
+    """The configuration, with AUTOMATIC resolved. Raises GraphError for a batch without end."""
+    mode = configuration.get(options.RUNTIME_MODE)
+    endless = [
+        node.name
+        for node in graph.nodes
+        if isinstance(node.operator, SourceOperator) and not node.operator.bounded
+    ]
+    if mode is RuntimeExecutionMode.BATCH and endless:
+        raise GraphError(
+            "A job in BATCH mode needs sources that come to an end",
+            where=f"operator '{endless[0]}'",
+            remedy="Use a bounded source, or leave execution.runtime-mode at STREAMING.",
+        )
+    if mode is not RuntimeExecutionMode.AUTOMATIC:
+        return configuration
+    found = RuntimeExecutionMode.STREAMING if endless else RuntimeExecutionMode.BATCH
+    return configuration.copy().set(options.RUNTIME_MODE, found)
 
 
 class _Translation:

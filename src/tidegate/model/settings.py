@@ -151,7 +151,8 @@ class SlotSettings:
     rows, arrow_rows: rows of a full batch. buffer_timeout_ms: age at which a part-filled batch is
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
-    beside the first. debloat: None where row batches always have ``rows`` rows.
+    beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
+    input is bounded, and only what it comes to in the end counts.
     """
 
     rows: int = 2_048
@@ -169,6 +170,7 @@ class SlotSettings:
     watermark_ms: int = 200
     commit_retries: int = 10
     debloat: DebloatSettings | None = None
+    final_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,12 +45,13 @@ class EventTime:
         self._marks = Marks()
         assigner = strategy.assigner
         self._stamp = None if assigner is None else stamp_by(assigner, context.name)
-        self._generator = _generator(strategy, context.name)
-        self._idle_ms = strategy.idle_ms
+        final_only = context.settings.final_only  # time stands still until all has come
+        self._generator = None if final_only else _generator(strategy, context.name)
+        self._idle_ms = None if final_only else strategy.idle_ms
         self._quiet_ms = 0
         self._came = False
         self._periodic = self._generator is not None and context.settings.watermark_ms > 0
-        self._beat_ms = context.settings.watermark_ms if self._periodic else strategy.idle_ms
+        self._beat_ms = context.settings.watermark_ms if self._periodic else self._idle_ms
         self._due_ms = 0
         self._arm()
 

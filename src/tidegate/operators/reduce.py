@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, cast
 from tidegate.api.batches import as_rows
 from tidegate.api.functions import ReduceFunction
 from tidegate.api.state import ReducingState, ReducingStateDescriptor
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
+from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.process import keys_of
@@ -18,10 +19,12 @@ from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.operator import OperatorContext, Output
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.errors import TidegateError
-    from tidegate.model.elements import Batch
+    from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
+
+STATE_NAME = "_reduce_state"
 
 
 class ReduceOperator(FunctionOperator):
@@ -35,8 +38,10 @@ class ReduceOperator(FunctionOperator):
         """Get the state, then open the function."""
         call = row_call(self._function, self._method)
         reduce = _Reduce(_typed(call, self._type_info, context.name))
-        descriptor = ReducingStateDescriptor("_reduce_state", reduce, self._type_info)
+        descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
+        self._context = context
+        self._final_only = context.settings.final_only
         super().open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
@@ -48,7 +53,19 @@ class ReduceOperator(FunctionOperator):
             self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except Exception as error:
             raise self._failure(error, rows.values[len(results)]) from error
-        out.emit(RowBatch(results, rows.timestamps_ms))
+        if not self._final_only:
+            out.emit(RowBatch(results, rows.timestamps_ms))
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """At the end of a batch job: what each key has been reduced to."""
+        if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
+            return super().on_watermark(watermark, out)
+        return self._emit_finals(watermark, out)
+
+    def _emit_finals(self, watermark: Watermark, out: Output) -> Steps:
+        finals = (final for _, _, final in self._context.entries(STATE_NAME))
+        yield from emit_rows(finals, self._chunk_rows, out) or ()
+        out.emit_watermark(watermark)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         """What to raise for what the function raised at a row."""
