@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from tidegate.config import debloat
+from tidegate.config import debloat, high_availability
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.values import (
@@ -514,76 +514,18 @@ UPLOAD_THREADS: Final = ConfigOption(
     4,
     "Threads of a slot for uploads and for connectors' blocking calls.",
 )
-HIGH_AVAILABILITY: Final = ConfigOption(
-    "high-availability.type",
-    ChoiceType(("NONE", "ZOOKEEPER")),
-    "NONE",
-    "ZOOKEEPER keeps there who leads a job and which checkpoints it has, and a driver that is "
-    "started again goes on with its job. NONE keeps that in the checkpoint folder, and a job goes "
-    "on when it is told to, with execution.state-recovery.path: latest.",
-    old_keys=("high-availability", "recovery.mode"),
-)
-HA_CLUSTER: Final = ConfigOption(
-    "high-availability.cluster-id",
-    _TEXT,
-    "/default",
-    "Keeps jobs of the same name apart that share one ZooKeeper.",
-    old_keys=(
-        "high-availability.zookeeper.path.namespace",
-        "recovery.zookeeper.path.namespace",
-    ),
-)
-ZOOKEEPER_QUORUM: Final[ConfigOption[str | None]] = ConfigOption(
-    "high-availability.zookeeper.quorum",
-    _TEXT,
-    None,
-    "The servers, as host:port,host:port.",
-    old_keys=("recovery.zookeeper.quorum",),
-)
-ZOOKEEPER_ROOT: Final = ConfigOption(
-    "high-availability.zookeeper.path.root",
-    _TEXT,
-    "/tidegate",
-    "The node below which Tidegate keeps everything.",
-    old_keys=("recovery.zookeeper.path.root",),
-    differs="Flink keeps other nodes below its own; both can share one ZooKeeper.",
-)
-ZOOKEEPER_SESSION_TIMEOUT: Final = ConfigOption(
-    "high-availability.zookeeper.client.session-timeout",
-    DurationType(at_least_ms=1_000),
-    10_000,
-    "A server that has not been heard of for two thirds of this is left for another.",
-    old_keys=("recovery.zookeeper.client.session-timeout",),
-    differs="In Flink a leader ends with its session. Here nothing hangs on it, so a server that "
-    "does not answer is noticed sooner.",
-)
-ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
-    "high-availability.zookeeper.client.connection-timeout",
-    DurationType(at_least_ms=100),
-    15_000,
-    "How long connecting, and each call, waits for an answer.",
-    old_keys=("recovery.zookeeper.client.connection-timeout",),
-)
-LEADER_BEAT_INTERVAL: Final = ConfigOption(
-    "tidegate.ha.beat-interval",
-    DurationType(at_least_ms=10),
-    500,
-    "Time between two signs of life of a job's leader.",
-)
-LEADER_LEASE: Final = ConfigOption(
-    "tidegate.ha.lease",
-    DurationType(at_least_ms=20),
-    3_000,
-    "A leader whose sign of life has not changed for this long is taken for dead.",
-)
 
 
 def _all_options() -> tuple[ConfigOption[object], ...]:
     return tuple(value for value in globals().values() if isinstance(value, ConfigOption))
 
 
-ALL: Final[tuple[ConfigOption[object], ...]] = (*_all_options(), *debloat.OPTIONS)
-"""Every option there is, in the order of this page; those of ``config.debloat`` behind."""
+ALL: Final[tuple[ConfigOption[object], ...]] = (
+    *_all_options(),
+    *high_availability.OPTIONS,
+    *debloat.OPTIONS,
+)
+"""Every option there is, in the order of this page; those of modules of their own behind."""
 
 _BY_KEY: Final = {option.key: option for option in ALL}
 _CANONICAL: Final = {old: option.key for option in ALL for old in option.old_keys}

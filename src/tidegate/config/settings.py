@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.config import options
+from tidegate.config import high_availability, options
 from tidegate.config.checkpoint import checkpoint_settings
 from tidegate.config.debloat import debloat_settings
 from tidegate.config.options import RuntimeExecutionMode
@@ -41,8 +41,8 @@ def job_settings(configuration: Configuration) -> JobSettings:
         slot=slot_settings(configuration),
         slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),
         exception_history_max=configuration.get(options.EXCEPTION_HISTORY),
-        leader_beat_ms=configuration.get(options.LEADER_BEAT_INTERVAL),
-        leader_lease_ms=configuration.get(options.LEADER_LEASE),
+        leader_beat_ms=configuration.get(high_availability.LEADER_BEAT_INTERVAL),
+        leader_lease_ms=configuration.get(high_availability.LEADER_LEASE),
         trace_file=_trace_file(configuration),
         zookeeper=zookeeper_settings(configuration, checkpoints),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
@@ -138,38 +138,39 @@ def zookeeper_settings(
     configuration: Configuration, checkpoints: CheckpointSettings
 ) -> ZooKeeperSettings | None:
     """Where the job's records are kept, where that is ZooKeeper."""
-    if configuration.get(options.HIGH_AVAILABILITY) != "ZOOKEEPER":
+    if configuration.get(high_availability.HIGH_AVAILABILITY) != "ZOOKEEPER":
         return None
     if checkpoints.directory is None:
         raise ConfigError(
             "The job is to be highly available, but there is no folder for its checkpoints: they "
             "would end with the driver",
-            where=configuration.where_set(options.HIGH_AVAILABILITY),
+            where=configuration.where_set(high_availability.HIGH_AVAILABILITY),
             remedy=f"Set {options.CHECKPOINT_DIRECTORY.key}.",
         )
     root, cluster = (
         configuration.get(option).strip("/")
-        for option in (options.ZOOKEEPER_ROOT, options.HA_CLUSTER)
+        for option in (high_availability.ZOOKEEPER_ROOT, high_availability.HA_CLUSTER)
     )
     return ZooKeeperSettings(
         quorum=_quorum(configuration),
         path="".join(f"/{part}" for part in (root, cluster) if part),
-        session_timeout_ms=configuration.get(options.ZOOKEEPER_SESSION_TIMEOUT),
-        connection_timeout_ms=configuration.get(options.ZOOKEEPER_CONNECTION_TIMEOUT),
+        session_timeout_ms=configuration.get(high_availability.ZOOKEEPER_SESSION_TIMEOUT),
+        connection_timeout_ms=configuration.get(high_availability.ZOOKEEPER_CONNECTION_TIMEOUT),
     )
 
 
 def _quorum(configuration: Configuration) -> str:
-    given = configuration.get(options.ZOOKEEPER_QUORUM) or ""
+    given = configuration.get(high_availability.ZOOKEEPER_QUORUM) or ""
     servers = [server.strip() for server in given.split(",")]
     for server in servers:
         host, _, port = server.rpartition(":")
         if not host or not port.isdecimal():
             raise ConfigError(
-                f"{options.ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper servers",
-                where=configuration.where_set(options.ZOOKEEPER_QUORUM),
+                f"{high_availability.ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper "
+                "servers",
+                where=configuration.where_set(high_availability.ZOOKEEPER_QUORUM),
                 remedy="Write host:port, several with commas between them; the node below which "
-                f"Tidegate keeps its own is {options.ZOOKEEPER_ROOT.key}.",
+                f"Tidegate keeps its own is {high_availability.ZOOKEEPER_ROOT.key}.",
             )
     return ",".join(servers)
 
