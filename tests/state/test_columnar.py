@@ -1,6 +1,7 @@
 """Columnar keyed state: rows of keys, columns over them, snapshots by key group."""
 
 import datetime
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,13 @@ import pytest
 
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot, stored
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
-from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UnsupportedKey
+from tidegate.errors import (
+    ConfigError,
+    FormatError,
+    SerializerIncompatible,
+    UnsupportedKey,
+    UserError,
+)
 from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshots import RestoredOperatorState
@@ -185,6 +192,12 @@ def test_a_wider_column_takes_the_old_values_and_another_type_is_refused() -> No
         (pa.timestamp("ms", "UTC"), np.datetime64("2020-01-02T03:04:05.006")),
         (pa.date32(), np.datetime64("2020-01-02")),
         (pa.duration("s"), np.timedelta64(5, "s")),
+        (pa.string(), "ä"),
+        (pa.large_binary(), b"x"),
+        (pa.decimal128(10, 2), Decimal("1.25")),
+        (pa.time64("us"), datetime.time(1, 2)),
+        (pa.list_(pa.int64()), [1, None, 2]),
+        (pa.struct([("a", pa.int64())]), {"a": 1}),
     ],
     ids=str,
 )
@@ -193,7 +206,7 @@ def test_values_of_each_type_come_back(arrow: pa.DataType, value: object) -> Non
     columns = Columns(Subtask())
     state = columns.subtask.backend.column_state(descriptor)
     rows = columns.index(pa.array([1, 2]))
-    state.put(rows[1:], np.array([value]))
+    state.put(rows[1:], np.fromiter([value], state.get(rows).dtype, 1))
     before = state.get(rows)
     [again] = restored([snapshot(columns.subtask)])
     after = again.backend.column_state(descriptor).get(Columns(again).index(pa.array([1, 2])))
@@ -201,8 +214,8 @@ def test_values_of_each_type_come_back(arrow: pa.DataType, value: object) -> Non
     assert after[1] == value
 
 
-@pytest.mark.parametrize("arrow", [pa.string(), pa.decimal128(10, 2), pa.list_(pa.int64())])
-def test_a_column_of_a_type_without_a_fixed_width_is_refused(arrow: pa.DataType) -> None:
+@pytest.mark.parametrize("arrow", [pa.null(), pa.dictionary(pa.int8(), pa.string())], ids=str)
+def test_a_column_of_a_type_without_values_of_its_own_is_refused(arrow: pa.DataType) -> None:
     with pytest.raises(ConfigError, match="can't be of type") as raised:
         Subtask().backend.column_state(ColumnStateDescriptor("v", arrow))
     assert raised.value.where == "operator 'counts', column 'v'"
@@ -211,6 +224,114 @@ def test_a_column_of_a_type_without_a_fixed_width_is_refused(arrow: pa.DataType)
 def test_a_default_that_is_no_value_of_the_type_is_refused() -> None:
     with pytest.raises(ConfigError, match="is no default"):
         Subtask().backend.column_state(ColumnStateDescriptor("v", pa.int64(), default="many"))
+    with pytest.raises(ConfigError, match="'' is no default for a column of object"):
+        Subtask().backend.column_state(ColumnStateDescriptor("v", pa.string(), default=""))
+
+
+def test_values_of_another_type_are_refused_by_column_when_they_are_written() -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(ColumnStateDescriptor("name", pa.string()))
+    state.put(columns.index(pa.array([1])), np.array([5], object))
+    with pytest.raises(UserError, match="column 'name' of state holds values that are no string"):
+        snapshot(columns.subtask)
+
+
+def test_a_list_that_grows_after_the_barrier_is_written_as_it_was() -> None:
+    columns = Columns(Subtask())
+    lists = ColumnStateDescriptor("seen", pa.list_(pa.int64()))
+    state = columns.subtask.backend.column_state(lists)
+    rows, growing = columns.index(pa.array([1])), [1]
+    state.put(rows, np.fromiter([growing], object, 1))
+    pending = columns.subtask.backend.snapshot(CheckpointId(1))
+    growing.append(2)
+    [again] = restored([stored(pending)])
+    assert Columns(again).values(pa.array([1]), lists) == {1: [1]}
+
+
+def test_ufuncs_change_rows_in_place_each_time_a_row_is_named() -> None:
+    columns = Columns(Subtask())
+    state = columns.subtask.backend.column_state(COUNT)
+    rows = columns.index(pa.array(["a", "b", "a"]))
+    state.at(np.add, rows, 1)
+    state.at(np.add, columns.index(pa.array(["c", "a"])), np.array([5, 7]))
+    assert columns.values(pa.array(["a", "b", "c"]), COUNT) == {"a": 9, "b": 1, "c": 5}
+
+
+class Panes:
+    """Panes of a subtask in a test."""
+
+    def __init__(self, subtask: Subtask, key_type: TypeInformation | None = None) -> None:
+        self.panes = subtask.backend.keyed_panes(key_type)
+        self.hasher = KeyHasher(key_type, MAX_PARALLELISM)
+        self.mine = subtask.key_groups
+
+    def put(self, number: int, keys: pa.Array, descriptor: ColumnStateDescriptor) -> None:
+        groups = self.hasher.key_groups_of_column(keys)
+        owned = (groups >= self.mine.first) & (groups <= self.mine.last)
+        pane = self.panes.pane(number)
+        rows = pane.index(keys.filter(pa.array(owned)), groups[owned])
+        pane.column(descriptor).at(np.add, rows, number)
+
+    def values(self, descriptor: ColumnStateDescriptor) -> dict[tuple[int, object], object]:
+        found: dict[tuple[int, object], object] = {}
+        for number in self.panes.namespaces():
+            pane = self.panes.pane(number)
+            values = pane.column(descriptor).get(np.arange(len(pane))).tolist()
+            keys = pane.keys().to_pylist()
+            found |= {(number, key): value for key, value in zip(keys, values, strict=True)}
+        return found
+
+
+@pytest.mark.parametrize("keys", [pa.array(range(99)), pa.array([f"k{i}" for i in range(99)])])
+def test_panes_are_snapshotted_by_number_and_rescaled(keys: pa.Array) -> None:
+    subtasks = [Subtask(index, 2) for index in range(2)]
+    expected: dict[tuple[int, object], object] = {}
+    for subtask in subtasks:
+        panes = Panes(subtask)
+        for number in (-5, 0, 7):
+            panes.put(number, keys.slice(0, 40 + number), COUNT)
+        panes.panes.drop(0)
+        panes.panes.temporary().column(COUNT)
+        expected |= panes.values(COUNT)
+    assert len(expected) == 35 + 47
+    states = [snapshot(subtask) for subtask in subtasks]
+    for parallelism in (1, 2, 3):
+        found: dict[tuple[int, object], object] = {}
+        for subtask in restored(states, parallelism):
+            found |= Panes(subtask).values(COUNT)
+        assert found == expected
+
+
+def test_a_column_that_only_some_panes_have_is_its_default_in_the_others() -> None:
+    subtask = Subtask()
+    Panes(subtask).put(1, pa.array([5]), COUNT)
+    [again] = restored([snapshot(subtask)])
+    Panes(again).put(2, pa.array([6]), SCORE)
+    [third] = restored([snapshot(again, 2)])
+    assert Panes(third).values(SCORE) == {(1, 5): -1.0, (2, 6): 1.0}
+    assert Panes(third).values(COUNT) == {(1, 5): 1, (2, 6): 0}
+
+
+def test_panes_do_not_become_one_column_a_key_nor_the_reverse() -> None:
+    subtask = Subtask()
+    Panes(subtask).put(1, pa.array([5]), COUNT)
+    [again] = restored([snapshot(subtask)])
+    with pytest.raises(SerializerIncompatible, match="was of windows and is now of one column"):
+        again.backend.keyed_columns(None)
+    columns = Columns(Subtask())
+    columns.index(pa.array([1]))
+    with pytest.raises(SerializerIncompatible, match="was of one column a key"):
+        columns.subtask.backend.keyed_panes(None)
+
+
+def test_restored_panes_hold_new_ones_to_their_type_of_key() -> None:
+    subtask = Subtask()
+    Panes(subtask).put(1, pa.array([5]), COUNT)
+    [again] = restored([snapshot(subtask)])
+    with pytest.raises(UnsupportedKey, match="this batch has string"):
+        Panes(again).put(2, pa.array(["a"]), COUNT)
+    with pytest.raises(SerializerIncompatible, match="were Long and are now String"):
+        again.backend.keyed_panes(Types.STRING())
 
 
 def test_one_name_means_one_descriptor() -> None:

@@ -25,6 +25,32 @@ def test_the_index_finds_what_a_dict_finds(batches: list[list[int]]) -> None:
         assert index.find(keys).tolist() == [model[key] for key in batch]
 
 
+@given(batches=st.lists(st.lists(LONGS, max_size=400), max_size=8))
+def test_the_index_places_each_new_key_once(batches: list[list[int]]) -> None:
+    index = LongIndex()
+    model: dict[int, int] = {}
+    for batch in batches:
+        keys = np.array(batch, np.int64)
+        first = len(model)
+        rows, new = index.place(keys, first)
+        assert (np.diff(new) > 0).all()
+        model |= {batch[position]: first + row for row, position in enumerate(new.tolist())}
+        assert len(model) == first + len(new)
+        assert rows.tolist() == [model[key] for key in batch]
+        assert index.find(keys).tolist() == rows.tolist()
+
+
+@given(count=st.integers(1, 4000), different=st.integers(1, 4000))
+def test_many_rows_of_few_keys_are_placed_among_others(count: int, different: int) -> None:
+    index = LongIndex()
+    index.add(np.arange(-500, 0), np.arange(500))
+    keys = np.arange(count) % different
+    rows, new = index.place(keys, 500)
+    assert sorted(keys[new].tolist()) == list(range(min(count, different)))
+    assert rows[new].tolist() == list(range(500, 500 + len(new)))
+    assert index.find(np.arange(-500, 0)).tolist() == list(range(500))
+
+
 @given(seed=st.integers(0, 1000), count=st.integers(500, 5000))
 def test_the_index_grows_without_losing_a_key(seed: int, count: int) -> None:
     keys = np.unique(np.random.default_rng(seed).integers(-(2**62), 2**62, count))

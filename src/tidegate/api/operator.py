@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
+        KeyedPanes,
         MapStateDescriptor,
         OperatorListState,
         OperatorStateDescriptor,
@@ -237,6 +238,10 @@ class OperatorContext(Protocol):
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         """The columnar keyed state of that name."""
+        ...
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
+        """Columnar keyed state by number; an operator has these or ``keyed_columns``."""
         ...
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:

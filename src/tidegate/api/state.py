@@ -413,11 +413,16 @@ class OperatorStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStateDescriptor:
-    """A column of fixed-width values, one a key. default: the value of a key not yet written."""
+    """A column of values, one a key. default: the value of a key not yet written.
+
+    Numbers, booleans, timestamps, dates and durations are kept as NumPy arrays, and without a
+    default they begin at 0. Texts, bytes, decimals, times, lists and structs are kept as Python
+    objects, which are replaced and never changed; they begin as None.
+    """
 
     name: str
     type: pa.DataType
-    default: object = 0
+    default: object = None
 
 
 class KeyedColumns(Protocol):
@@ -441,4 +446,48 @@ class ColumnState(Protocol):
 
     def put(self, index: np.ndarray, values: np.ndarray) -> None:
         """Set the values of these rows; of a row named twice the last one counts."""
+        ...
+
+    def at(self, ufunc: np.ufunc, index: np.ndarray, values: object) -> None:
+        """``column[row] = ufunc(column[row], value)`` for each row and value, one after another.
+
+        A row named twice takes both: ``counts.at(np.add, ctx.key_index, 1)`` counts. Two or three
+        nanoseconds a row where values are of the column's own type, many more otherwise.
+        """
+        ...
+
+
+class KeyedPane(KeyedColumns, Protocol):
+    """Columns of those keys that one namespace, such as a slice of time, has seen."""
+
+    def keys(self) -> pa.Array:
+        """The key of each row, of the Arrow type that keys of their kind are kept as."""
+        ...
+
+    def key_groups(self) -> np.ndarray:
+        """The key group of each row."""
+        ...
+
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The column of that name."""
+        ...
+
+
+class KeyedPanes(Protocol):
+    """Columnar state by number, a pane each; what is dropped frees its keys too."""
+
+    def pane(self, namespace: int) -> KeyedPane:
+        """The pane of that number; made where there is none."""
+        ...
+
+    def namespaces(self) -> list[int]:
+        """The numbers of all panes, ascending."""
+        ...
+
+    def drop(self, namespace: int) -> None:
+        """Forget a pane."""
+        ...
+
+    def temporary(self) -> KeyedPane:
+        """A pane that no snapshot holds."""
         ...

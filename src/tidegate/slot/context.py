@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
+        KeyedPanes,
         ListState,
         ListStateDescriptor,
         MapState,
@@ -160,6 +161,9 @@ class SlotOperatorContext:
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         return self._backend.column_state(descriptor)
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
+        return self._backend.keyed_panes(key_type)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
         return self._backend.operator_state(descriptor)

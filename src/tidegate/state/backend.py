@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
+        KeyedPanes,
         MapStateDescriptor,
         OperatorListState,
         OperatorStateDescriptor,
@@ -94,11 +95,15 @@ class OperatorBackend:
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         """The dense rows of the operator's keys. Raises SerializerIncompatible."""
-        return self._column_states().key_rows(key_type)
+        return self._column_states().keyed_columns(key_type)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         """The column of that name; made or restored. Raises SerializerIncompatible."""
         return self._column_states().column(descriptor)
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
+        """Columns by number, a pane each. Raises SerializerIncompatible."""
+        return self._column_states().keyed_panes(key_type)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
         """The operator's list of that name; made or restored. Raises RestoreRefused."""

@@ -51,10 +51,14 @@ class StateHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ColumnsHeader(msgspec.Struct, frozen=True):
-    """Columnar state. schema: Arrow's, the keys first. defaults: by column, as NumPy bytes."""
+    """Columnar state. schema: Arrow's, the keys first. defaults: by column, as NumPy bytes.
+
+    panes: whether the number of a row's pane comes second.
+    """
 
     schema: bytes
     defaults: dict[str, bytes]
+    panes: bool = False
 
 
 class KeyedHeader(msgspec.Struct, frozen=True):

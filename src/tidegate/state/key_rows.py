@@ -130,7 +130,7 @@ class KeyRows:
 
     def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
         """Keys and key groups of all rows; a later `index` leaves them as they are."""
-        assert self._index is not None, "there are rows only after the first batch"
+        assert self._index is not None, "there are keys only after the first batch"
         return self._index.stored(self._count), self._groups[: self._count]
 
     def _append(self, key_groups: NDArray[Any]) -> None:
@@ -168,21 +168,17 @@ class _Numbers:
 
     def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
         numbers = self._numbers(keys)
-        rows = self._index.find(numbers)
-        missing = np.flatnonzero(rows < 0)
-        if not len(missing):
-            return rows, missing
-        new, at, inverse = np.unique(numbers[missing], return_index=True, return_inverse=True)
-        rows[missing] = first + inverse
-        self._add(new, first)
-        return rows, missing[at]
+        rows, new = self._index.place(numbers, first)
+        self._store(numbers.take(new), first)
+        return rows, new
 
     def add(self, keys: pa.Array, first: int) -> None:
-        self._add(self._numbers(keys), first)
+        numbers = self._numbers(keys)
+        self._index.add(numbers, np.arange(first, first + len(numbers)))
+        self._store(numbers, first)
 
-    def _add(self, numbers: Longs, first: int) -> None:
+    def _store(self, numbers: Longs, first: int) -> None:
         end = first + len(numbers)
-        self._index.add(numbers, np.arange(first, end))
         self._stored = with_room(self._stored, end)
         self._stored[first:end] = numbers
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Longs = NDArray[np.int64]
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
-_BITS_MIN: Final = 10
+_BITS_MIN: Final = 8
 
 
 class LongIndex:
@@ -45,18 +45,53 @@ class LongIndex:
             lost, slots = lost[again], slots[again]
         return rows
 
+    def place(self, keys: Longs, first: int) -> tuple[Longs, Longs]:
+        """Row of each key, and the positions of those that were not there, each key once.
+
+        New keys get rows from `first` on, in the order of their positions.
+        """
+        rows = self.find(keys)
+        missing = np.flatnonzero(rows < 0)
+        if not len(missing):
+            return rows, missing
+        most = self._count + len(missing)
+        if most * 2 > self._mask:
+            self._resize(most)
+        rows[missing], added = self._place_new(keys.take(missing), first)
+        if self._count * 8 < self._mask:
+            self._resize(self._count)  # many rows had few different keys
+        return rows, missing.take(added)
+
+    def _place_new(self, keys: Longs, first: int) -> tuple[Longs, Longs]:
+        """As `place`, for keys of which none is there, in a table with room for them."""
+        slots = self._slots(keys)
+        left = np.arange(len(keys))
+        while len(left):
+            tried = slots.take(left)
+            claims = self._rows.take(tried) < 0
+            claimed, by = tried[claims], left[claims]
+            self._keys[claimed] = keys.take(by)
+            self._rows[claimed] = first + by
+            # A claimed slot belongs to the last that came for it, and to all rows of its key.
+            left = left[self._keys.take(tried) != keys.take(left)]
+            slots[left] = (slots.take(left) + 1) & self._mask
+        owners = np.flatnonzero(self._rows.take(slots) == first + np.arange(len(keys)))
+        self._rows[slots.take(owners)] = np.arange(first, first + len(owners))
+        self._count += len(owners)
+        return self._rows.take(slots), owners
+
     def add(self, keys: Longs, rows: Longs) -> None:
         """Add keys that are not there, each once."""
         total = self._count + len(keys)
         if total * 2 > self._mask:
-            self._grow(total)
+            self._resize(total)
         self._put(keys, rows)
         self._count = total
 
-    def _grow(self, total: int) -> None:
+    def _resize(self, total: int) -> None:
         used = self._rows >= 0
         keys, rows = self._keys[used], self._rows[used]
-        self._clear((total * 2).bit_length())
+        self._clear(max(_BITS_MIN, (total * 2).bit_length()))
         self._put(keys, rows)
 
     def _put(self, keys: Longs, rows: Longs) -> None:
