@@ -1,5 +1,15 @@
 from typing import Final
 
+from tidegate.api.aggregates import Aggregate as Aggregate
+from tidegate.api.aggregates import Collect as Collect
+from tidegate.api.aggregates import Count as Count
+from tidegate.api.aggregates import CountDistinct as CountDistinct
+from tidegate.api.aggregates import First as First
+from tidegate.api.aggregates import Last as Last
+from tidegate.api.aggregates import Max as Max
+from tidegate.api.aggregates import Mean as Mean
+from tidegate.api.aggregates import Min as Min
+from tidegate.api.aggregates import Sum as Sum
 from tidegate.api.async_functions import AsyncFunction as AsyncFunction
 from tidegate.api.async_functions import AsyncRetryPredicate as AsyncRetryPredicate
 from tidegate.api.async_functions import AsyncRetryStrategy as AsyncRetryStrategy

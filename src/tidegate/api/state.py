@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
     import pyarrow as pa
+    from numpy.typing import ArrayLike
 
     from tidegate.api.functions import AggregateFunction, ReduceFunction
     from tidegate.api.ttl import StateTtlConfig
@@ -425,18 +426,6 @@ class ColumnStateDescriptor:
     default: object = None
 
 
-class KeyedColumns(Protocol):
-    """The dense index of the keys that columnar state of one operator has seen."""
-
-    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
-        """The row of each key, int64, shape (rows,); new keys get the next free rows."""
-        ...
-
-    def __len__(self) -> int:
-        """Number of keys seen."""
-        ...
-
-
 class ColumnState(Protocol):
     """A column with one value a key, addressed by the key's row."""
 
@@ -448,7 +437,7 @@ class ColumnState(Protocol):
         """Set the values of these rows; of a row named twice the last one counts."""
         ...
 
-    def at(self, ufunc: np.ufunc, index: np.ndarray, values: object) -> None:
+    def at(self, ufunc: np.ufunc, index: np.ndarray, values: ArrayLike) -> None:
         """``column[row] = ufunc(column[row], value)`` for each row and value, one after another.
 
         A row named twice takes both: ``counts.at(np.add, ctx.key_index, 1)`` counts. Two or three
@@ -457,8 +446,16 @@ class ColumnState(Protocol):
         ...
 
 
-class KeyedPane(KeyedColumns, Protocol):
-    """Columns of those keys that one namespace, such as a slice of time, has seen."""
+class KeyedPane(Protocol):
+    """The dense index of the keys that an operator, or a slice of time in it, has seen."""
+
+    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
+        """The row of each key, int64, shape (rows,); new keys get the next free rows."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of keys seen."""
+        ...
 
     def keys(self) -> pa.Array:
         """The key of each row, of the Arrow type that keys of their kind are kept as."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidegate.api.operator import OperatorContext, Output, Steps
-    from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedColumns
+    from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedPane
     from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
@@ -38,15 +38,6 @@ class BatchOperator(FunctionOperator):
         except Exception as error:
             row = first_row(batch.batch)
             raise user_code_failed(error, operator=self._name, row=row) from error
-
-    def _arrow(self, batch: Batch) -> ArrowBatch:
-        """The batch as Arrow columns. Raises UserCodeFailed where its rows have none."""
-        if isinstance(batch, ArrowBatch):
-            return batch
-        try:
-            return columns_of(batch)
-        except BadRecord as error:
-            raise self._wrong(f"wants Arrow batches, but {error.what}", error.remedy) from error
 
     def _checked(self, result: object) -> pa.RecordBatch:
         """The result of a function, where it is a batch of the declared schema."""
@@ -79,7 +70,7 @@ class MapBatchesOperator(BatchOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Map a batch."""
-        given = self._arrow(batch)
+        given = arrow_batch(batch, self._name)
         result = self._checked(self._apply(given))
         if result.num_rows != len(given):
             raise self._wrong(
@@ -97,7 +88,7 @@ class FlatMapBatchesOperator(BatchOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Process a batch."""
-        given = self._arrow(batch)
+        given = arrow_batch(batch, self._name)
         return self._emit_all(given, self._apply(given), out)
 
     def _emit_all(self, given: ArrowBatch, results: Any, out: Output) -> Steps | None:
@@ -134,7 +125,7 @@ class FilterBatchesOperator(BatchOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Filter a batch."""
-        given = self._arrow(batch)
+        given = arrow_batch(batch, self._name)
         mask = self._mask(self._apply(given), len(given))
         kept = given.batch.filter(mask)
         if kept.num_rows:
@@ -159,7 +150,7 @@ class KeyColumnContext:
 
     __slots__ = ("_columns", "_context", "key_index", "timestamps_ms")
 
-    def __init__(self, context: OperatorContext, columns: KeyedColumns) -> None:
+    def __init__(self, context: OperatorContext, columns: KeyedPane) -> None:
         self._context = context
         self._columns = columns
         self.key_index: np.ndarray[Any, Any] = np.empty(0, np.int64)
@@ -197,12 +188,24 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Process a batch."""
-        given = self._arrow(batch)
+        given = arrow_batch(batch, self._name)
         assert given.key_groups is not None, "a keyed edge gives key groups"
         keys = given.batch.column(self._key_column)
         self._batch.key_index = self._columns.index(keys, given.key_groups)
         self._batch.timestamps_ms = given.timestamps_ms
         return self._emit_all(given, self._apply(given, self._batch), out)
+
+
+def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
+    """The batch as Arrow columns. Raises UserCodeFailed where its rows have none."""
+    if isinstance(batch, ArrowBatch):
+        return batch
+    try:
+        return columns_of(batch)
+    except BadRecord as error:
+        place = f"operator '{operator}'"
+        what = f"{place} wants Arrow batches, but {error.what}"
+        raise UserCodeFailed(what, where=place, remedy=error.remedy) from error
 
 
 def columns_of(batch: RowBatch) -> ArrowBatch:

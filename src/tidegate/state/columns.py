@@ -14,7 +14,7 @@ from tidegate.state.key_rows import KeyRows, with_room
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from tidegate.api.state import ColumnStateDescriptor
     from tidegate.state.long_index import Longs
@@ -46,7 +46,7 @@ class Column:
         self._make_room()
         self._values[index] = values
 
-    def at(self, ufunc: np.ufunc, index: Longs, values: object) -> None:
+    def at(self, ufunc: np.ufunc, index: Longs, values: ArrayLike) -> None:
         """Let each of the values change its row, one after another."""
         self._make_room()
         ufunc.at(self._values, index, values)

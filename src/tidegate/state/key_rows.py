@@ -77,7 +77,7 @@ class _Index(Protocol):
 
 
 class KeyRows:
-    """The dense rows of one operator's keys; implements ``api.state.KeyedColumns``."""
+    """The dense rows of one operator's keys."""
 
     def __init__(self, where: str) -> None:
         self._where = where
