@@ -279,7 +279,7 @@ class ColumnOfArray:
     def _column(self) -> np.ndarray:
         name, kind = self._descriptor.name, self._descriptor.type.to_pandas_dtype()
         column = self._keyed.columns.get(name, np.empty(0, kind))
-        grown = np.full(len(self._keyed), self._descriptor.default, kind)
+        grown = np.full(len(self._keyed), self._descriptor.default or 0, kind)
         grown[: len(column)] = column
         self._keyed.columns[name] = grown
         return grown
