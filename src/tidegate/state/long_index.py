@@ -16,6 +16,7 @@ Longs = NDArray[np.int64]
 
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _BITS_MIN: Final = 8
+_PIECE_MIN: Final = 256
 
 
 class LongIndex:
@@ -52,15 +53,23 @@ class LongIndex:
         """
         rows = self.find(keys)
         missing = np.flatnonzero(rows < 0)
-        if not len(missing):
-            return rows, missing
-        most = self._count + len(missing)
-        if most * 2 > self._mask:
-            self._resize(most)
-        rows[missing], added = self._place_new(keys.take(missing), first)
-        if self._count * 8 < self._mask:
-            self._resize(self._count)  # many rows had few different keys
-        return rows, missing.take(added)
+        new: list[Longs] = []
+        size = max(len(missing) // 16, _PIECE_MIN)
+        while len(missing):
+            # In pieces, for of many rows with few new keys only the first have to be placed.
+            piece, missing = missing[:size], missing[size:]
+            most = self._count + len(piece)
+            if most * 2 > self._mask:
+                self._resize(most)
+            rows[piece], added = self._place_new(keys.take(piece), first)
+            new.append(piece.take(added))
+            first += len(added)
+            if len(missing):
+                found = self.find(keys.take(missing))
+                rows[missing] = found
+                missing = missing[found < 0]
+                size *= 4
+        return rows, np.concatenate(new) if new else missing
 
     def _place_new(self, keys: Longs, first: int) -> tuple[Longs, Longs]:
         """As `place`, for keys of which none is there, in a table with room for them."""
@@ -91,7 +100,7 @@ class LongIndex:
     def _resize(self, total: int) -> None:
         used = self._rows >= 0
         keys, rows = self._keys[used], self._rows[used]
-        self._clear(max(_BITS_MIN, (total * 2).bit_length()))
+        self._clear((total * 2).bit_length())
         self._put(keys, rows)
 
     def _put(self, keys: Longs, rows: Longs) -> None:
