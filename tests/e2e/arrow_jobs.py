@@ -1,5 +1,8 @@
 """The same counts over Arrow batches. Slots import this module by its name."""
 
+from collections import defaultdict
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,9 +11,13 @@ from tests.e2e.jobs import KEYS
 from tidegate import (
     BatchContext,
     ColumnStateDescriptor,
+    Count,
     DataStream,
     KeyedBatchFunction,
+    SlidingEventTimeWindows,
     StreamExecutionEnvironment,
+    Sum,
+    WatermarkStrategy,
 )
 from tidegate.connectors import FileSource, NumberSequenceSource
 
@@ -59,3 +66,47 @@ def column_counts(
         keyed = keyed.filter_batches(is_even)
     counted = keyed.key_by("key").process_batches(RunningColumnCount(), COUNTED_SCHEMA)
     return counted.uid("column counts")
+
+
+SIZE_MS, SLIDE_MS = 400, 100
+WINDOWED_SCHEMA = pa.schema(
+    [
+        ("key", pa.int64()),
+        ("window_start", pa.int64()),
+        ("window_end", pa.int64()),
+        ("count", pa.int64()),
+        ("number_sum", pa.int64()),
+    ]
+)
+
+
+def window_counts(env: StreamExecutionEnvironment, source: FileSource) -> DataStream[Any]:
+    """Ascending numbers by key and sliding window; the number is the event time."""
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("number")
+    return (
+        env.from_source(source, source_name="numbers")
+        .uid("numbers")
+        .set_parallelism(1)
+        .map_batches(with_key)
+        .set_parallelism(1)
+        .assign_timestamps_and_watermarks(strategy)
+        .uid("times")
+        .set_parallelism(1)
+        .key_by("key")
+        .window_aggregate_batches(
+            SlidingEventTimeWindows(SIZE_MS, SLIDE_MS), Count(), Sum("number")
+        )
+        .uid("window counts")
+    )
+
+
+def expected_window_counts(total: int) -> list[tuple[int, ...]]:
+    found: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number in range(total):
+        last = number // SLIDE_MS * SLIDE_MS
+        for start in range(last, number - SIZE_MS, -SLIDE_MS):
+            found[number % KEYS, start].append(number)
+    return sorted(
+        (key, start, start + SIZE_MS, len(numbers), sum(numbers))
+        for (key, start), numbers in found.items()
+    )

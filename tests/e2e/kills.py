@@ -1,6 +1,12 @@
 """What must hold when slots are killed; asked of every runtime."""
 
-from tests.e2e.arrow_jobs import COUNTED_SCHEMA, column_counts
+from tests.e2e.arrow_jobs import (
+    COUNTED_SCHEMA,
+    WINDOWED_SCHEMA,
+    column_counts,
+    expected_window_counts,
+    window_counts,
+)
 from tests.e2e.files import committed_rows, hidden_files, write_numbers
 from tests.e2e.jobs import COUNT_SCHEMA, running_counts
 from tests.e2e.journal import Journal
@@ -93,6 +99,24 @@ def check_kill_over_columns(jobs: Jobs) -> None:
     kill_slot(client, 1)
     finished(client)
     check_each_counted_once(committed_rows(out), 24 * 200)
+
+
+def check_kill_over_windows(jobs: Jobs) -> None:
+    """Counts by sliding window: slots are killed between the firings of windows that overlap."""
+    total, folder, out = 4_800, jobs.folder / "in", jobs.folder / "out"
+    write_numbers(folder, files=1, rows_each=total)
+    source = FileSource.parquet(str(folder)).arrow().rate(1_200)
+    env = jobs.checkpointed(2, 200)
+    window_counts(env, source).sink_to(FileSink.parquet(str(out), WINDOWED_SCHEMA))
+    client = jobs.start(env, "windows")
+    wait_completed(client, 2)
+    kill_slot(client, 0)
+    wait_recovered(client, 1)
+    wait_completed(client, view(client).checkpoints.counts.completed + 1)
+    kill_slot(client, 1)
+    finished(client)
+    rows = sorted(tuple(row.values()) for row in committed_rows(out))
+    assert rows == expected_window_counts(total)
 
 
 def check_kill_before_first_checkpoint(jobs: Jobs) -> None:

@@ -156,8 +156,14 @@ def test_many_rows_of_few_or_many_keys_run_in_their_order(keys_total: int) -> No
         (pa.date32(), [datetime.date(2020, 1, 2), datetime.date(2020, 1, 1)], {"distinct": 2}),
         (
             pa.timestamp("ms", "UTC"),
-            [datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)],
-            {"min": datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC), "first": datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC)},
+            [
+                datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+                datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+            ],
+            {
+                "min": datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC),
+                "first": datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),
+            },
         ),
         (
             pa.duration("s"),

@@ -26,14 +26,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.api.aggregates import Aggregate
     from tidegate.api.functions import KeySelector, Partitioner, ProcessFunction
     from tidegate.api.operator import KeyBy, Operator
-    from tidegate.api.windows import WindowAssigner
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.api.windows import (
+        SlidingEventTimeWindows,
+        TumblingEventTimeWindows,
+        WindowAssigner,
+    )
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
     from tidegate.datastream.results import CloseableIterator
     from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
+    from tidegate.model.duration import Duration, Time
     from tidegate.model.topology import Partitioner as Exchange
     from tidegate.operators.rolling import RollingCall
     from tidegate.typeinfo.hints import TypeHint
@@ -194,6 +201,7 @@ class KeyedStream(DataStream[T]):
 
         >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
         """
+        from tidegate.datastream.batches import key_column
         from tidegate.operators.batches import ProcessBatchesOperator
 
         checks.check_function_object(
@@ -202,14 +210,53 @@ class KeyedStream(DataStream[T]):
             "process_batches",
             otherwise="Derive a class from KeyedBatchFunction.",
         )
-        if self._key.column is None:
-            raise GraphError(
-                "process_batches needs the key as a column",
-                where="process_batches",
-                remedy='Name the column: key_by("column").',
-            )
-        operator = ProcessBatchesOperator(func, output_schema, self._key.column, self._key.key_type)
+        column = key_column(self._key, "process_batches")
+        operator = ProcessBatchesOperator(func, output_schema, column, self._key.key_type)
         return self._keyed("ProcessBatches", operator, None)
+
+    def aggregate_batches(self, *aggregates: Aggregate) -> DataStream[Any]:
+        """Each Arrow batch again with its key's aggregates so far behind each row.
+
+        The stream must be keyed by a column. Rows keep their order and their timestamps.
+
+        >>> flights.key_by("carrier").aggregate_batches(Count(), Mean("dep_delay").alias("delay"))
+        """
+        from tidegate.datastream.batches import running_aggregates
+
+        operator = running_aggregates(self._key, aggregates, "aggregate_batches")
+        return self._keyed("AggregateBatches", operator, None)
+
+    def window_aggregate_batches(
+        self,
+        windows: TumblingEventTimeWindows | SlidingEventTimeWindows,
+        *aggregates: Aggregate,
+        allowed_lateness: Time | Duration | None = None,
+        late_output: OutputTag[Any] | None = None,
+    ) -> DataStream[Any]:
+        """Arrow batches with a row for each key and window of event time, when the window ends.
+
+        Columns: the key, ``window_start`` and ``window_end`` in milliseconds (the end is excluded),
+        then the aggregates; the timestamp is the last millisecond of the window. The stream must be
+        keyed by a column. allowed_lateness: for how long after its end a window still takes rows;
+        each batch with such rows gives the results of their keys anew. late_output: a side output
+        for rows that are late for all their windows, which else are dropped and counted in
+        ``numLateRecordsDropped``.
+
+        >>> flights.key_by("carrier").window_aggregate_batches(
+        ...     TumblingEventTimeWindows.of(Time.hours(1)), Count(), Max("dep_delay")
+        ... )
+        """
+        from tidegate.datastream.batches import window_aggregates
+
+        operator = window_aggregates(
+            self._key,
+            windows,
+            aggregates,
+            lateness_ms=0 if allowed_lateness is None else allowed_lateness.to_millis(),
+            late_tag=None if late_output is None else late_output.tag_id,
+            call="window_aggregate_batches",
+        )
+        return self._keyed("WindowAggregateBatches", operator, None)
 
     def partition_custom(
         self,

@@ -1,0 +1,86 @@
+"""Checks and operators behind the aggregates of keyed streams of Arrow batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.aggregates import Aggregate
+from tidegate.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from tidegate.errors import GraphError
+from tidegate.operators.aggregate_batches import AggregateBatchesOperator
+from tidegate.operators.window_batches import END, START, WindowAggregateBatchesOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.api.operator import KeyBy, Operator
+
+
+def running_aggregates(key: KeyBy, aggregates: Sequence[object], call: str) -> Operator:
+    """The operator of running aggregates; raises GraphError where they make no sense."""
+    column = key_column(key, call)
+    return AggregateBatchesOperator(_checked(aggregates, [column], call), column, key.key_type)
+
+
+def window_aggregates(
+    key: KeyBy,
+    windows: object,
+    aggregates: Sequence[object],
+    *,
+    lateness_ms: int,
+    late_tag: str | None,
+    call: str,
+) -> Operator:
+    """The operator of aggregates by window; raises GraphError where they make no sense."""
+    column = key_column(key, call)
+    if not isinstance(windows, TumblingEventTimeWindows | SlidingEventTimeWindows):
+        raise GraphError(
+            f"{call} has no windows like {windows!r}",
+            where=call,
+            remedy="Use TumblingEventTimeWindows or SlidingEventTimeWindows; for others aggregate "
+            "row by row.",
+        )
+    if lateness_ms < 0:
+        raise GraphError(
+            f"The allowed lateness is {lateness_ms} ms", where=call, remedy="Allow 0 ms or more."
+        )
+    checked = _checked(aggregates, [column, START, END], call)
+    return WindowAggregateBatchesOperator(
+        windows, checked, column, key.key_type, lateness_ms=lateness_ms, late_tag=late_tag
+    )
+
+
+def key_column(key: KeyBy, call: str) -> str:
+    """The column that a stream is keyed by; raises GraphError where it is by a function."""
+    if key.column is None:
+        raise GraphError(
+            f"{call} needs the key as a column",
+            where=call,
+            remedy='Name the column: key_by("column").',
+        )
+    return key.column
+
+
+def _checked(aggregates: Sequence[object], taken: list[str], call: str) -> list[Aggregate]:
+    if not aggregates:
+        raise GraphError(
+            f"{call} has nothing to compute", where=call, remedy="Pass aggregates: Count(), ..."
+        )
+    checked: list[Aggregate] = []
+    for each in aggregates:
+        if not isinstance(each, Aggregate):
+            given = each.__name__ if isinstance(each, type) else repr(each)
+            raise GraphError(
+                f"{call} takes aggregates, not {given}",
+                where=call,
+                remedy='Pass objects such as Count() or Sum("column").',
+            )
+        if each.output in taken:
+            raise GraphError(
+                f"{call} has two columns named '{each.output}', the second by {each}",
+                where=call,
+                remedy=f'Name one otherwise: {each}.alias("name").',
+            )
+        taken = [*taken, each.output]
+        checked.append(each)
+    return checked

@@ -1,0 +1,199 @@
+"""Declarative aggregates of Arrow batches in jobs, beside row functions and plain Python."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.e2e import kills
+from tests.e2e.runtimes import Jobs
+from tidegate import (
+    Collect,
+    Count,
+    DataStream,
+    Duration,
+    GraphError,
+    JobFailed,
+    KeyedProcessFunction,
+    Max,
+    Mean,
+    OutputTag,
+    RuntimeContext,
+    SlidingEventTimeWindows,
+    Sum,
+    Time,
+    TumblingEventTimeWindows,
+    ValueStateDescriptor,
+    WatermarkGenerator,
+    WatermarkStrategy,
+)
+from tidegate.api.windows import Window
+from tidegate.connectors import NumberSequenceSource
+
+TRANSACTIONS, USERS = 10_000, 100
+FEATURES = (Count(), Sum("amount"), Mean("amount"), Max("amount"))
+NAMES = ("count", "amount_sum", "amount_mean", "amount_max")
+LAST_MINUTE = SlidingEventTimeWindows.of(Time.seconds(60), Time.seconds(10))
+SCHEMA = pa.schema([("user", pa.int64()), ("amount", pa.int64()), ("time", pa.int64())])
+
+
+def transaction(number: int) -> dict[str, int]:
+    return {"user": number % USERS, "amount": number % 17, "time": 10 * number}
+
+
+def transactions(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch["value"].to_numpy()
+    columns = (numbers % USERS, numbers % 17, 10 * numbers)
+    return pa.RecordBatch.from_arrays([pa.array(each) for each in columns], schema=SCHEMA)
+
+
+def collected(stream: DataStream[Any]) -> list[Any]:
+    with stream.execute_and_collect() as rows:
+        return list(rows)
+
+
+class Features(KeyedProcessFunction[dict[str, int], dict[str, object]]):
+    """Count, sum, mean and maximum of the user's amounts so far, row by row."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen"))
+
+    def process_element(
+        self, value: dict[str, int], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[dict[str, object]]:
+        count, total, greatest = self.seen.value() or (0, 0, 0)
+        amount = value["amount"]
+        count, total, greatest = count + 1, total + amount, max(greatest, amount)
+        self.seen.update((count, total, greatest))
+        yield value | dict(zip(NAMES, (count, total, total / count, greatest), strict=True))
+
+
+@pytest.mark.slow
+def test_features_of_a_model_are_those_of_row_functions_and_of_a_loop(jobs: Jobs) -> None:
+    numbers = NumberSequenceSource(0, TRANSACTIONS - 1, arrow=True)
+    batches = jobs.env(2).from_source(numbers, source_name="numbers").set_parallelism(1)
+    batches = batches.map_batches(transactions)
+    found = collected(batches.key_by("user").aggregate_batches(*FEATURES))
+    rows = jobs.env(2).from_collection(list(map(transaction, range(TRANSACTIONS))))
+    by_row = collected(rows.key_by("user").process(Features()))
+    assert in_time(found) == in_time(by_row) == since_ever()
+
+
+def in_time(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda row: row["time"])
+
+
+def since_ever() -> list[dict[str, object]]:
+    amounts: dict[int, list[int]] = defaultdict(list)
+    rows = []
+    for number in range(TRANSACTIONS):
+        row = transaction(number)
+        seen = amounts[row["user"]]
+        seen.append(row["amount"])
+        rows.append(row | features(seen))
+    return rows
+
+
+def features(amounts: list[int]) -> dict[str, object]:
+    total = sum(amounts)
+    values = (len(amounts), total, total / len(amounts), max(amounts))
+    return dict(zip(NAMES, values, strict=True))
+
+
+def test_features_of_the_last_minute_are_those_of_a_loop(jobs: Jobs) -> None:
+    numbers = NumberSequenceSource(0, TRANSACTIONS - 1, arrow=True)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+    timed = (
+        jobs.env(2)
+        .from_source(numbers, source_name="numbers")
+        .map_batches(transactions)
+        .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner("time"))
+    )
+    found = collected(timed.key_by("user").window_aggregate_batches(LAST_MINUTE, *FEATURES))
+    amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in map(transaction, range(TRANSACTIONS)):
+        last = row["time"] // 10_000 * 10_000
+        for start in range(last, last - 60_000, -10_000):
+            amounts[start, row["user"]].append(row["amount"])
+    assert len(found) == len(amounts)
+    for row in found:
+        start, user = row["window_start"], row["user"]
+        times = {"window_start": start, "window_end": start + 60_000}
+        assert row == {"user": user, **times, **features(amounts[start, user])}
+
+
+def test_rows_become_columns_and_late_ones_go_aside(jobs: Jobs) -> None:
+    late = OutputTag[Any]("late")
+    rows = [{"k": "a", "t": 5}, {"k": "a", "t": 25}, {"k": "b", "t": 4}, {"k": "a", "t": 29}]
+    strategy = WatermarkStrategy.for_generator(EachRow).with_timestamp_assigner("t")
+    timed = jobs.env().from_collection(rows).assign_timestamps_and_watermarks(strategy)
+    windows = timed.key_by("k").window_aggregate_batches(
+        TumblingEventTimeWindows(10), Count(), Collect("t").alias("times"), late_output=late
+    )
+    in_windows = windows.map(lambda row: (row["k"], row["window_start"], row["times"]))
+    aside = windows.get_side_output(late).map(lambda row: ("late", row["k"], row["t"]))
+    assert sorted(collected(in_windows.union(aside)), key=str) == [
+        ("a", 0, [5]),
+        ("a", 20, [25, 29]),
+        ("late", "b", 4),
+    ]
+
+
+class EachRow(WatermarkGenerator[Any]):
+    """The watermark follows each row at once."""
+
+    def on_event(self, value: Any, timestamp: int, output: Any) -> None:
+        output.emit_watermark(timestamp - 1)
+
+    def on_periodic_emit(self, output: Any) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_a_killed_slot_fires_each_window_once(jobs: Jobs) -> None:
+    kills.check_kill_over_windows(jobs)
+
+
+def test_a_wrong_column_fails_the_job_by_operator_and_column(jobs: Jobs) -> None:
+    rows = jobs.env().from_collection([{"k": 1, "x": 2}])
+    with pytest.raises(JobFailed, match="there is no column 'y'; there are k, x"):
+        collected(rows.key_by("k").aggregate_batches(Sum("y")))
+    with pytest.raises(JobFailed, match="operator 'WindowAggregateBatches'"):
+        collected(rows.key_by("k").window_aggregate_batches(TumblingEventTimeWindows(10), Count()))
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda s: s.key_by(len).aggregate_batches(Count()), "needs the key as a column"),
+        (lambda s: s.key_by("k").aggregate_batches(), "has nothing to compute"),
+        (lambda s: s.key_by("k").aggregate_batches(Count), "takes aggregates, not Count"),
+        (
+            lambda s: s.key_by("k").aggregate_batches(Sum("x"), Mean("x").alias("x_sum")),
+            "two columns named 'x_sum', the second by Mean",
+        ),
+        (
+            lambda s: s.key_by("k").window_aggregate_batches(Window(), Count()),
+            "has no windows like",
+        ),
+        (
+            lambda s: s.key_by("k").window_aggregate_batches(
+                TumblingEventTimeWindows(10), Count().alias("window_end")
+            ),
+            "two columns named 'window_end'",
+        ),
+        (
+            lambda s: s.key_by("k").window_aggregate_batches(
+                TumblingEventTimeWindows(10), Count(), allowed_lateness=Time(-1)
+            ),
+            "lateness is -1 ms",
+        ),
+    ],
+)
+def test_aggregates_that_make_no_sense_are_refused_where_they_are_written(
+    jobs: Jobs, call: Any, what: str
+) -> None:
+    with pytest.raises(GraphError, match=what):
+        call(jobs.env().from_collection([{"k": 1, "x": 2}]))
