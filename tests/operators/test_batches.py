@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -11,7 +13,7 @@ from tests.operators.world import Hosted, World, arrow
 from tidegate.api.functions import BatchContext, KeyedBatchFunction
 from tidegate.api.state import ColumnStateDescriptor
 from tidegate.errors import UserCodeFailed
-from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.elements import ArrowBatch, RowBatch, Watermark
 from tidegate.operators.batches import (
     FilterBatchesOperator,
     FlatMapBatchesOperator,
@@ -65,8 +67,11 @@ def test_another_number_of_rows_from_map_batches_is_refused(world: World) -> Non
         (pa.record_batch({"m": [1]}), "field 'n' is missing"),
         (pa.record_batch({"n": ["x"]}), "field 'n' is string, declared as int64"),
         (pa.record_batch({"n": [1], "m": [1]}), "field 'm' is not declared"),
-        (pa.table({"n": [1]}), "returned a Table, not a pyarrow.RecordBatch"),
-        (7, "returned a int"),
+        (pa.table({"n": ["x"]}), "field 'n' is string, declared as int64"),
+        (pd.DataFrame({"m": [1]}), "field 'm' is missing|field 'n' is missing"),
+        (pd.DataFrame({"n": ["x"]}), "data frame that does not become Arrow columns"),
+        (pl.DataFrame({"n": ["x"]}), "data frame that does not become Arrow columns"),
+        (7, "returned a int, not a batch"),
     ],
 )
 def test_a_result_of_another_schema_is_refused_by_field(
@@ -195,3 +200,90 @@ def test_a_field_that_is_nullable_or_not_is_brought_to_the_declared_form(world: 
     step = Hosted(MapBatchesOperator(doubled, schema), world)
     step.process(arrow({"n": [1]}))
     assert step.out.batches[0].batch.schema.equals(schema)
+
+
+FRAMES = {
+    "arrow": lambda batch: pa.record_batch({"n": pc.add(batch["n"], 1), "t": batch["t"]}),
+    "table": lambda table: table.set_column(0, "n", pc.add(table["n"], 1)),
+    "pandas": lambda frame: frame.assign(n=frame["n"] + 1),
+    "polars": lambda frame: frame.with_columns(pl.col("n") + 1),
+}
+DECLARED = pa.schema([("n", pa.int64()), ("t", pa.string())])
+
+
+@pytest.mark.parametrize("form", FRAMES)
+@pytest.mark.parametrize("declared", [None, DECLARED])
+def test_functions_are_given_the_form_they_ask_for(
+    world: World, form: str, declared: pa.Schema | None
+) -> None:
+    given = arrow({"n": [1, 2, 3], "t": ["a", None, "c"]}, timestamps_ms=STAMPS)
+    wanted = [{"n": 2, "t": "a"}, {"n": 3, "t": None}, {"n": 4, "t": "c"}]
+    for operator in (MapBatchesOperator, FlatMapBatchesOperator):
+        step = Hosted(operator(FRAMES[form], declared, form), world)
+        step.process(given)
+        assert step.out.values == wanted
+        if declared is not None:
+            assert step.out.batches[0].batch.schema.equals(declared)
+
+
+def test_nulls_of_a_pandas_column_come_back_as_integers_where_they_are_declared(
+    world: World,
+) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    step = Hosted(MapBatchesOperator(lambda frame: frame + 1, schema, "pandas"), world)
+    step.process(arrow({"n": [1, None]}))
+    assert step.out.values == [{"n": 2}, {"n": None}]
+
+
+@pytest.mark.parametrize(
+    ("form", "mask"),
+    [
+        ("pandas", lambda frame: frame["n"] > 1),
+        ("polars", lambda frame: frame["n"] > 1),
+        ("table", lambda table: pc.greater(table["n"], 1)),
+    ],
+)
+def test_masks_may_be_series(world: World, form: str, mask: object) -> None:
+    step = Hosted(FilterBatchesOperator(mask, form), world)
+    step.process(arrow({"n": [1, 2, 3]}, timestamps_ms=STAMPS))
+    assert step.out.values == [{"n": 2}, {"n": 3}]
+
+
+def test_empty_data_frames_are_not_passed_on(world: World) -> None:
+    for form in ("pandas", "polars", "table"):
+        step = Hosted(FlatMapBatchesOperator(lambda frame: frame[:0], form=form), world)
+        step.process(arrow({"n": [1]}))
+        assert step.out.batches == []
+
+
+def test_a_schema_that_changes_in_the_middle_of_the_stream_is_refused_by_field(
+    world: World,
+) -> None:
+    step = Hosted(MapBatchesOperator(lambda batch: batch), world, name="same")
+    step.process(arrow({"n": [1]}))
+    step.process(arrow({"n": [2]}))
+    with pytest.raises(
+        UserCodeFailed,
+        match=r"operator 'same' changed the schema .* field 'n' is string, before as int64",
+    ) as caught:
+        step.process(arrow({"n": ["x"]}))
+    assert "output_schema" in caught.value.remedy
+
+
+class LateRows(KeyedBatchFunction):
+    """The rows that lie before the watermark."""
+
+    def process_batch(self, batch: pl.DataFrame, ctx: BatchContext) -> pl.DataFrame:
+        assert ctx.timestamps_ms is not None
+        return batch.filter(ctx.timestamps_ms <= ctx.watermark_ms)
+
+
+def test_a_keyed_batch_function_knows_event_time_and_watermark(world: World) -> None:
+    step = Hosted(ProcessBatchesOperator(LateRows(), None, "k", form="polars"), world)
+    batch = keyed({"k": ["a", "b"]})
+    batch.timestamps_ms = np.array([5, 7])
+    step.process(batch)
+    assert step.out.values == []
+    step.drive(step.operator.on_watermark(Watermark(5), step.out))
+    step.process(batch)
+    assert step.out.values == [{"k": "a"}] and step.out.watermarks == [Watermark(5)]

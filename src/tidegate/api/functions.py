@@ -354,6 +354,11 @@ class BatchContext(Protocol):
         """Event times of the records, or None."""
         ...
 
+    @property
+    def watermark_ms(self) -> int:
+        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        ...
+
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         """The column of that name."""
         ...
@@ -363,10 +368,11 @@ class KeyedBatchFunction(Function):
     """Works on whole Arrow batches of a keyed stream, with columnar state."""
 
     @abstractmethod
-    def process_batch(
-        self, batch: pa.RecordBatch, ctx: BatchContext
-    ) -> pa.RecordBatch | Iterable[pa.RecordBatch] | None:
-        """The output for a batch, of the declared schema."""
+    def process_batch(self, batch: pa.RecordBatch, ctx: BatchContext) -> object:
+        """The output for a batch: one, some (also one by one, by ``yield``), or None for nothing.
+
+        Each a RecordBatch, a Table or a data frame, of the declared schema.
+        """
 
 
 class SinkFunction(Function, Generic[In]):

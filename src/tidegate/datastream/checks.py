@@ -26,6 +26,14 @@ def check_function(given: object, kind: type[Function], call: str) -> None:
         raise _unfit(given, f"a {kind.__name__} or a plain function", call)
 
 
+def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:
+    """As `check_function`; also raises GraphError for a form of batches that can't be had."""
+    from tidegate.operators.frames import check_form
+
+    check_function(given, kind, call)
+    check_form(form, call)
+
+
 def check_function_object(
     given: object, kind: type[Function], call: str, *, otherwise: str
 ) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.duration import Duration, Time
     from tidegate.model.topology import Partitioner as Exchange
+    from tidegate.operators.frames import Form
     from tidegate.operators.rolling import RollingCall
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
@@ -193,16 +194,22 @@ class KeyedStream(DataStream[T]):
         )
 
     def process_batches(
-        self, func: KeyedBatchFunction, output_schema: pa.Schema | None = None
+        self,
+        func: KeyedBatchFunction,
+        output_schema: pa.Schema | None = None,
+        *,
+        form: Form = "arrow",
     ) -> DataStream[Any]:
         """Arrow batches for each Arrow batch, with columns of state by the rows' keys.
 
-        The stream must be keyed by a column: ``key_by("carrier")``.
+        The stream must be keyed by a column: ``key_by("carrier")``. output_schema, form: as for
+        ``map_batches``.
 
         >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
         """
         from tidegate.datastream.batches import key_column
         from tidegate.operators.batches import ProcessBatchesOperator
+        from tidegate.operators.frames import check_form
 
         checks.check_function_object(
             func,
@@ -211,7 +218,8 @@ class KeyedStream(DataStream[T]):
             otherwise="Derive a class from KeyedBatchFunction.",
         )
         column = key_column(self._key, "process_batches")
-        operator = ProcessBatchesOperator(func, output_schema, column, self._key.key_type)
+        check_form(form, "process_batches")
+        operator = ProcessBatchesOperator(func, output_schema, column, self._key.key_type, form)
         return self._keyed("ProcessBatches", operator, None)
 
     def aggregate_batches(self, *aggregates: Aggregate) -> DataStream[Any]:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
     from tidegate.typeinfo.hints import TypeHint
+    from tidegate.operators.frames import Form
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -260,41 +261,55 @@ class DataStream(Generic[T]):
 
     def map_batches(
         self,
-        func: Callable[[pa.RecordBatch], pa.RecordBatch],
+        func: Callable[[pa.RecordBatch], object],
         output_schema: pa.Schema | None = None,
+        *,
+        form: Form = "arrow",
     ) -> DataStream[Any]:
         """An Arrow batch of as many rows for each; records become columns where they have to.
 
-        output_schema: what the function gives; each batch is held to it.
+        output_schema: what the function gives, else what its first result has; each is held to it.
+        form: what the function is given: ``"arrow"`` a ``pyarrow.RecordBatch``, ``"table"`` a
+        ``pyarrow.Table``, ``"pandas"`` or ``"polars"`` a data frame. It may return any of these.
 
         >>> flights.map_batches(lambda batch: batch.select(["carrier", "dep_delay"]))
+        >>> flights.map_batches(lambda df: df.with_columns(late=pl.col("dep_delay") > 15),
+        ...     form="polars")
         """
         from tidegate.operators.batches import MapBatchesOperator
 
-        checks.check_function(func, MapFunction, "map_batches")
-        return self._then("MapBatches", MapBatchesOperator(func, output_schema), func, None)
+        checks.check_batch_function(func, MapFunction, "map_batches", form)
+        return self._then("MapBatches", MapBatchesOperator(func, output_schema, form), func, None)
 
     def flat_map_batches(
         self,
-        func: Callable[[pa.RecordBatch], pa.RecordBatch | Iterable[pa.RecordBatch] | None],
+        func: Callable[[pa.RecordBatch], object],
         output_schema: pa.Schema | None = None,
+        *,
+        form: Form = "arrow",
     ) -> DataStream[Any]:
-        """Any number of Arrow batches, of any number of rows, for each; they lose event time."""
+        """Any number of Arrow batches, of any number of rows, for each; they lose event time.
+
+        The function returns or yields them, or None for nothing. output_schema, form: as for
+        ``map_batches``.
+        """
         from tidegate.operators.batches import FlatMapBatchesOperator
 
-        checks.check_function(func, FlatMapFunction, "flat_map_batches")
-        operator = FlatMapBatchesOperator(func, output_schema)
+        checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
+        operator = FlatMapBatchesOperator(func, output_schema, form)
         return self._then("FlatMapBatches", operator, func, None)
 
-    def filter_batches(self, func: Callable[[pa.RecordBatch], object]) -> DataStream[T]:
-        """The rows for which the function's booleans, Arrow or NumPy, are true.
+    def filter_batches(
+        self, func: Callable[[pa.RecordBatch], object], *, form: Form = "arrow"
+    ) -> DataStream[T]:
+        """The rows for which the function's booleans are true: of Arrow, NumPy, pandas or polars.
 
         >>> flights.filter_batches(lambda batch: pc.greater(batch["dep_delay"], 15))
         """
         from tidegate.operators.batches import FilterBatchesOperator
 
-        checks.check_function(func, FilterFunction, "filter_batches")
-        return self._then("FilterBatches", FilterBatchesOperator(func), func, self._type)
+        checks.check_batch_function(func, FilterFunction, "filter_batches", form)
+        return self._then("FilterBatches", FilterBatchesOperator(func, form), func, self._type)
 
     # How records find their subtask
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from tidegate.api.batches import as_arrow
 from tidegate.errors import BadRecord, TidegateError, UserCodeFailed
-from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.operators.failures import user_code_failed
+from tidegate.operators.frames import giver, taken
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
@@ -19,35 +20,60 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedPane
-    from tidegate.model.elements import Batch
+    from tidegate.model.elements import Batch, Watermark
+    from tidegate.operators.frames import Form
     from tidegate.typeinfo.types import TypeInformation
 
 
 class BatchOperator(FunctionOperator):
-    """What operators on Arrow batches share. output_schema: what the results have to have."""
+    """What operators on Arrow batches share.
+
+    output_schema: what the results have to have; None for what the first one has. form: what the
+    function is given; it may return any form.
+    """
 
     def __init__(
-        self, function: object, method: str, output_schema: pa.Schema | None = None
+        self,
+        function: object,
+        method: str,
+        output_schema: pa.Schema | None = None,
+        form: Form = "arrow",
     ) -> None:
         super().__init__(function, method)
         self._output_schema = output_schema
+        self._form: Form = form
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the function."""
+        self._give = giver(self._form)
+        self._first_schema: pa.Schema | None = None
+        super().open(context)
 
     def _apply(self, batch: ArrowBatch, *arguments: object) -> Any:
         try:
-            return self._call(batch.batch, *arguments)
+            return self._call(self._give(batch.batch), *arguments)
         except Exception as error:
             row = first_row(batch.batch)
             raise user_code_failed(error, operator=self._name, row=row) from error
 
     def _checked(self, result: object) -> pa.RecordBatch:
         """The result of a function, where it is a batch of the declared schema."""
-        if not isinstance(result, pa.RecordBatch):
+        declared = self._output_schema
+        try:
+            found = taken(result, declared)
+        except (pa.ArrowException, ValueError, TypeError) as error:
             raise self._wrong(
-                f"returned a {type(result).__name__}, not a pyarrow.RecordBatch",
-                "Return a RecordBatch; one of pandas comes by RecordBatch.from_pandas.",
+                f"returned a data frame that does not become Arrow columns: {error}",
+                "Make the columns of one type each, and of that of output_schema.",
+            ) from error
+        if found is None:
+            raise self._wrong(
+                f"returned a {type(result).__name__}, not a batch",
+                "Return a pyarrow RecordBatch or Table, or a DataFrame of pandas or polars.",
             )
-        found, declared = cast("pa.RecordBatch", result), self._output_schema
-        if declared is None or found.schema.equals(declared):
+        if declared is None:
+            return self._like_the_first(found)
+        if found.schema.equals(declared):
             return found
         if found.schema.names == declared.names and found.schema.types == declared.types:
             return pa.RecordBatch.from_arrays(found.columns, schema=declared)
@@ -57,6 +83,18 @@ class BatchOperator(FunctionOperator):
             "Make the function's result and output_schema agree.",
         )
 
+    def _like_the_first(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        first = self._first_schema
+        if first is None:
+            self._first_schema = found.schema
+        elif found.schema.names != first.names or found.schema.types != first.types:
+            raise self._wrong(
+                "changed the schema in the middle of the stream: "
+                f"{schema_difference(first, found.schema, 'before')}",
+                "Give the call an output_schema, and bring each result to it.",
+            )
+        return found
+
     def _wrong(self, what: str, remedy: str) -> TidegateError:
         place = f"operator '{self._name}'"
         return UserCodeFailed(f"the function of {place} {what}", where=place, remedy=remedy)
@@ -65,8 +103,10 @@ class BatchOperator(FunctionOperator):
 class MapBatchesOperator(BatchOperator):
     """A batch of the same length for each, so that rows keep their timestamps."""
 
-    def __init__(self, function: object, output_schema: pa.Schema | None = None) -> None:
-        super().__init__(function, "map", output_schema)
+    def __init__(
+        self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
+    ) -> None:
+        super().__init__(function, "map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Map a batch."""
@@ -83,8 +123,10 @@ class MapBatchesOperator(BatchOperator):
 class FlatMapBatchesOperator(BatchOperator):
     """Any number of batches for each; their rows have no timestamps."""
 
-    def __init__(self, function: object, output_schema: pa.Schema | None = None) -> None:
-        super().__init__(function, "flat_map", output_schema)
+    def __init__(
+        self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
+    ) -> None:
+        super().__init__(function, "flat_map", output_schema, form)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Process a batch."""
@@ -120,8 +162,8 @@ class FlatMapBatchesOperator(BatchOperator):
 class FilterBatchesOperator(BatchOperator):
     """Keeps the rows for which the function's mask is true: booleans, Arrow or NumPy."""
 
-    def __init__(self, function: object) -> None:
-        super().__init__(function, "filter")
+    def __init__(self, function: object, form: Form = "arrow") -> None:
+        super().__init__(function, "filter", form=form)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Filter a batch."""
@@ -148,13 +190,14 @@ class FilterBatchesOperator(BatchOperator):
 class KeyColumnContext:
     """The ``BatchContext`` of a keyed batch function; one an operator, set anew for each batch."""
 
-    __slots__ = ("_columns", "_context", "key_index", "timestamps_ms")
+    __slots__ = ("_columns", "_context", "key_index", "timestamps_ms", "watermark_ms")
 
     def __init__(self, context: OperatorContext, columns: KeyedPane) -> None:
         self._context = context
         self._columns = columns
         self.key_index: np.ndarray[Any, Any] = np.empty(0, np.int64)
         self.timestamps_ms: np.ndarray[Any, Any] | None = None
+        self.watermark_ms = MIN_TIMESTAMP_MS
 
     @property
     def keys_total(self) -> int:
@@ -175,8 +218,9 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         output_schema: pa.Schema | None,
         key_column: str,
         key_type: TypeInformation | None = None,
+        form: Form = "arrow",
     ) -> None:
-        BatchOperator.__init__(self, function, "process_batch", output_schema)
+        BatchOperator.__init__(self, function, "process_batch", output_schema, form)
         self._key_column = key_column
         self._key_type = key_type
 
@@ -194,6 +238,11 @@ class ProcessBatchesOperator(FlatMapBatchesOperator):
         self._batch.key_index = self._columns.index(keys, given.key_groups)
         self._batch.timestamps_ms = given.timestamps_ms
         return self._emit_all(given, self._apply(given, self._batch), out)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        """Note how far event time has come."""
+        self._batch.watermark_ms = watermark.ms
+        out.emit_watermark(watermark)
 
 
 def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
@@ -224,15 +273,15 @@ def first_row(batch: pa.RecordBatch) -> object:
     return batch.slice(0, 1).to_pylist()[0] if batch.num_rows else None
 
 
-def schema_difference(declared: pa.Schema, found: pa.Schema) -> str:
+def schema_difference(declared: pa.Schema, found: pa.Schema, word: str = "declared") -> str:
     """The first field in which they differ, in words."""
     for name in declared.names:
         if name not in found.names:
             return f"field '{name}' is missing"
         wanted, given = declared.field(name).type, found.field(name).type
         if wanted != given:
-            return f"field '{name}' is {given}, declared as {wanted}"
+            return f"field '{name}' is {given}, {word} as {wanted}"
     extra = [name for name in found.names if name not in declared.names]
     if extra:
-        return f"field '{extra[0]}' is not declared"
-    return f"fields are in the order {found.names}, declared as {declared.names}"
+        return f"field '{extra[0]}' is not {word}"
+    return f"fields are in the order {found.names}, {word} as {declared.names}"
