@@ -269,16 +269,20 @@ class Panes:
         groups = self.hasher.key_groups_of_column(keys)
         owned = (groups >= self.mine.first) & (groups <= self.mine.last)
         pane = self.panes.pane(number)
-        rows = pane.index(keys.filter(pa.array(owned)), groups[owned])
+        rows = self.panes.index(keys.filter(pa.array(owned)), groups[owned])
+        pane.add(rows)
         pane.column(descriptor).at(np.add, rows, number)
 
     def values(self, descriptor: ColumnStateDescriptor) -> dict[tuple[int, object], object]:
         found: dict[tuple[int, object], object] = {}
         for number in self.panes.namespaces():
             pane = self.panes.pane(number)
-            values = pane.column(descriptor).get(np.arange(len(pane))).tolist()
-            keys = pane.keys().to_pylist()
-            found |= {(number, key): value for key, value in zip(keys, values, strict=True)}
+            rows = pane.rows()
+            keys, values = self.panes.keys(rows), pane.column(descriptor).get(rows)
+            found |= {
+                (number, key): value
+                for key, value in zip(keys.to_pylist(), values.tolist(), strict=True)
+            }
         return found
 
 
@@ -290,7 +294,7 @@ def test_panes_are_snapshotted_by_number_and_rescaled(keys: pa.Array) -> None:
         panes = Panes(subtask)
         for number in (-5, 0, 7):
             panes.put(number, keys.slice(0, 40 + number), COUNT)
-        panes.panes.drop(0)
+        panes.panes.drop([0])
         panes.panes.temporary().column(COUNT)
         expected |= panes.values(COUNT)
     assert len(expected) == 35 + 47
@@ -300,6 +304,29 @@ def test_panes_are_snapshotted_by_number_and_rescaled(keys: pa.Array) -> None:
         for subtask in restored(states, parallelism):
             found |= Panes(subtask).values(COUNT)
         assert found == expected
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+def test_keys_that_no_pane_has_any_more_are_forgotten(kind: pa.DataType) -> None:
+    subtask = Subtask()
+    panes = Panes(subtask)
+    model: dict[tuple[int, object], object] = {}
+    for number in range(40):
+        keys = pa.array(range(number * 700, number * 700 + 900)).cast(kind)
+        panes.put(number, keys, COUNT)
+        model |= {(number, key): number for key in keys.to_pylist()}
+        if number % 3 == 0:
+            panes.panes.pane(number).pack()
+        if number % 7 == 0:
+            panes.put(number, keys.slice(5, 1), COUNT)
+            model[number, keys[5].as_py()] = 2 * number
+        if number >= 5:
+            panes.panes.drop([number - 5])
+            model = {each: value for each, value in model.items() if each[0] > number - 5}
+        assert panes.values(COUNT) == model
+    assert len(subtask.backend._columns._rows) < 12_000, "28,200 keys came, 3,700 are in panes"
+    [again] = restored([snapshot(subtask)])
+    assert Panes(again).values(COUNT) == model
 
 
 def test_a_column_that_only_some_panes_have_is_its_default_in_the_others() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
-        KeyedPane,
+        KeyedColumns,
         KeyedPanes,
         MapStateDescriptor,
         OperatorListState,
@@ -232,7 +232,7 @@ class OperatorContext(Protocol):
         """The timers of that name; made or restored. namespace: type of what they have beside."""
         ...
 
-    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedPane:
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         """The dense index of this operator's keys, for columnar state."""
         ...
 

@@ -446,8 +446,8 @@ class ColumnState(Protocol):
         ...
 
 
-class KeyedPane(Protocol):
-    """The dense index of the keys that an operator, or a slice of time in it, has seen."""
+class KeyedColumns(Protocol):
+    """Columnar state over all keys that an operator has seen, which have dense rows."""
 
     def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
         """The row of each key, int64, shape (rows,); new keys get the next free rows."""
@@ -457,21 +457,45 @@ class KeyedPane(Protocol):
         """Number of keys seen."""
         ...
 
-    def keys(self) -> pa.Array:
-        """The key of each row, of the Arrow type that keys of their kind are kept as."""
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The column of that name."""
         ...
 
-    def key_groups(self) -> np.ndarray:
-        """The key group of each row."""
+
+class KeyedPane(Protocol):
+    """Columns of those keys that were added to one number, such as a slice of time."""
+
+    def add(self, rows: np.ndarray) -> None:
+        """Count these rows among the pane's; comes before their values are put."""
+        ...
+
+    def rows(self) -> np.ndarray:
+        """The pane's rows, ascending."""
         ...
 
     def column(self, descriptor: ColumnStateDescriptor) -> ColumnState:
         """The column of that name."""
         ...
 
+    def pack(self) -> None:
+        """Use little room: the pane is likely to be read only from now on."""
+        ...
+
 
 class KeyedPanes(Protocol):
-    """Columnar state by number, a pane each; what is dropped frees its keys too."""
+    """Columnar state by number, a pane each; a key that is in no pane is forgotten."""
+
+    def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
+        """The row of each key, int64, shape (rows,), the same in all panes."""
+        ...
+
+    def keys(self, rows: np.ndarray) -> pa.Array:
+        """The keys of rows, of the Arrow type that keys of their kind are kept as."""
+        ...
+
+    def key_groups(self, rows: np.ndarray) -> np.ndarray:
+        """The key groups of rows."""
+        ...
 
     def pane(self, namespace: int) -> KeyedPane:
         """The pane of that number; made where there is none."""
@@ -481,8 +505,8 @@ class KeyedPanes(Protocol):
         """The numbers of all panes, ascending."""
         ...
 
-    def drop(self, namespace: int) -> None:
-        """Forget a pane."""
+    def drop(self, namespaces: Iterable[int]) -> None:
+        """Forget panes; keys may have other rows afterwards."""
         ...
 
     def temporary(self) -> KeyedPane:

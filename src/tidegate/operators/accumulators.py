@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.aggregates import Aggregate
-    from tidegate.api.state import KeyedPane
+    from tidegate.api.state import ColumnState
     from tidegate.operators.groups import Groups
 
     Longs = NDArray[np.int64]
@@ -32,27 +32,33 @@ _LONG: Final = pa.int64()
 _DOUBLE: Final = pa.float64()
 
 
+class _Holder(Protocol):
+    """What has columns: a pane, or the state of all keys."""
+
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState: ...
+
+
 class Accumulator(Protocol):
-    """One aggregate of all keys of a pane; says only how, and keeps everything in the pane.
+    """One aggregate of all keys of a pane; says only how, and keeps everything in its columns.
 
     type: Arrow's, of the results.
     """
 
     type: pa.DataType
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Add a value to each of the rows; stamps: their event times."""
         ...
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
-        """Add all that another pane has, whose rows are these rows here."""
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Add all that another pane has: values of these rows, in both."""
         ...
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """Add values, in the groups' order; the result after each, in that order."""
         ...
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The results of the rows."""
         ...
 
@@ -65,26 +71,26 @@ class CountAccumulator:
     def __init__(self, name: str) -> None:
         self._count = ColumnStateDescriptor(name, _LONG)
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Count the rows."""
         pane.column(self._count).at(np.add, rows, 1)
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Add the counts."""
-        pane.column(self._count).at(np.add, rows, part.column(self._count).get(_all(part)))
+        pane.column(self._count).at(np.add, rows, part.column(self._count).get(rows))
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The count after each."""
         column = pane.column(self._count)
         before = column.get(groups.keys)
         column.put(groups.keys, before + groups.lengths)
         return pa.array(groups.within() + np.repeat(before, groups.lengths))
 
-    def counts(self, pane: KeyedPane, rows: Longs) -> Longs:
+    def counts(self, pane: _Holder, rows: Longs) -> Longs:
         """The counts of the rows."""
         return pane.column(self._count).get(rows)
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The counts."""
         return pa.array(self.counts(pane, rows))
 
@@ -98,18 +104,18 @@ class FoldAccumulator:
         self._value = ColumnStateDescriptor(name, arrow, neutral)
         self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Fold the values in."""
         pane.column(self._value).at(self._ufunc, rows, values)
         pane.column(self._seen).put(rows, _TRUE)
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Fold the other values in; those that nothing was folded into change nothing."""
-        seen = part.column(self._seen).get(_all(part))
-        pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(_all(part)))
+        seen = part.column(self._seen).get(rows)
+        pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
         pane.column(self._seen).put(rows[seen], _TRUE)
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The fold after each."""
         column = pane.column(self._value)
         before = column.get(groups.keys)
@@ -121,11 +127,11 @@ class FoldAccumulator:
         pane.column(self._seen).put(groups.keys, _TRUE)
         return _array(made, self.type)
 
-    def values(self, pane: KeyedPane, rows: Longs) -> Values:
+    def values(self, pane: _Holder, rows: Longs) -> Values:
         """The folds of the rows."""
         return pane.column(self._value).get(rows)
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The folds, null where nothing was folded in."""
         missing = ~pane.column(self._seen).get(rows)
         return _array(self.values(pane, rows), self.type, missing)
@@ -140,23 +146,23 @@ class MeanAccumulator:
         self._total = total
         self._count = count
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Sum and count."""
         self._total.add(pane, rows, values, stamps)
         self._count.add(pane, rows, values, stamps)
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Merge sums and counts."""
         self._total.merge(pane, rows, part)
         self._count.merge(pane, rows, part)
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The mean after each."""
         totals = self._total.run(pane, groups, values)
         counts = self._count.run(pane, groups, values)
         return pa.array(_doubles(totals) / counts.to_numpy())
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The means, null of no values."""
         counts = self._count.counts(pane, rows)
         none = counts == 0
@@ -175,7 +181,7 @@ class EndAccumulator:
         worst = np.iinfo(np.int64).min if last else np.iinfo(np.int64).max
         self._stamp = ColumnStateDescriptor(f"{name}.time", _LONG, int(worst))
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Keep those that are nearer to the end; of several at one time the end by arrival."""
         times = pane.column(self._stamp)
         if self._last:
@@ -188,13 +194,13 @@ class EndAccumulator:
         pane.column(self._value).put(rows.take(kept), values.take(kept))
         pane.column(self._seen).put(rows, _TRUE)
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Keep what is nearer to the end."""
-        own = np.flatnonzero(part.column(self._seen).get(_all(part)))
+        own = rows[part.column(self._seen).get(rows)]
         values, stamps = part.column(self._value).get(own), part.column(self._stamp).get(own)
-        self.add(pane, rows.take(own), values, stamps)
+        self.add(pane, own, values, stamps)
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The end after each."""
         column, seen = pane.column(self._value), pane.column(self._seen)
         if self._last:
@@ -208,7 +214,7 @@ class EndAccumulator:
         seen.put(groups.keys, _TRUE)
         return _array(made, self.type)
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The ends, null of no values."""
         missing = ~pane.column(self._seen).get(rows)
         return _array(pane.column(self._value).get(rows), self.type, missing)
@@ -221,21 +227,21 @@ class CollectAccumulator:
         self.type = pa.list_(arrow)
         self._lists = ColumnStateDescriptor(name, self.type)
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Append the values."""
         self._extend(pane, rows.tolist(), ((each,) for each in values.tolist()))
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Append the other lists."""
-        lists = part.column(self._lists).get(_all(part))
+        lists = part.column(self._lists).get(rows)
         self._extend(pane, rows.tolist(), (each or () for each in lists))
 
-    def _extend(self, pane: KeyedPane, rows: list[int], values: Iterable[Iterable[object]]) -> None:
+    def _extend(self, pane: _Holder, rows: list[int], values: Iterable[Iterable[object]]) -> None:
         lists = _gathered(pane, self._lists, rows, list)
         for row, each in zip(rows, values, strict=True):
             lists[row].extend(each)
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The list after each."""
         made: list[tuple[object, ...]] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
@@ -245,7 +251,7 @@ class CollectAccumulator:
             made.append(tuple(lists[row]))
         return pa.array(made, self.type)
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The lists."""
         lists = pane.column(self._lists).get(rows)
         return pa.array([() if each is None else each for each in lists], self.type)
@@ -259,21 +265,21 @@ class DistinctAccumulator:
     def __init__(self, name: str, arrow: pa.DataType) -> None:
         self._sets = ColumnStateDescriptor(name, pa.list_(arrow))
 
-    def add(self, pane: KeyedPane, rows: Longs, values: Values, stamps: Longs) -> None:
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
         """Add the values."""
         listed = rows.tolist()
         sets = _gathered(pane, self._sets, listed, _distinct)
         for row, value in zip(listed, values.tolist(), strict=True):
             sets[row].add(value if value == value else math.nan)
 
-    def merge(self, pane: KeyedPane, rows: Longs, part: KeyedPane) -> None:
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
         """Unite the sets."""
         listed = rows.tolist()
         sets = _gathered(pane, self._sets, listed, _distinct)
-        for row, values in zip(listed, part.column(self._sets).get(_all(part)), strict=True):
+        for row, values in zip(listed, part.column(self._sets).get(rows), strict=True):
             sets[row] |= _distinct(values or ())
 
-    def run(self, pane: KeyedPane, groups: Groups, values: Values) -> pa.Array:
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
         """The number after each."""
         made: list[int] = []
         rows = np.repeat(groups.keys, groups.lengths).tolist()
@@ -283,7 +289,7 @@ class DistinctAccumulator:
             made.append(len(sets[row]))
         return pa.array(made, _LONG)
 
-    def result(self, pane: KeyedPane, rows: Longs) -> pa.Array:
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
         """The numbers."""
         return pa.array([len(each or ()) for each in pane.column(self._sets).get(rows)], _LONG)
 
@@ -368,7 +374,7 @@ def _meaningless(aggregate: Aggregate, arrow: pa.DataType) -> GraphError:
 
 
 def _gathered(
-    pane: KeyedPane,
+    pane: _Holder,
     descriptor: ColumnStateDescriptor,
     rows: list[int],
     make: Callable[[Iterable[object]], Any],
@@ -385,10 +391,6 @@ def _gathered(
 def _distinct(values: Iterable[object]) -> set[object]:
     """The different values; all NaNs are one."""
     return {value if value == value else math.nan for value in values}
-
-
-def _all(pane: KeyedPane) -> Longs:
-    return np.arange(len(pane))
 
 
 def _doubles(array: pa.Array) -> NDArray[np.float64]:

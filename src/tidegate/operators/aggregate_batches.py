@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.operator import OperatorContext, Output
-    from tidegate.api.state import KeyedPane
+    from tidegate.api.state import KeyedColumns
     from tidegate.model.elements import Batch
     from tidegate.operators.accumulators import Accumulator
     from tidegate.typeinfo.types import TypeInformation
@@ -209,7 +209,7 @@ class AggregateBatchesOperator(Operator):
 
 
 def running(
-    accumulator: Accumulator, pane: KeyedPane, groups: Groups, column: ColumnValues | None
+    accumulator: Accumulator, pane: KeyedColumns, groups: Groups, column: ColumnValues | None
 ) -> pa.Array:
     """The results after each row, in the groups' order; a null changes nothing."""
     if column is None:

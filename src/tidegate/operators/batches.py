@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidegate.api.operator import OperatorContext, Output, Steps
-    from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedPane
+    from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedColumns
     from tidegate.model.elements import Batch, Watermark
     from tidegate.operators.frames import Form
     from tidegate.typeinfo.types import TypeInformation
@@ -192,7 +192,7 @@ class KeyColumnContext:
 
     __slots__ = ("_columns", "_context", "key_index", "timestamps_ms", "watermark_ms")
 
-    def __init__(self, context: OperatorContext, columns: KeyedPane) -> None:
+    def __init__(self, context: OperatorContext, columns: KeyedColumns) -> None:
         self._context = context
         self._columns = columns
         self.key_index: np.ndarray[Any, Any] = np.empty(0, np.int64)

@@ -126,9 +126,12 @@ class WindowAggregateBatchesOperator(Operator):
             given, stamps = _chosen(given, kept), stamps[kept]
         if not len(given):
             return
-        self._add(self._columns, given, stamps)
+        key_groups = given.key_groups
+        assert key_groups is not None, "a keyed edge gives key groups"
+        rows = self._panes.index(given.batch.column(self._key_column), key_groups)
+        self._add(self._columns, given.batch, rows, stamps)
         if self._lateness_ms:
-            self._fire_again(self._columns, given, stamps, out)
+            self._fire_again(self._columns, rows, stamps, out)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Fire the windows that end at or before it, in the order of their ends."""
@@ -138,9 +141,7 @@ class WindowAggregateBatchesOperator(Operator):
                 # The end of the input is no time: a job that goes on from here takes rows in.
                 self._fired_by_ms = watermark.ms
             self._watermark_ms = watermark.ms
-            for start in self._panes.namespaces():
-                if self._last_end(start) - 1 + self._lateness_ms <= watermark.ms:
-                    self._panes.drop(start)
+            self._clean_up(watermark.ms)
         out.emit_watermark(watermark)
 
     # Rows in
@@ -176,28 +177,26 @@ class WindowAggregateBatchesOperator(Operator):
                 out.emit_side(self._late_tag, _plain(_chosen(given, late)))
         return ~late if in_window is None else in_window & ~late
 
-    def _add(self, columns: AggregatedColumns, given: ArrowBatch, stamps: Longs) -> None:
-        keys, key_groups = given.batch.column(self._key_column), given.key_groups
-        assert key_groups is not None, "a keyed edge gives key groups"
-        values = columns.values(given.batch)
+    def _add(
+        self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
+    ) -> None:
+        values = columns.values(batch)
         slices = self._slice(stamps)
         begin, end = int(slices.min()), int(slices.max())
         if begin == end:
-            self._add_to_slice(columns, begin, keys, key_groups, values, stamps)
+            self._add_to_slice(columns, begin, rows, values, stamps)
             return
         number = (slices - begin) // self._slice_ms
         groups = Groups.of(number, int(number.max()) + 1)
         order = groups.order
-        keys, key_groups = keys.take(pa.array(order)), key_groups.take(order)
+        rows, stamps = rows.take(order), stamps.take(order)
         values = [None if each is None else each.ordered(order) for each in values]
-        stamps = stamps.take(order)
         pieces = zip(groups.keys.tolist(), groups.starts, groups.lasts + 1, strict=True)
         for slice_number, start, stop in pieces:
             self._add_to_slice(
                 columns,
                 begin + slice_number * self._slice_ms,
-                keys.slice(start, stop - start),
-                key_groups[start:stop],
+                rows[start:stop],
                 [None if each is None else each.piece(start, stop) for each in values],
                 stamps[start:stop],
             )
@@ -206,13 +205,12 @@ class WindowAggregateBatchesOperator(Operator):
         self,
         columns: AggregatedColumns,
         start: int,
-        keys: pa.Array,
-        key_groups: NDArray[Any],
+        rows: Longs,
         values: list[ColumnValues | None],
         stamps: Longs,
     ) -> None:
         pane = self._panes.pane(start)
-        rows = pane.index(keys, key_groups)
+        pane.add(rows)
         for accumulator, each in zip(columns.accumulators, values, strict=True):
             if each is None:
                 accumulator.add(pane, rows, rows, stamps)
@@ -230,21 +228,20 @@ class WindowAggregateBatchesOperator(Operator):
             return
         for start in self._due(watermark_ms):
             pane = self._window(columns, start)
-            rows = np.arange(len(pane))
+            rows = pane.rows()
             last_ms = start + self._size_ms - 1
             if last_ms <= self._fired_max_ms:
-                rows = np.flatnonzero(self._fired_ms[pane.key_groups()] < last_ms)
+                rows = rows[self._fired_ms[self._panes.key_groups(rows)] < last_ms]
             gathered.add(self._results(columns, start, pane, rows), last_ms)
             if not out.has_room:
                 yield None
         gathered.flush()
 
     def _fire_again(
-        self, columns: AggregatedColumns, given: ArrowBatch, stamps: Longs, out: Output
+        self, columns: AggregatedColumns, rows: Longs, stamps: Longs, out: Output
     ) -> None:
-        """Fire those windows of the batch that have fired before, for the keys that came late."""
-        keys, key_groups = given.batch.column(self._key_column), given.key_groups
-        assert key_groups is not None, "a keyed edge gives key groups"
+        """Fire those windows of a batch that have fired before, for the keys that came late."""
+        key_groups = self._panes.key_groups(rows)
         reached = np.maximum(self._fired_ms[key_groups], self._watermark_ms)
         first_end = self._last_end(stamps) - (self._size_ms - 1) // self._slide_ms * self._slide_ms
         late = np.flatnonzero(first_end - 1 <= reached)
@@ -259,9 +256,8 @@ class WindowAggregateBatchesOperator(Operator):
             fired = (last_ms <= reached) & (last_ms + self._lateness_ms > reached)
             chosen = late.take(np.flatnonzero(inside & fired))
             if len(chosen):
-                pane = self._window(columns, start)
-                rows = pane.index(keys.take(pa.array(chosen)), key_groups.take(chosen))
-                gathered.add(self._results(columns, start, pane, np.unique(rows)), last_ms)
+                pane, fired_rows = self._window(columns, start), np.unique(rows.take(chosen))
+                gathered.add(self._results(columns, start, pane, fired_rows), last_ms)
         gathered.flush()
 
     def _due(self, watermark_ms: int) -> list[int]:
@@ -283,7 +279,8 @@ class WindowAggregateBatchesOperator(Operator):
         merged = self._panes.temporary()
         for slice_start in inside:
             part = self._panes.pane(slice_start)
-            rows = merged.index(part.keys(), part.key_groups())
+            rows = part.rows()
+            merged.add(rows)
             for accumulator in columns.accumulators:
                 accumulator.merge(merged, rows, part)
         return merged
@@ -291,9 +288,7 @@ class WindowAggregateBatchesOperator(Operator):
     def _results(
         self, columns: AggregatedColumns, start: int, pane: KeyedPane, rows: Longs
     ) -> pa.RecordBatch:
-        keys = pane.keys()
-        if len(rows) < len(keys):
-            keys = keys.take(pa.array(rows))
+        keys = self._panes.keys(rows)
         bounds = [pa.array(np.full(len(rows), each)) for each in (start, start + self._size_ms)]
         results = [accumulator.result(pane, rows) for accumulator in columns.accumulators]
         key = pa.field(self._key_column, columns.key_type)
@@ -302,6 +297,16 @@ class WindowAggregateBatchesOperator(Operator):
             [keys.cast(columns.key_type), *bounds, *results],
             schema=pa.schema([key, *times, *columns.fields]),
         )
+
+    def _clean_up(self, watermark_ms: int) -> None:
+        """Drop slices after their last window; pack those that only windows will read."""
+        over: list[int] = []
+        for start in self._panes.namespaces():
+            if self._last_end(start) - 1 + self._lateness_ms <= watermark_ms:
+                over.append(start)
+            elif start + self._slice_ms - 1 <= watermark_ms:
+                self._panes.pane(start).pack()
+        self._panes.drop(over)
 
     # Arithmetic of windows; for a number as for an array
 

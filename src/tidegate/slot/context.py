@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
-        KeyedPane,
+        KeyedColumns,
         KeyedPanes,
         ListState,
         ListStateDescriptor,
@@ -156,7 +156,7 @@ class SlotOperatorContext:
             self._alarm_ms = at_ms
             self._around.wake_at(at_ms)
 
-    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedPane:
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         return self._backend.keyed_columns(key_type)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:

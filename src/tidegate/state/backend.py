@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
-        KeyedPane,
+        KeyedColumns,
         KeyedPanes,
         MapStateDescriptor,
         OperatorListState,
@@ -93,7 +93,7 @@ class OperatorBackend:
         """The timers of that name; made or restored. alarm: of processing time."""
         return KeyedTimers(self, name, namespace, alarm)
 
-    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedPane:
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
         """The dense rows of the operator's keys. Raises SerializerIncompatible."""
         return self._column_states().keyed_columns(key_type)
 

@@ -1,8 +1,8 @@
 """Columnar keyed state: a dense row for each key, and a NumPy array over the rows for each column.
 
 Made for whole batches: `KeyRows.index` finds the rows of a batch's keys, `Column.get` and `put`
-gather and scatter values. An operator has one table of keys and columns, or panes: a table for
-each number, such as the slices of time of its windows, that goes with its keys when it is dropped.
+gather and scatter values. An operator has columns over all its keys, or panes: columns for each
+number, such as the slices of time of its windows. Keys that no pane has any more are forgotten.
 
 A snapshot copies the columns plainly (a million values are 8 MB and some 3 ms; keys are only ever
 added, so theirs are not copied), and sorts them by key group when it is written, off the loop,
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,22 +22,24 @@ from tidegate.errors import SerializerIncompatible, UserError
 from tidegate.state.columns import (
     ColumnTable,
     CopiedColumn,
-    CopiedTable,
+    Pane,
     array_of,
     default_bytes,
     default_of,
 )
 from tidegate.state.format import ColumnsHeader
+from tidegate.state.key_rows import KeyRows
 from tidegate.typeinfo.descriptions import describe, type_described
 from tidegate.typeinfo.types import PICKLED, TypeInformation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from tidegate.api.state import ColumnStateDescriptor
     from tidegate.state.columns import Column
+    from tidegate.state.long_index import Longs
 
 KEY: Final = "key"
 """Name of the keys' field in a snapshot's schema; the columns' fields come after it."""
@@ -45,39 +47,53 @@ KEY: Final = "key"
 PANE: Final = "pane"
 """Name of the field that numbers the panes, after the keys' where there are panes."""
 
+_ROWS_KEPT: Final = 4096
+"""Keys without a pane are not looked for as long as there are no more keys than this."""
+
 
 class KeyedColumnStates:
     """All columnar state of one operator; also implements ``api.state.KeyedPanes``."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._key_type: TypeInformation | None = None
-        self._table = ColumnTable(where)
-        self._panes: dict[int, ColumnTable] = {}
+        self._rows = KeyRows(where)
+        self._table = ColumnTable(self._rows, where)
+        self._panes: dict[int, Pane] = {}
+        self._has_panes = False
+        self._rows_max = _ROWS_KEPT
 
     def keyed_columns(self, key_type: TypeInformation | None) -> ColumnTable:
-        """The operator's one table; raises SerializerIncompatible for another key type."""
-        if self._panes:
+        """Columns over all keys; raises SerializerIncompatible for another key type."""
+        if self._has_panes:
             raise self._other_shape("windows", "one column a key")
-        if key_type is not None and key_type != PICKLED:
-            self._table.rows.declare(key_type)
+        self._declare(key_type)
         return self._table
 
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
-        """A column of the one table."""
+        """A column over all keys."""
         return self._table.column(descriptor)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedColumnStates:
         """The operator's panes; raises SerializerIncompatible for another key type."""
-        if len(self._table):
+        if len(self._rows) and not self._has_panes:
             raise self._other_shape("one column a key", "windows")
-        if key_type is not None and key_type != PICKLED:
-            self._key_type = key_type
-            for pane in self._panes.values():
-                pane.rows.declare(key_type)
+        self._has_panes = True
+        self._declare(key_type)
         return self
 
-    def pane(self, namespace: int) -> ColumnTable:
+    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key, in all panes; new keys get the next free rows."""
+        return self._rows.index(keys, key_groups)
+
+    def keys(self, rows: Longs) -> pa.Array:
+        """The keys of rows."""
+        return self._rows.stored()[0].take(pa.array(rows))
+
+    def key_groups(self, rows: Longs) -> NDArray[np.int16]:
+        """The key groups of rows."""
+        return self._rows.stored()[1].take(rows)
+
+    def pane(self, namespace: int) -> Pane:
         """The pane of that number; made where there is none."""
         found = self._panes.get(namespace)
         if found is None:
@@ -88,53 +104,81 @@ class KeyedColumnStates:
         """The numbers of all panes, ascending."""
         return sorted(self._panes)
 
-    def drop(self, namespace: int) -> None:
-        """Forget a pane."""
-        del self._panes[namespace]
+    def drop(self, namespaces: Iterable[int]) -> None:
+        """Forget panes; rows may have other numbers afterwards."""
+        for namespace in namespaces:
+            del self._panes[namespace]
+        if len(self._rows) > self._rows_max:
+            self._forget_keys()
 
-    def temporary(self) -> ColumnTable:
+    def temporary(self) -> Pane:
         """A pane that no snapshot holds."""
-        return ColumnTable(self._where, self._key_type)
+        return Pane(self._rows, self._where)
+
+    def _forget_keys(self) -> None:
+        """Forget keys that no pane has, where they are half of all or more."""
+        has_pane = np.zeros(len(self._rows), np.bool_)
+        for pane in self._panes.values():
+            has_pane[pane.rows()] = True
+        kept = np.flatnonzero(has_pane)
+        if len(kept) * 2 <= len(has_pane):
+            numbers = np.cumsum(has_pane) - 1
+            for pane in self._panes.values():
+                pane.renumber(kept, numbers)
+            self._rows.retain(kept)
+        self._rows_max = max(_ROWS_KEPT, 2 * len(kept))
 
     def load(self, header: ColumnsHeader, sections: Sequence[tuple[int, memoryview]]) -> None:
         """Take in sections of a snapshot, each with its key group; before anything is asked for."""
         schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
-        key_type = type_described(json.loads(schema.field(0).metadata[b"type"]))
+        self._rows.declare(type_described(json.loads(schema.field(0).metadata[b"type"])))
         batches = [
             pa.ipc.read_record_batch(pa.py_buffer(section), schema) for _, section in sections
         ]
+        if not batches:
+            return
         groups = np.repeat([group for group, _ in sections], [len(batch) for batch in batches])
         defaults = {
             name: default_of(data, schema.field(name).type, self._where)
             for name, data in header.defaults.items()
         }
-        if not header.panes:
-            self._table.rows.declare(key_type)
-            if batches:
-                _load(self._table, pa.Table.from_batches(batches, schema), groups, defaults)
-            return
-        self._key_type = key_type
-        if not batches:
-            return
         table = pa.Table.from_batches(batches, schema)
+        keys = table.column(0).combine_chunks()
+        if not header.panes:
+            rows = self._rows.load(keys, groups)
+            self._table.columns.load(rows, table.remove_column(0), defaults)
+            return
+        self._has_panes = True
+        rows = self._rows.index(keys, groups)
         numbers = table.column(1).to_numpy()
-        table = table.remove_column(1)
         order = np.argsort(numbers, kind="stable")
         found, starts = np.unique(numbers[order], return_index=True)
-        for number, rows in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
-            _load(self.pane(number), table.take(pa.array(rows)), groups[rows], defaults)
+        columns = table.select(table.column_names[2:])
+        for number, chosen in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            pane = self.pane(number)
+            pane.add(rows[chosen])
+            pane.columns.load(rows[chosen], columns.take(pa.array(chosen)), defaults)
 
     def snapshot(self) -> ColumnsSnapshot | None:
         """The quick part of a snapshot; None where there are no keys."""
-        tables = {number: pane for number, pane in self._panes.items() if len(pane)}
-        held = tables or ({0: self._table} if len(self._table) else {})
-        if not held:
+        held = {number: (pane.columns, pane.rows()) for number, pane in self._panes.items()}
+        if not self._has_panes:
+            held = {0: (self._table.columns, np.arange(len(self._rows)))}
+        if not any(len(rows) for _, rows in held.values()):
             return None
-        copies = [table.copied(number) for number, table in held.items()]
-        key_type = next(iter(held.values())).key_type
+        keys, groups = self._rows.stored()
+        tables = [
+            CopiedTable(number, rows, [column.copied(rows) for column in columns])
+            for number, (columns, rows) in held.items()
+        ]
+        key_type = json.dumps(describe(cast("TypeInformation", self._rows.key_type)))
         return ColumnsSnapshot(
-            json.dumps(describe(key_type)), copies, panes=bool(tables), where=self._where
+            key_type, keys, groups, tables, panes=self._has_panes, where=self._where
         )
+
+    def _declare(self, key_type: TypeInformation | None) -> None:
+        if key_type is not None and key_type != PICKLED:
+            self._rows.declare(key_type)
 
     def _other_shape(self, before: str, now: str) -> SerializerIncompatible:
         return SerializerIncompatible(
@@ -144,11 +188,13 @@ class KeyedColumnStates:
         )
 
 
-def _load(
-    into: ColumnTable, table: pa.Table, key_groups: NDArray[Any], defaults: dict[str, object]
-) -> None:
-    columns = [(name, table.column(name), defaults[name]) for name in table.column_names[1:]]
-    into.load(table.column(0).combine_chunks(), key_groups, columns)
+@dataclass(frozen=True, slots=True)
+class CopiedTable:
+    """Columns of a pane, or the only ones, as at the barrier. rows: of the keys they are of."""
+
+    pane: int
+    rows: Longs
+    columns: list[CopiedColumn]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +205,8 @@ class ColumnsSnapshot:
     """
 
     key_type: str
+    keys: pa.Array
+    key_groups: NDArray[np.int16]
     tables: list[CopiedTable]
     panes: bool
     where: str
@@ -174,14 +222,14 @@ class ColumnsSnapshot:
         return {column.name: column for table in self.tables for column in table.columns}
 
     def _schema(self) -> pa.Schema:
-        key = pa.field(KEY, self.tables[0].keys.type, metadata={"type": self.key_type})
+        key = pa.field(KEY, self.keys.type, metadata={"type": self.key_type})
         pane = [pa.field(PANE, pa.int64())] if self.panes else []
         fields = [pa.field(name, each.arrow) for name, each in self._columns().items()]
         return pa.schema([key, *pane, *fields])
 
     def sections(self) -> Iterator[tuple[int, int, bytes]]:
         """Key group, rows and Arrow IPC record batch, for each key group that has keys."""
-        key_groups = np.concatenate([table.key_groups for table in self.tables])
+        key_groups = np.concatenate([self.key_groups.take(table.rows) for table in self.tables])
         order = np.argsort(key_groups, kind="stable")
         groups, starts = np.unique(key_groups[order], return_index=True)
         batch = pa.record_batch(self._arrays(), schema=self._schema()).take(pa.array(order))
@@ -191,9 +239,9 @@ class ColumnsSnapshot:
             yield int(group), len(section), section.serialize().to_pybytes()
 
     def _arrays(self) -> list[pa.Array]:
-        keys = pa.concat_arrays([table.keys for table in self.tables])
-        numbers = [table.namespace for table in self.tables]
-        lengths = [len(table.keys) for table in self.tables]
+        keys = self.keys.take(pa.array(np.concatenate([table.rows for table in self.tables])))
+        numbers = [table.pane for table in self.tables]
+        lengths = [len(table.rows) for table in self.tables]
         panes = [pa.array(np.repeat(numbers, lengths))] if self.panes else []
         return [keys, *panes, *map(self._values, self._columns().values())]
 
@@ -201,7 +249,7 @@ class ColumnsSnapshot:
         parts: list[NDArray[Any]] = []
         for table in self.tables:
             found = [each.values for each in table.columns if each.name == column.name]
-            parts += found or [np.repeat(column.default, len(table.keys))]
+            parts += found or [np.repeat(column.default, len(table.rows))]
         try:
             return array_of(np.concatenate(parts), column.arrow)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,17 +12,22 @@ from tidegate.errors import ConfigError, SerializerIncompatible
 from tidegate.state.key_rows import KeyRows, with_room
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import ArrayLike, NDArray
 
     from tidegate.api.state import ColumnStateDescriptor
     from tidegate.state.long_index import Longs
-    from tidegate.typeinfo.types import TypeInformation
+
+_PACKED_SHARE: Final = 4
+"""A pane is packed where it has less than this part of the keys: else there is little to save."""
 
 
 class Column:
-    """One value a key; implements ``api.state.ColumnState``."""
+    """One value a key; implements ``api.state.ColumnState``.
+
+    A column that is packed holds the values of some rows only, and is read but not written.
+    """
 
     def __init__(
         self, rows: KeyRows, name: str, arrow: pa.DataType, default: object, where: str
@@ -35,9 +40,12 @@ class Column:
         self.dtype = dtype_of(arrow, place)
         self.default = _default(default, self.dtype, place)
         self._values = np.empty(0, self.dtype)
+        self._packed: Longs | None = None
 
     def get(self, index: Longs) -> NDArray[Any]:
         """The values of these rows, as a copy."""
+        if self._packed is not None:
+            return self._values.take(np.searchsorted(self._packed, index))
         self._make_room()
         return self._values.take(index)
 
@@ -61,16 +69,37 @@ class Column:
                 where=f"{self._where}, column '{self.name}'",
                 remedy="Go back to the old type or a wider one, or give the column a new name.",
             )
-        self._values = old.get(np.arange(len(self._rows))).astype(self.dtype)
+        self._packed = old._packed
+        rows = np.arange(len(self._rows)) if self._packed is None else self._packed
+        self._values = old.get(rows).astype(self.dtype)
 
-    def copied(self) -> NDArray[Any]:
-        """The values of all rows, as a copy; lists, which may still grow, too."""
-        self._make_room()
-        values = self._values[: len(self._rows)].copy()
-        if not pa.types.is_list(self.arrow):
-            return values
-        lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
-        return np.fromiter(lists, object, len(values))
+    def copied(self, index: Longs) -> CopiedColumn:
+        """The values of these rows as they are now; lists, which may still grow, are copied too."""
+        values = self.get(index)
+        if pa.types.is_list(self.arrow):
+            lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
+            values = np.fromiter(lists, object, len(values))
+        return CopiedColumn(self.name, self.arrow, self.default, values)
+
+    def pack(self, rows: Longs) -> None:
+        """Keep the values of these rows alone, which ascend."""
+        self._values = self.get(rows)
+        self._packed = rows
+
+    def unpack(self) -> None:
+        """Have a value for each row again."""
+        if self._packed is not None:
+            packed, values = self._packed, self._values
+            self._packed, self._values = None, np.empty(0, self.dtype)
+            self.put(packed, values)
+
+    def renumber(self, kept: Longs, numbers: Longs) -> None:
+        """Only these rows are left; numbers: by old row the new one."""
+        if self._packed is not None:
+            self._packed = numbers.take(self._packed)
+        else:
+            self._make_room()
+            self._values = self._values.take(kept)
 
     def _make_room(self) -> None:
         held = len(self._values)
@@ -147,41 +176,17 @@ class CopiedColumn:
     values: NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedTable:
-    """Keys and columns of a namespace as at the barrier."""
+class Columns:
+    """Columns by name over the rows of an operator's keys."""
 
-    namespace: int
-    keys: pa.Array
-    key_groups: NDArray[np.int16]
-    columns: list[CopiedColumn]
-
-
-class ColumnTable:
-    """Keys and their columns; implements ``api.state.KeyedPane``. key_type: None where unknown."""
-
-    def __init__(self, where: str, key_type: TypeInformation | None = None) -> None:
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
         self._where = where
-        self.rows = KeyRows(where)
-        self._columns: dict[str, Column] = {}
+        self._by_name: dict[str, Column] = {}
         self._asked: dict[str, ColumnStateDescriptor] = {}
-        if key_type is not None:
-            self.rows.declare(key_type)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
-        """The row of each key; new keys get the next free rows."""
-        return self.rows.index(keys, key_groups)
-
-    def keys(self) -> pa.Array:
-        """The key of each row."""
-        return self.rows.stored()[0]
-
-    def key_groups(self) -> NDArray[np.int16]:
-        """The key group of each row."""
-        return self.rows.stored()[1]
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._by_name.values())
 
     def column(self, descriptor: ColumnStateDescriptor) -> Column:
         """The column of that name.
@@ -192,45 +197,97 @@ class ColumnTable:
         name = descriptor.name
         asked = self._asked.get(name)
         if asked == descriptor:
-            return self._columns[name]
+            return self._by_name[name]
         if asked is not None:
             raise ConfigError(
                 f"The column '{name}' is asked for as {descriptor} and before as {asked}",
                 where=self._where,
                 remedy="Use one descriptor, or two names.",
             )
-        column = Column(self.rows, name, descriptor.type, descriptor.default, self._where)
-        if name in self._columns:
-            column.take_over(self._columns[name])
+        column = Column(self._rows, name, descriptor.type, descriptor.default, self._where)
+        if name in self._by_name:
+            column.take_over(self._by_name[name])
         self._asked[name] = descriptor
-        self._columns[name] = column
+        self._by_name[name] = column
         return column
 
-    def load(
-        self,
-        keys: pa.Array,
-        key_groups: NDArray[Any],
-        columns: Sequence[tuple[str, pa.ChunkedArray, object]],
-    ) -> None:
-        """Take in restored keys, all new, with the name, values and default of each column."""
-        rows = self.rows.load(keys, key_groups)
-        for name, values, default in columns:
-            column = self._columns.get(name)
+    def load(self, rows: Longs, table: pa.Table, defaults: Mapping[str, object]) -> None:
+        """Set restored values of rows, and by column's name what other rows begin with."""
+        for field in table.schema:
+            column = self._by_name.get(field.name)
             if column is None:
-                column = Column(self.rows, name, values.type, default, self._where)
-                self._columns[name] = column
-            column.put(rows, values_of(values))
+                default = defaults[field.name]
+                column = Column(self._rows, field.name, field.type, default, self._where)
+                self._by_name[field.name] = column
+            column.put(rows, values_of(table.column(field.name)))
 
-    def copied(self, namespace: int) -> CopiedTable:
-        """All of it as it is now."""
-        keys, groups = self.rows.stored()
-        columns = [
-            CopiedColumn(each.name, each.arrow, each.default, each.copied())
-            for each in self._columns.values()
-        ]
-        return CopiedTable(namespace, keys, groups, columns)
 
-    @property
-    def key_type(self) -> TypeInformation:
-        """The type of the keys; only where there are some."""
-        return cast("TypeInformation", self.rows.key_type)
+class ColumnTable:
+    """The keys of an operator and their columns; implements ``api.state.KeyedColumns``."""
+
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
+        self.columns = Columns(rows, where)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key; new keys get the next free rows."""
+        return self._rows.index(keys, key_groups)
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """The column of that name; see `Columns.column`."""
+        return self.columns.column(descriptor)
+
+
+class Pane:
+    """Columns of some of an operator's keys; implements ``api.state.KeyedPane``.
+
+    Written to, it has room for all keys; packed, for its own.
+    """
+
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
+        self.columns = Columns(rows, where)
+        self._present = np.zeros(0, np.bool_)
+        self._packed: Longs | None = None
+
+    def add(self, rows: Longs) -> None:
+        """Count these among the pane's rows."""
+        if self._packed is not None:
+            own, self._packed = self._packed, None
+            for column in self.columns:
+                column.unpack()
+            self.add(own)
+        held = len(self._present)
+        if held < len(self._rows):
+            self._present = with_room(self._present, len(self._rows))
+            self._present[held:] = False
+        self._present[rows] = True
+
+    def rows(self) -> Longs:
+        """The pane's rows, ascending."""
+        return np.flatnonzero(self._present) if self._packed is None else self._packed
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """The column of that name; see `Columns.column`."""
+        return self.columns.column(descriptor)
+
+    def pack(self) -> None:
+        """Use no more room than the pane's own rows need; until it is added to."""
+        own = self.rows()
+        if self._packed is None and len(own) * _PACKED_SHARE < len(self._rows):
+            for column in self.columns:
+                column.pack(own)
+            self._packed, self._present = own, np.zeros(0, np.bool_)
+
+    def renumber(self, kept: Longs, numbers: Longs) -> None:
+        """Only these rows are left; numbers: by old row the new one."""
+        for column in self.columns:
+            column.renumber(kept, numbers)
+        if self._packed is not None:
+            self._packed = numbers.take(self._packed)
+        else:
+            self.add(kept[:0])
+            self._present = self._present.take(kept)

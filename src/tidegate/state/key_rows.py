@@ -128,6 +128,13 @@ class KeyRows:
         self._append(key_groups)
         return np.arange(first, self._count)
 
+    def retain(self, rows: Longs) -> None:
+        """Forget all keys but those of these rows, which ascend; they are numbered anew."""
+        keys, groups = self.stored()
+        self._groups, self._count = np.empty(0, np.int16), 0
+        self._open(cast("TypeInformation", self._key_type))
+        self.load(keys.take(pa.array(rows)), groups.take(rows))
+
     def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
         """Keys and key groups of all rows; a later `index` leaves them as they are."""
         assert self._index is not None, "there are keys only after the first batch"
