@@ -1,6 +1,6 @@
 """Runs the benchmarks and prints what they measured beside what they are compared with.
 
-python -m benchmarks.run [w1 checkpoint-loss recovery] [--rounds N] [--only TEXT] [--scale FACTOR]
+python -m benchmarks.run [NAME ...] [--rounds N] [--only TEXT] [--scale FACTOR]
 Exit status 1 where a figure falls short of the floor that its benchmark guards.
 """
 
@@ -9,9 +9,14 @@ import sys
 
 from rich.console import Console
 
-from benchmarks import checkpoint_loss, recovery, w1
+from benchmarks import checkpoint_loss, recovery, w1, w2
 
-BENCHMARKS = {"w1": w1.main, "checkpoint-loss": checkpoint_loss.main, "recovery": recovery.main}
+BENCHMARKS = {
+    "w1": w1.main,
+    "w2": w2.main,
+    "checkpoint-loss": checkpoint_loss.main,
+    "recovery": recovery.main,
+}
 
 
 def main() -> int:

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from tidegate.datastream.program import Program
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
-    from tidegate.typeinfo.hints import TypeHint
     from tidegate.operators.frames import Form
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
