@@ -111,7 +111,7 @@ def batch_job(
         Shuffled(str(stats), share, args.parallelism, args.keys, warm), KEYED
     ).assign_timestamps_and_watermarks(strategy.with_timestamp_assigner("value")).key_by(
         "key"
-    ).window_aggregate_batches(TumblingEventTimeWindows.of(Time.seconds(10)), Sum("value")).sink_to(
+    ).window(TumblingEventTimeWindows.of(Time.seconds(10))).aggregate_batches(Sum("value")).sink_to(
         CountingSink(str(stats), args.verify)
     )
 

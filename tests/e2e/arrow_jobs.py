@@ -93,9 +93,8 @@ def window_counts(env: StreamExecutionEnvironment, source: FileSource) -> DataSt
         .uid("times")
         .set_parallelism(1)
         .key_by("key")
-        .window_aggregate_batches(
-            SlidingEventTimeWindows(SIZE_MS, SLIDE_MS), Count(), Sum("number")
-        )
+        .window(SlidingEventTimeWindows(SIZE_MS, SLIDE_MS))
+        .aggregate_batches(Count(), Sum("number"))
         .uid("window counts")
     )
 

@@ -1,7 +1,7 @@
 """Declarative aggregates of Arrow batches in jobs, beside row functions and plain Python."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -12,24 +12,28 @@ from tests.e2e.runtimes import Jobs
 from tidegate import (
     Collect,
     Count,
+    CountTrigger,
     DataStream,
     Duration,
+    GlobalWindows,
     GraphError,
     JobFailed,
     KeyedProcessFunction,
     Max,
     Mean,
     OutputTag,
+    ProcessWindowFunction,
     RuntimeContext,
     SlidingEventTimeWindows,
     Sum,
     Time,
+    TimeWindow,
     TumblingEventTimeWindows,
     ValueStateDescriptor,
     WatermarkGenerator,
     WatermarkStrategy,
+    WindowedStream,
 )
-from tidegate.api.windows import Window
 from tidegate.connectors import NumberSequenceSource
 
 TRANSACTIONS, USERS = 10_000, 100
@@ -102,26 +106,51 @@ def features(amounts: list[int]) -> dict[str, object]:
     return dict(zip(NAMES, values, strict=True))
 
 
+class MinuteFeatures(ProcessWindowFunction[dict[str, int], dict[str, object], int, TimeWindow]):
+    """Count, sum, mean and maximum of a window's amounts, row by row."""
+
+    def process(
+        self, key: int, context: Any, elements: Iterable[dict[str, int]]
+    ) -> Iterator[dict[str, object]]:
+        window = context.window()
+        times = {"window_start": window.start, "window_end": window.end}
+        yield {"user": key, **times, **features([each["amount"] for each in elements])}
+
+
 def test_features_of_the_last_minute_are_those_of_a_loop(jobs: Jobs) -> None:
-    numbers = NumberSequenceSource(0, TRANSACTIONS - 1, arrow=True)
-    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
-    timed = (
-        jobs.env(2)
-        .from_source(numbers, source_name="numbers")
-        .map_batches(transactions)
-        .assign_timestamps_and_watermarks(strategy.with_timestamp_assigner("time"))
-    )
-    found = collected(timed.key_by("user").window_aggregate_batches(LAST_MINUTE, *FEATURES))
     amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in map(transaction, range(TRANSACTIONS)):
         last = row["time"] // 10_000 * 10_000
         for start in range(last, last - 60_000, -10_000):
             amounts[start, row["user"]].append(row["amount"])
-    assert len(found) == len(amounts)
-    for row in found:
-        start, user = row["window_start"], row["user"]
-        times = {"window_start": start, "window_end": start + 60_000}
-        assert row == {"user": user, **times, **features(amounts[start, user])}
+    found = collected(last_minute(in_batches(jobs)).aggregate_batches(*FEATURES))
+    assert by_window(found) == [
+        {"user": user, "window_start": start, "window_end": start + 60_000, **features(values)}
+        for (start, user), values in sorted(amounts.items())
+    ]
+
+
+@pytest.mark.slow
+def test_features_of_the_last_minute_are_those_of_row_functions(jobs: Jobs) -> None:
+    found = collected(last_minute(in_batches(jobs)).aggregate_batches(*FEATURES))
+    rows = jobs.env(2).from_collection(list(map(transaction, range(TRANSACTIONS))))
+    by_row = collected(last_minute(rows).process(MinuteFeatures()))
+    assert by_window(found) == by_window(by_row)
+
+
+def in_batches(jobs: Jobs) -> DataStream[Any]:
+    numbers = NumberSequenceSource(0, TRANSACTIONS - 1, arrow=True)
+    return jobs.env(2).from_source(numbers, source_name="numbers").map_batches(transactions)
+
+
+def last_minute(stream: DataStream[Any]) -> WindowedStream[Any]:
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+    timed = stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner("time"))
+    return timed.key_by("user").window(LAST_MINUTE)
+
+
+def by_window(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda row: (row["window_start"], row["user"]))
 
 
 def test_rows_become_columns_and_late_ones_go_aside(jobs: Jobs) -> None:
@@ -129,8 +158,11 @@ def test_rows_become_columns_and_late_ones_go_aside(jobs: Jobs) -> None:
     rows = [{"k": "a", "t": 5}, {"k": "a", "t": 25}, {"k": "b", "t": 4}, {"k": "a", "t": 29}]
     strategy = WatermarkStrategy.for_generator(EachRow).with_timestamp_assigner("t")
     timed = jobs.env().from_collection(rows).assign_timestamps_and_watermarks(strategy)
-    windows = timed.key_by("k").window_aggregate_batches(
-        TumblingEventTimeWindows(10), Count(), Collect("t").alias("times"), late_output=late
+    windows = (
+        timed.key_by("k")
+        .window(TumblingEventTimeWindows(10))
+        .side_output_late_data(late)
+        .aggregate_batches(Count(), Collect("t").alias("times"))
     )
     in_windows = windows.map(lambda row: (row["k"], row["window_start"], row["times"]))
     aside = windows.get_side_output(late).map(lambda row: ("late", row["k"], row["t"]))
@@ -161,7 +193,7 @@ def test_a_wrong_column_fails_the_job_by_operator_and_column(jobs: Jobs) -> None
     with pytest.raises(JobFailed, match="there is no column 'y'; there are k, x"):
         collected(rows.key_by("k").aggregate_batches(Sum("y")))
     with pytest.raises(JobFailed, match="operator 'WindowAggregateBatches'"):
-        collected(rows.key_by("k").window_aggregate_batches(TumblingEventTimeWindows(10), Count()))
+        collected(rows.key_by("k").window(TumblingEventTimeWindows(10)).aggregate_batches(Count()))
 
 
 @pytest.mark.parametrize(
@@ -175,20 +207,25 @@ def test_a_wrong_column_fails_the_job_by_operator_and_column(jobs: Jobs) -> None
             "two columns named 'x_sum', the second by Mean",
         ),
         (
-            lambda s: s.key_by("k").window_aggregate_batches(Window(), Count()),
+            lambda s: s.key_by("k").window(GlobalWindows.create()).aggregate_batches(Count()),
             "has no windows like",
         ),
         (
-            lambda s: s.key_by("k").window_aggregate_batches(
-                TumblingEventTimeWindows(10), Count().alias("window_end")
+            lambda s: (
+                s.key_by("k")
+                .window(TumblingEventTimeWindows(10))
+                .aggregate_batches(Count().alias("window_end"))
             ),
             "two columns named 'window_end'",
         ),
         (
-            lambda s: s.key_by("k").window_aggregate_batches(
-                TumblingEventTimeWindows(10), Count(), allowed_lateness=Time(-1)
+            lambda s: (
+                s.key_by("k")
+                .window(TumblingEventTimeWindows(10))
+                .trigger(CountTrigger.of(3))
+                .aggregate_batches(Count())
             ),
-            "lateness is -1 ms",
+            "own trigger",
         ),
     ],
 )

@@ -40,10 +40,6 @@ def window_aggregates(
             remedy="Use TumblingEventTimeWindows or SlidingEventTimeWindows; for others aggregate "
             "row by row.",
         )
-    if lateness_ms < 0:
-        raise GraphError(
-            f"The allowed lateness is {lateness_ms} ms", where=call, remedy="Allow 0 ms or more."
-        )
     checked = _checked(aggregates, [column, START, END], call)
     return WindowAggregateBatchesOperator(
         windows, checked, column, key.key_type, lateness_ms=lateness_ms, late_tag=late_tag

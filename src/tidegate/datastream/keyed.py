@@ -29,18 +29,12 @@ if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.functions import KeySelector, Partitioner, ProcessFunction
     from tidegate.api.operator import KeyBy, Operator
-    from tidegate.api.output_tag import OutputTag
-    from tidegate.api.windows import (
-        SlidingEventTimeWindows,
-        TumblingEventTimeWindows,
-        WindowAssigner,
-    )
+    from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
     from tidegate.datastream.results import CloseableIterator
     from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
-    from tidegate.model.duration import Duration, Time
     from tidegate.model.topology import Partitioner as Exchange
     from tidegate.operators.frames import Form
     from tidegate.operators.rolling import RollingCall
@@ -234,38 +228,6 @@ class KeyedStream(DataStream[T]):
         operator = running_aggregates(self._key, aggregates, "aggregate_batches")
         return self._keyed("AggregateBatches", operator, None)
 
-    def window_aggregate_batches(
-        self,
-        windows: TumblingEventTimeWindows | SlidingEventTimeWindows,
-        *aggregates: Aggregate,
-        allowed_lateness: Time | Duration | None = None,
-        late_output: OutputTag[Any] | None = None,
-    ) -> DataStream[Any]:
-        """Arrow batches with a row for each key and window of event time, when the window ends.
-
-        Columns: the key, ``window_start`` and ``window_end`` in milliseconds (the end is excluded),
-        then the aggregates; the timestamp is the last millisecond of the window. The stream must be
-        keyed by a column. allowed_lateness: for how long after its end a window still takes rows;
-        each batch with such rows gives the results of their keys anew. late_output: a side output
-        for rows that are late for all their windows, which else are dropped and counted in
-        ``numLateRecordsDropped``.
-
-        >>> flights.key_by("carrier").window_aggregate_batches(
-        ...     TumblingEventTimeWindows.of(Time.hours(1)), Count(), Max("dep_delay")
-        ... )
-        """
-        from tidegate.datastream.batches import window_aggregates
-
-        operator = window_aggregates(
-            self._key,
-            windows,
-            aggregates,
-            lateness_ms=0 if allowed_lateness is None else allowed_lateness.to_millis(),
-            late_tag=None if late_output is None else late_output.tag_id,
-            call="window_aggregate_batches",
-        )
-        return self._keyed("WindowAggregateBatches", operator, None)
-
     def partition_custom(
         self,
         partitioner: Partitioner | Callable[[K, int], int],
@@ -278,6 +240,11 @@ class KeyedStream(DataStream[T]):
     def key_type(self) -> TypeInformation | None:
         """Declared type of the keys; None where they say it themselves."""
         return self._key.key_type
+
+    @property
+    def key(self) -> KeyBy:
+        """How records get their key."""
+        return self._key
 
     def windowed_by(
         self, name: str, operator: Operator, output_type: TypeInformation | None, *, alone: bool

@@ -21,6 +21,7 @@ from tidegate.operators.window import WindowOperator
 from tidegate.operators.windows import WindowPlan
 
 if TYPE_CHECKING:
+    from tidegate.api.aggregates import Aggregate
     from tidegate.api.evictors import Evictor
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
@@ -228,6 +229,37 @@ class WindowedStream(_Windowed[T]):
             otherwise="Derive a class from ProcessWindowFunction.",
         )
         return self._kept("WindowProcess", process_window_function, output_type)
+
+    def aggregate_batches(self, *aggregates: Aggregate) -> DataStream[Any]:
+        """Arrow batches with a row for each key and window, by aggregates of columns.
+
+        Columns: the key, ``window_start`` and ``window_end`` in milliseconds (the end is excluded),
+        then the aggregates. The stream must be keyed by a column, the windows be tumbling or
+        sliding ones of event time with their own trigger. Each batch with rows that are late, but
+        within the allowed lateness, gives the results of their keys anew.
+
+        >>> flights.key_by("carrier").window(
+        ...     TumblingEventTimeWindows.of(Time.hours(1))
+        ... ).aggregate_batches(Count(), Max("dep_delay"))
+        """
+        from tidegate.datastream.batches import window_aggregates
+
+        plan = self._plan
+        if self._evictor is not None or plan.trigger != self._assigner.get_default_trigger():
+            raise GraphError(
+                "aggregate_batches keeps to the windows' own trigger and keeps no records to evict",
+                where="aggregate_batches",
+                remedy="Leave out trigger and evictor, or use aggregate.",
+            )
+        operator = window_aggregates(
+            self._stream.key,
+            self._assigner,
+            aggregates,
+            lateness_ms=plan.lateness_ms,
+            late_tag=plan.late_tag,
+            call="aggregate_batches",
+        )
+        return self._stream.windowed_by("WindowAggregateBatches", operator, None, alone=False)
 
     @staticmethod
     def _check(function: object, call: str) -> None:
