@@ -73,7 +73,7 @@ class TimeWindow(Window):
         """Calls back with each group of windows that overlap or touch, and with their cover."""
         group: list[TimeWindow] = []
         cover: TimeWindow | None = None
-        for window in sorted(windows):
+        for window in sorted(set(windows)):
             if cover is not None and cover.intersects(window):
                 group.append(window)
                 cover = cover.cover(window)
@@ -119,7 +119,7 @@ class WindowAssignerContext(Protocol):
     """What an assigner may ask for."""
 
     def next_number(self) -> int:
-        """How many records of the key came before this one in this operator, from 0."""
+        """Number of the key's record in this operator, from 0; to be asked once a record."""
         ...
 
     def get_current_processing_time(self) -> int:
@@ -447,7 +447,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """One window for all records of a key; fires only by a trigger that the program sets."""
 
-    window_type: ClassVar[TypeInformation | None] = LONG
+    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([])
 
     @staticmethod
     def create() -> GlobalWindows:
@@ -472,7 +472,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 class CountWindowAssigner(WindowAssigner[Any, CountWindow]):
     """Windows of so many records of a key; fired and dropped once they are full."""
 
-    window_type: ClassVar[TypeInformation | None] = LONG
+    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG])
 
     window_size: int
     window_slide: int

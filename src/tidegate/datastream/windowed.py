@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
 from tidegate.api.window_functions import (
@@ -13,7 +13,14 @@ from tidegate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.api.windows import AlignedWindows, MergingWindowAssigner, WindowAssigner
+from tidegate.api.windows import (
+    MergingWindowAssigner,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
 from tidegate.datastream import checks
 from tidegate.errors import GraphError
 from tidegate.operators.aligned_windows import AlignedWindowOperator
@@ -41,6 +48,15 @@ KeyedFunction = (
     | Callable[[Any, Any, Iterable[T]], Iterable[R] | None]
 )
 AllFunction = AllWindowFunction[T, R, Any] | ProcessAllWindowFunction[T, R, Any]
+
+
+# Not what is derived from them, which may assign other windows.
+_ALIGNED: Final = (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 
 
 class _Windowed(Generic[T]):
@@ -153,15 +169,21 @@ class _Windowed(Generic[T]):
     ) -> DataStream[Any]:
         given = gathers, function, plan.assigner, plan.trigger, self._evictor
         functions = tuple(each for each in given if each is not None)
-        plan = replace(plan, function=function, functions=functions)
-        return self._stream.windowed_by(name, self._operator(plan), output_type, alone=self._of_all)
+        # By the clock nobody is late.
+        lateness_ms = plan.lateness_ms if plan.assigner.is_event_time() else 0
+        plan = replace(plan, function=function, functions=functions, lateness_ms=lateness_ms)
+        operator = window_operator(plan, self._evictor, self._stream.key_type)
+        return self._stream.windowed_by(name, operator, output_type, alone=self._of_all)
 
-    def _operator(self, plan: WindowPlan) -> Operator:
-        key_type = self._stream.key_type
-        aligned = isinstance(plan.assigner, AlignedWindows) and self._evictor is None
-        if aligned and plan.trigger == plan.assigner.get_default_trigger():
-            return AlignedWindowOperator(plan, key_type)
-        return WindowOperator(plan, self._evictor, key_type)
+
+def window_operator(
+    plan: WindowPlan, evictor: Evictor[Any, Any] | None, key_type: TypeInformation | None
+) -> Operator:
+    """The operator for a program's windows: that for any, or one for some that is quicker."""
+    ordinary = evictor is None and plan.trigger == plan.assigner.get_default_trigger()
+    if ordinary and type(plan.assigner) in _ALIGNED:
+        return AlignedWindowOperator(plan, key_type)
+    return WindowOperator(plan, evictor, key_type)
 
 
 class WindowedStream(_Windowed[T]):

@@ -6,7 +6,7 @@ accumulators cannot be merged a pane is a whole window. A window needs no timer 
 fires when time has passed its end, for the keys that its panes hold.
 
 State is what is gathered, by key and start of the pane. Which windows have fired already is known
-from the time each subtask had reached, which is kept where windows outlive their firing.
+from the time each subtask had reached, which is kept where contents outlive the firing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidegate.api.state import (
     AggregatingStateDescriptor,
     OperatorStateDescriptor,
     RedistributionMode,
+    ValueStateDescriptor,
 )
 from tidegate.api.windows import AlignedWindows, TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
@@ -33,6 +34,7 @@ from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.process import keys_of
 from tidegate.operators.windows import (
+    CONTENTS,
     Evaluation,
     LateRecords,
     WindowContents,
@@ -43,17 +45,18 @@ from tidegate.operators.windows import (
     stand_on,
 )
 from tidegate.typeinfo.copies import copier_of
-from tidegate.typeinfo.types import LONG
+from tidegate.typeinfo.types import BOOLEAN, LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.state import ValueState
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
-CONTENTS: Final = "window-contents"
 PROGRESS: Final = "window-progress"
+AGAIN: Final = "window-again"
 
 _FIRE, _DROP = 0, 1
 
@@ -73,6 +76,7 @@ class AlignedWindowOperator(FunctionOperator):
         self._gaps = slide_ms > size_ms
         self._shared = slide_ms < size_ms and self.contents.can_merge
         self._whole = not self._shared
+        self._outlive = self._shared or plan.lateness_ms > 0
         self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
 
     @property
@@ -88,7 +92,7 @@ class AlignedWindowOperator(FunctionOperator):
         self._window_context = WindowContext(
             context, self._windows.window_type, lambda: self._watermark_ms
         )
-        self._evaluation = Evaluation(self._plan.function, self.contents, context)
+        self._evaluation = Evaluation(self._plan.function, self.contents, context.name)
         self._late = LateRecords(context, self._plan.late_tag)
         self._copy = copier_of(self.contents.type)
         self._stamp_ms = self._ahead_ms = MIN_TIMESTAMP_MS
@@ -103,23 +107,24 @@ class AlignedWindowOperator(FunctionOperator):
 
     def _restore(self, context: OperatorContext) -> None:
         self._fired_ms: dict[int, int] = {}
-        self._again: set[tuple[int, object, int]] = set()
-        if self._plan.lateness_ms:
-            # Windows that have fired are still there: those of a key group had the time of
-            # whoever had the group.
+        if self._outlive:
+            # What fired windows held is still there: those of a key group had the time of whoever
+            # had the group. They fire again for the keys that get more.
             descriptor = OperatorStateDescriptor(PROGRESS, mode=RedistributionMode.UNION)
             self._progress = context.operator_state(descriptor)
             for first, last, time_ms in self._progress.get():
                 self._fired_ms.update(zip(range(first, last + 1), repeat(time_ms), strict=False))
+            again = context.keyed_state(ValueStateDescriptor(AGAIN, BOOLEAN), LONG)
+            self._again = cast("ValueState[bool]", again)
         for group, pair, _ in context.entries(CONTENTS):
             key, pane = cast("tuple[object, int]", pair)
             self._pane(pane).append((group, key))
         self._set_alarm()
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Note how far time has come, where windows outlive their firing."""
+        """Note how far time has come, where contents outlive the firing."""
         super().snapshot(context)
-        if self._plan.lateness_ms:
+        if self._outlive:
             own = self._context
             groups = KeyGroupRange.of(own.subtask, own.parallelism, own.max_parallelism)
             reached = [(groups.first, groups.last, self._time_ms)]
@@ -143,7 +148,7 @@ class AlignedWindowOperator(FunctionOperator):
             now_ms = max(self._context.processing_time(), self._time_ms + 1)
             stamps = [now_ms] * len(rows)
         if self._fired_ms:
-            self._fire_again(keys, groups, stamps)
+            self._note_again(keys, groups, stamps)
         if min(stamps) >= self._ahead_ms and not self._gaps:
             self._gather(keys, groups, rows.values, stamps)
             self._set_alarm()
@@ -227,6 +232,7 @@ class AlignedWindowOperator(FunctionOperator):
                 if window.max_timestamp() <= self._time_ms:
                     yield from self._results(key, group, window)
         self._late.take(*late, out)
+        self._set_alarm()
 
     def _outlives(self, stamp_ms: int) -> bool:
         return stamp_ms + self._plan.lateness_ms > self._time_ms
@@ -310,27 +316,34 @@ class AlignedWindowOperator(FunctionOperator):
                 self._drop(window)
         if self._fired_ms and max(self._fired_ms.values()) <= self._time_ms:
             self._fired_ms = {}
-            self._again.clear()
         self._set_alarm()
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
             self._context.wake_at_wall(self._due[0][0] + 1)
 
-    def _fire_again(
+    def _note_again(
         self, keys: Sequence[object], groups: Sequence[int], stamps: Sequence[int]
     ) -> None:
-        """Windows that fired before the restore fire again for the keys that get more."""
+        """Of the windows that fired before the restore, these keys' are to fire again."""
         for key, group, stamp_ms in zip(keys, groups, stamps, strict=True):
             for window in self._windows.windows_of(stamp_ms):
-                if window.max_timestamp() <= self._fired_ms.get(group, MIN_TIMESTAMP_MS):
-                    self._again.add((group, key, window.start))
+                if (
+                    self._time_ms
+                    < window.max_timestamp()
+                    <= self._fired_ms.get(group, MIN_TIMESTAMP_MS)
+                ):
+                    stand_on(self._pair, key, group, window.start)
+                    self._again.update(True)
 
     def _is_to_fire(self, group: int, key: object, window: TimeWindow) -> bool:
         fired_ms = self._fired_ms.get(group, MIN_TIMESTAMP_MS) if self._fired_ms else None
         if fired_ms is None or window.max_timestamp() > fired_ms:
             return True
-        return (group, key, window.start) in self._again
+        stand_on(self._pair, key, group, window.start)
+        again = self._again.value() is not None
+        self._again.clear()
+        return again
 
     # --- results ---
 

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidegate.api.batches import as_rows
+from tidegate.api.evictors import TimestampedValue
+from tidegate.api.functions import TimeDomain
+from tidegate.api.state import ValueStateDescriptor
+from tidegate.api.triggers import TriggerResult
+from tidegate.api.windows import CountWindow, MergingWindowAssigner
+from tidegate.errors import UserError
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from tidegate.operators.emit import emit_rows
+from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.operators.process import keys_of
+from tidegate.operators.window_merging import MergingWindows
+from tidegate.operators.window_triggers import WindowTimers, WindowTriggerContext
+from tidegate.operators.windows import (
+    CONTENTS,
+    Evaluation,
+    EvictedContents,
+    LateRecords,
+    WindowContents,
+    WindowContext,
+    event_times,
+    namespace_of,
+    window_of,
+)
+from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from tidegate.api.evictors import Evictor
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import ValueState
+    from tidegate.api.windows import Window
+    from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.operators.windows import WindowPlan
     from tidegate.typeinfo.types import TypeInformation
 
+_NUMBER: Final = "window-number"
+
 
 class WindowOperator(FunctionOperator):
-    """Windows as their assigner and trigger say."""
+    """Windows as their assigner, trigger and evictor say.
+
+    A window's contents, its trigger's state and its timers are keyed state under the window's
+    namespace; where windows merge the contents stand under the window's home.
+    """
 
     def __init__(
         self,
@@ -21,4 +59,267 @@ class WindowOperator(FunctionOperator):
         evictor: Evictor[Any, Any] | None,
         key_type: TypeInformation | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._plan = plan
+        self._evictor = evictor
+        self.key_type = key_type
+        self._contents = WindowContents(plan) if evictor is None else EvictedContents(plan)
+
+    @property
+    def _functions(self) -> tuple[object, ...]:
+        return self._plan.functions
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up state and timers, then open the functions."""
+        assigner = self._plan.assigner
+        self._event_time = assigner.is_event_time()
+        self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
+        self._cell, self._pair = context.current_key, context.current_pair
+        descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)
+        namespaces = assigner.window_type or PICKLED
+        self._state = cast("ValueState[Any]", context.keyed_state(descriptor, namespaces))
+        self._timers = WindowTimers(context, assigner.window_type)
+        self._trigger = WindowTriggerContext(context, self._timers, assigner.window_type)
+        self._window_context = WindowContext(
+            context, assigner.window_type, self._trigger.get_current_watermark
+        )
+        self._merging: MergingWindows | None = None
+        if isinstance(assigner, MergingWindowAssigner):
+            self._merging = MergingWindows(context, cast("Any", assigner))
+            self._window_context.merging = True
+        self._assigning = _AssignerContext(context)
+        self._evaluation = Evaluation(self._plan.function, self._contents, context.name)
+        self._late = LateRecords(context, self._plan.late_tag)
+        self._stamp_ms = MIN_TIMESTAMP_MS
+        self._prepare(context)
+
+    # --- records ---
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Add records to their windows; some may fire at once."""
+        rows = as_rows(batch)
+        if self._event_time and rows.values:
+            event_times(rows, self._name)
+        return emit_rows(self._added(rows, out), self._chunk_rows, out, stamp=self._stamp)
+
+    def _added(self, rows: RowBatch, out: Output) -> Iterator[object]:
+        assign, cell = self._plan.assigner.assign_windows, self._cell
+        keys, groups = keys_of(rows)
+        stamps: Iterable[int | None] = rows.timestamps_ms or repeat(None)
+        late = list[object](), list[int]()
+        value: object = None
+        try:
+            for value, key, group, stamp_ms in zip(rows.values, keys, groups, stamps, strict=False):
+                cell.key, cell.group = key, group
+                event_ms = MIN_TIMESTAMP_MS if stamp_ms is None else stamp_ms
+                windows = assign(value, event_ms, self._assigning)
+                live = False
+                for window in windows:
+                    home = self._home(window)
+                    if home is None:
+                        continue
+                    live = True
+                    yield from self._add(value, stamp_ms, *home)
+                if not live and (windows or self._is_over(event_ms)):
+                    late[0].append(value)
+                    late[1].append(event_ms)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, row=value) from error
+        self._late.take(*late, out)
+
+    def _home(self, window: Window) -> tuple[Window, object] | None:
+        """The window that a record's window is, or is part of, and its home; None if it is over."""
+        merging = self._merging
+        if merging is None:
+            return None if self._is_over(window.max_timestamp()) else (window, namespace_of(window))
+        joined = merging.add(window, self._merged)
+        if self._is_over(joined.max_timestamp()):
+            merging.retire(joined)
+            return None
+        return joined, merging.home(joined)
+
+    def _is_over(self, end_ms: int) -> bool:
+        return self._event_time and self._cleanup_ms(end_ms) <= self._trigger.watermark_ms
+
+    def _cleanup_ms(self, end_ms: int) -> int:
+        return min(end_ms + self._plan.lateness_ms, MAX_WATERMARK_MS)
+
+    def _add(
+        self, value: object, stamp_ms: int | None, window: Window, home: object
+    ) -> Iterable[object]:
+        contents = self._contents
+        self._stand_on(home)
+        gathered = self._state.value()
+        added = value if self._evictor is None else (value, stamp_ms)
+        self._state.update(
+            contents.checked(
+                contents.add(added, contents.create_accumulator() if gathered is None else gathered)
+            )
+        )
+        self._trigger.stand_on(namespace_of(window))
+        event_ms = MIN_TIMESTAMP_MS if stamp_ms is None else stamp_ms
+        result = self._plan.trigger.on_element(value, event_ms, window, self._trigger)
+        cleanup_ms = self._cleanup_ms(window.max_timestamp())
+        if cleanup_ms < MAX_WATERMARK_MS:
+            self._timers.register(self._domain, cleanup_ms, self._trigger.namespace)
+        return () if result is TriggerResult.CONTINUE else self._obey(result, window, home)
+
+    def _merged(self, whole: Window, old: list[Window], home: object, others: list[object]) -> None:
+        """Windows of the current key have become one."""
+        if self._is_over(whole.max_timestamp()):
+            raise UserError(
+                f"The windows {old} were merged into {whole}, whose time is over",
+                where=f"operator '{self._name}', key {self._cell.key!r}",
+                remedy="Let merge_windows of the assigner give windows that hold those merged.",
+            )
+        trigger, context = self._plan.trigger, self._trigger
+        context.stand_on(namespace_of(whole), [namespace_of(each) for each in old])
+        trigger.on_merge(whole, context)
+        for each in old:
+            if each != whole:
+                context.stand_on(namespace_of(each))
+                trigger.clear(each, context)
+                self._forget_end(each)
+        self._stand_on(home)
+        gathered = self._state.value()
+        for other in others:
+            self._stand_on(other)
+            part = self._state.value()
+            self._state.clear()
+            if part is not None:
+                gathered = part if gathered is None else self._contents.merge(gathered, part)
+        self._stand_on(home)
+        self._state.update(gathered)
+
+    def _forget_end(self, window: Window) -> None:
+        cleanup_ms = self._cleanup_ms(window.max_timestamp())
+        if cleanup_ms < MAX_WATERMARK_MS:
+            self._timers.delete(self._domain, cleanup_ms, namespace_of(window))
+
+    # --- time ---
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Let triggers fire the windows whose time has come, then pass the watermark on."""
+        self._trigger.watermark_ms = watermark.ms
+        next_ms = self._timers.event.next_ms
+        if next_ms is not None and next_ms <= watermark.ms:
+            return self._fire_then(watermark, out)
+        out.emit_watermark(watermark)
+        return None
+
+    def _fire_then(self, watermark: Watermark, out: Output) -> Steps:
+        due = self._timers.event.due(watermark.ms)
+        fired = self._fired(due, TimeDomain.EVENT_TIME, self._plan.trigger.on_event_time)
+        yield from emit_rows(fired, self._chunk_rows, out, stamp=self._stamp) or ()
+        out.emit_watermark(watermark)
+
+    def on_ready(self, out: Output) -> Steps | None:
+        """Let triggers fire the windows whose time has come by the clock."""
+        due = self._timers.due_by_clock()
+        fired = self._fired(due, TimeDomain.PROCESSING_TIME, self._plan.trigger.on_processing_time)
+        return emit_rows(fired, self._chunk_rows, out, stamp=self._stamp)
+
+    def _fired(
+        self,
+        due: Iterator[tuple[int, object]],
+        domain: TimeDomain,
+        on_time: Callable[[int, Any, WindowTriggerContext], TriggerResult],
+    ) -> Iterator[object]:
+        for ms, namespace in due:
+            window = window_of(namespace)
+            home = namespace if self._merging is None else self._merging.home(window)
+            if home is None:
+                continue
+            self._trigger.stand_on(namespace)
+            try:
+                result = on_time(ms, window, self._trigger)
+            except Exception as error:
+                call = f"trigger, for key {self._cell.key!r} and {window}"
+                raise user_code_failed(error, operator=self._name, call=call) from error
+            yield from self._obey(result, window, home)
+            if domain is self._domain and ms == self._cleanup_ms(window.max_timestamp()):
+                self._drop(window, home)
+
+    # --- windows ---
+
+    def _obey(self, result: TriggerResult, window: Window, home: object) -> Iterator[object]:
+        """Do with a window of the current key what its trigger says."""
+        if not isinstance(result, TriggerResult):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(
+                f"The trigger has returned {result!r} for {window}, which is no TriggerResult",
+                where=f"operator '{self._name}', key {self._cell.key!r}",
+                remedy="Return one of TriggerResult, such as TriggerResult.CONTINUE.",
+            )
+        if result.is_fire():
+            yield from self._results(window, home)
+        if not result.is_purge():
+            return
+        if isinstance(window, CountWindow):
+            self._drop(window, home)  # it was full; no time ends it
+        else:
+            self._stand_on(home)
+            self._state.clear()
+
+    def _results(self, window: Window, home: object) -> Iterator[object]:
+        self._stand_on(home)
+        gathered = self._state.value()
+        if gathered is None:
+            return
+        if self._evictor is None:
+            yield from self._evaluated(window, gathered)
+            return
+        kept = [TimestampedValue(*pair) for pair in gathered]
+        self._guarded(self._evictor.evict_before, kept, window, self._trigger)
+        yield from self._evaluated(window, [each.value for each in kept])
+        self._guarded(self._evictor.evict_after, kept, window, self._trigger)
+        self._stand_on(home)
+        self._state.update([(each.value, each.timestamp) for each in kept] or None)
+
+    def _evaluated(self, window: Window, gathered: object) -> Iterator[object]:
+        key, own = self._cell.key, self._own
+        self._stand_on(namespace_of(window))
+        self._window_context.current = window
+        self._stamp_ms = window.max_timestamp()
+        try:
+            results = self._evaluation.results(key, window, self._window_context, gathered)
+            yield from results if own is None else map(own, results)
+        except Exception as error:
+            call = f"window function, for key {key!r} and {window}"
+            raise user_code_failed(error, operator=self._name, call=call) from error
+
+    def _drop(self, window: Window, home: object) -> None:
+        """A window of the current key is over."""
+        namespace = namespace_of(window)
+        self._stand_on(home)
+        self._state.clear()
+        self._trigger.stand_on(namespace)
+        self._guarded(self._plan.trigger.clear, window, self._trigger)
+        if self._evaluation.clear is not None:
+            self._stand_on(namespace)
+            self._window_context.current = window
+            self._guarded(self._evaluation.clear, self._window_context)
+        if self._merging is not None:
+            self._merging.retire(window)
+
+    def _stand_on(self, namespace: object) -> None:
+        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
+
+    def _stamp(self) -> int:
+        return self._stamp_ms
+
+
+class _AssignerContext:
+    """The ``WindowAssignerContext``, for the current key."""
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._context = context
+        self._numbers: ValueState[int] | None = None
+        self.get_current_processing_time = context.processing_time
+
+    def next_number(self) -> int:
+        """The number of the key's record."""
+        if self._numbers is None:
+            descriptor = ValueStateDescriptor(_NUMBER, LONG)
+            self._numbers = cast("ValueState[int]", self._context.keyed_state(descriptor))
+        number = self._numbers.value() or 0
+        self._numbers.update(number + 1)
+        return number

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dis
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.functions import AggregateFunction
 from tidegate.api.window_functions import (
@@ -13,13 +15,13 @@ from tidegate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.api.windows import GlobalWindow, TimeWindow
+from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
 from tidegate.errors import UserError
 from tidegate.model.elements import RowBatch
-from tidegate.typeinfo.types import PICKLED, ListTypeInfo
+from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from tidegate.api.functions import KeyedStateStore
     from tidegate.api.operator import KeyCell, OperatorContext, Output
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         MapStateDescriptor,
         ReducingState,
         ReducingStateDescriptor,
+        State,
         StateDescriptor,
         ValueState,
         ValueStateDescriptor,
@@ -40,7 +43,11 @@ if TYPE_CHECKING:
     from tidegate.api.windows import Window, WindowAssigner
     from tidegate.typeinfo.types import TypeInformation
 
-_NOTHING = object()
+CONTENTS: Final = "window-contents"
+
+_NOTHING: Final = object()
+_KINDS: Final = (GlobalWindow, CountWindow, TimeWindow)
+"""Windows of ours by the number of their fields, which are what stands for them in state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +111,42 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         return acc_a
 
     def elements(self, accumulator: object) -> list[object]:
-        """What a window function is given."""
+        """What a window function is given, in a list of its own."""
         if self._aggregate is not None:
             return [self._aggregate.get_result(accumulator)]
         if self._reduce is not None:
-            return [accumulator]
-        return cast("list[object]", accumulator)
+            return [] if accumulator is _NOTHING else [accumulator]
+        return cast("list[object]", accumulator).copy()
+
+    def checked(self, accumulator: object) -> object:
+        """The accumulator. Raises TypeError for None, which a function has returned by mistake."""
+        if accumulator is None:
+            call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
+            raise TypeError(f"{call} has returned None; it has to return what was gathered")
+        return accumulator
 
     @property
     def can_merge(self) -> bool:
         """Whether ``merge`` may be counted on; where windows don't merge nobody else calls it."""
         return self._aggregate is None or uses_both(self._aggregate.merge)
+
+
+class EvictedContents(WindowContents):
+    """Pairs of value and event time, of which an evictor leaves some; those are then gathered."""
+
+    def __init__(self, plan: WindowPlan) -> None:
+        record = plan.content_type if plan.aggregate is None else None
+        pair = None if record is None else TupleTypeInfo([record, LONG])
+        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair))
+        self._gathered = WindowContents(plan)
+
+    def elements(self, accumulator: object) -> list[object]:
+        """What a window function is given. accumulator: the values that are left."""
+        gathered = self._gathered
+        whole = gathered.create_accumulator()
+        for value in cast("list[object]", accumulator):
+            whole = gathered.checked(gathered.add(value, whole))
+        return gathered.elements(whole)
 
 
 def uses_both(merge: Callable[..., object]) -> bool:
@@ -127,40 +159,38 @@ def uses_both(merge: Callable[..., object]) -> bool:
 
 
 class Evaluation:
-    """Calls the window function. window_type: by which windows stand in state."""
+    """Calls the window function. function: None where results are what was gathered."""
 
-    def __init__(
-        self, function: object, contents: WindowContents, context: OperatorContext
-    ) -> None:
+    def __init__(self, function: object, contents: WindowContents, operator: str) -> None:
         self._contents = contents
-        self.call = _caller(function)
-        clear = getattr(function, "clear", None)
+        self._call = _caller(function)
         defined = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
         bases = ProcessWindowFunction.clear, ProcessAllWindowFunction.clear
-        self.clear = (
-            cast("Callable[[object], None]", clear)
-            if defined and getattr(type(function), "clear", None) not in bases
-            else None
+        self.clear: Callable[[WindowContext], None] | None = (
+            function.clear if defined and type(function).clear not in bases else None
         )
-        self._name = context.name
+        self._operator = operator
 
     def results(
         self, key: object, window: Window, context: WindowContext, accumulator: object
     ) -> Iterable[object]:
-        """The results of a window. Raises UserError where nothing was gathered."""
-        if accumulator is None:
-            raise UserError(
-                "AggregateFunction.add has returned None for an accumulator",
-                where=f"operator '{self._name}'",
-                remedy="Return the accumulator, also where it was changed in place.",
-            )
+        """The results of a window. Raises UserError where the function gives nothing iterable."""
         elements = self._contents.elements(accumulator)
-        if self.call is None:
+        if self._call is None:
             return elements
-        return self.call(key, window, context, elements) or ()
+        results = self._call(key, window, context, elements)
+        if results is None:
+            return ()
+        if isinstance(results, str) or not isinstance(results, Iterable):
+            raise UserError(
+                f"The window function has returned {results!r}, which are no results one by one",
+                where=f"operator '{self._operator}', key {key!r}, {window}",
+                remedy="Yield each result, or return a list of them.",
+            )
+        return results
 
 
-def _caller(function: object) -> Callable[..., Iterable[object] | None] | None:
+def _caller(function: object) -> Callable[..., object] | None:
     match function:
         case None:
             return None
@@ -189,7 +219,7 @@ class WindowContext:
         self.current = cast("Window", GlobalWindow())
         self.current_processing_time = context.processing_time
         self.current_watermark = watermark_ms
-        self._states = WindowStates(context, window_type)
+        self._states = WindowStates(context, "window", window_type)
         self._runtime = context.runtime
         self._name = context.name
         self.merging = False
@@ -214,38 +244,54 @@ class WindowContext:
 
 
 class WindowStates:
-    """Keyed state of the current pair of key and window."""
+    """Keyed state of the current pair of key and window.
 
-    def __init__(self, context: OperatorContext, window_type: TypeInformation | None) -> None:
+    owner: goes in front of the names, for those of a window function, of its trigger and of the
+    key alone have nothing to do with each other.
+    """
+
+    def __init__(
+        self, context: OperatorContext, owner: str, window_type: TypeInformation | None
+    ) -> None:
         self._context = context
+        self._owner = owner
         self._type = window_type or PICKLED
+        self._held: dict[str, tuple[StateDescriptor, State]] = {}
 
-    def _state(self, descriptor: StateDescriptor) -> Any:
-        return self._context.keyed_state(descriptor, self._type)
+    def state(self, descriptor: StateDescriptor) -> Any:
+        """The state of that name."""
+        held = self._held.get(descriptor.name)
+        if held is not None and held[0] is descriptor:
+            return held[1]
+        own = copy.copy(descriptor)
+        own.name = f"{self._owner}-{descriptor.name}"
+        state = self._context.keyed_state(own, self._type)
+        self._held[descriptor.name] = descriptor, state
+        return state
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Value state."""
-        return self._state(state_descriptor)
+        return self.state(state_descriptor)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """List state."""
-        return self._state(state_descriptor)
+        return self.state(state_descriptor)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """Map state."""
-        return self._state(state_descriptor)
+        return self.state(state_descriptor)
 
     def get_reducing_state(
         self, state_descriptor: ReducingStateDescriptor[Any]
     ) -> ReducingState[Any]:
         """Reducing state."""
-        return self._state(state_descriptor)
+        return self.state(state_descriptor)
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
         """Aggregating state."""
-        return self._state(state_descriptor)
+        return self.state(state_descriptor)
 
 
 class LateRecords:
@@ -264,10 +310,24 @@ class LateRecords:
 
 
 def namespace_of(window: Window) -> object:
-    """What stands for a window in state."""
-    if isinstance(window, TimeWindow):
-        return window.start, window.end
-    return window
+    """What stands for a window in state: the fields of one of ours, else the window itself."""
+    match window:
+        case TimeWindow() if type(window) is TimeWindow:
+            return window.start, window.end
+        case CountWindow():
+            return (window.id,)
+        case GlobalWindow():
+            return ()
+        case _:
+            return window
+
+
+def window_of(namespace: object) -> Window:
+    """The way back."""
+    if type(namespace) is tuple:
+        fields = cast("tuple[int, ...]", namespace)
+        return _KINDS[len(fields)](*fields)
+    return cast("Window", namespace)
 
 
 def stand_on(cell: KeyCell, key: object, group: int, namespace: object) -> None:

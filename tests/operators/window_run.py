@@ -1,0 +1,215 @@
+"""Subtasks of one window operator on real state, fed by key, snapshotted and restored anywhere."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
+from tidegate.api.operator import Operator, SnapshotContext, Steps
+from tidegate.metrics import MetricRegistry
+from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
+from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId, SubtaskId, VertexId
+from tidegate.model.settings import SlotSettings
+from tidegate.model.snapshots import SubtaskState
+from tidegate.model.topology import OperatorInfo, Vertex
+from tidegate.slot.blocking import BlockingCalls
+from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.typeinfo.types import TypeInformation
+
+NAME = "windows"
+FIRST = CheckpointId(1)
+
+Row = tuple[object, object, int | None]
+"""Key, value, event time."""
+
+
+class Taken:
+    """An ``Output`` with room every other time."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[object, int | None]] = []
+        self.late: list[tuple[object, int | None]] = []
+        self.watermarks: list[int] = []
+        self.rows_max = 2**31
+        self._room = False
+
+    @property
+    def has_room(self) -> bool:
+        self._room = not self._room
+        return self._room
+
+    def emit(self, batch: RowBatch) -> None:
+        self.rows += zip(batch.values, batch.timestamps_ms, strict=True)
+
+    def emit_side(self, tag: str, batch: RowBatch) -> None:
+        assert tag == "late" and batch.values
+        self.late += zip(batch.values, batch.timestamps_ms, strict=True)
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        assert isinstance(watermark, Watermark)
+        self.watermarks.append(watermark.ms)
+
+
+class ManualClock:
+    def __init__(self, wall_ms: int = 0) -> None:
+        self.now_ms = wall_ms
+        self.passed_ms = 0
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.passed_ms
+
+    def precise_s(self) -> float:
+        return self.passed_ms / 1000
+
+
+@dataclass
+class Hosted:
+    """One subtask with its operator open."""
+
+    state: Subtask
+    operator: Operator
+    out: Taken
+    metrics: MetricRegistry
+    alarms: list[int]
+
+    def drive(self, steps: Steps | None) -> None:
+        for step in steps or ():
+            assert step is None
+
+    def wake(self) -> None:
+        self.alarms.clear()
+        self.drive(self.operator.on_ready(self.out))
+
+
+class WindowRun:
+    """make: a new operator as the driver ships it. batch_rows: what a batch holds at most."""
+
+    def __init__(
+        self,
+        make: Callable[[], Operator],
+        parallelism: int = 1,
+        *,
+        batch_rows: int = 3,
+        key_type: TypeInformation | None = None,
+        clock_ms: int = 0,
+    ) -> None:
+        self._make = make
+        self._batch_rows = batch_rows
+        self._key_type = key_type
+        self._settings = SlotSettings(rows=batch_rows)
+        self.clock = ManualClock(clock_ms)
+        self._deploy([Subtask(i, parallelism, key_type=key_type) for i in range(parallelism)])
+
+    def _deploy(self, subtasks: Sequence[Subtask]) -> None:
+        self.subtasks = [self._opened(index, each) for index, each in enumerate(subtasks)]
+
+    def _opened(self, index: int, state: Subtask) -> Hosted:
+        info = OperatorInfo(state.backend._operator, NAME)  # pyright: ignore[reportPrivateUsage]
+        vertex_id = VertexId(bytes(16))
+        parallelism = MAX_PARALLELISM // len(state.key_groups)
+        metrics, alarms = MetricRegistry(), list[int]()
+        around = SubtaskSurroundings(
+            job=JobId("0" * 32),
+            execution=ExecutionId(SubtaskId(vertex_id, index), Attempt(0), Epoch(1)),
+            vertex=Vertex(vertex_id, NAME, (info,), parallelism, MAX_PARALLELISM),
+            settings=self._settings,
+            checkpointing=True,
+            restored=None,
+            clock=self.clock,
+            parameters={},
+            blocking=BlockingCalls(_unasked),
+            start=_unasked,
+            wake=_unasked,
+            wake_at=alarms.append,
+            skipped=_unasked,
+            to_coordinator=_unasked,
+        )
+        operator = self._make()
+        operator.open(SlotOperatorContext(info, around, state.backend, metrics.group()))
+        return Hosted(state, operator, Taken(), metrics, alarms)
+
+    # --- what happens to it ---
+
+    def send(self, rows: Iterable[Row]) -> None:
+        """Give rows to the subtasks that have their keys, in order."""
+        shares: list[list[Row]] = [[] for _ in self.subtasks]
+        for row in rows:
+            owner = next(i for i, each in enumerate(self.subtasks) if each.state.owns(row[0]))
+            shares[owner].append(row)
+        for hosted, share in zip(self.subtasks, shares, strict=True):
+            for start in range(0, len(share), self._batch_rows):
+                self._give(hosted, share[start : start + self._batch_rows])
+
+    def _give(self, hosted: Hosted, rows: list[Row]) -> None:
+        keys = [key for key, _, _ in rows]
+        groups = [hosted.state.on(key).cell.group for key in keys]
+        stamps = [stamp for _, _, stamp in rows]
+        batch = RowBatch(
+            [value for _, value, _ in rows], None if None in stamps else stamps, keys, groups
+        )
+        hosted.drive(hosted.operator.process(batch, 0, hosted.out))
+
+    def watermark(self, ms: int) -> None:
+        for hosted in self.subtasks:
+            hosted.drive(hosted.operator.on_watermark(Watermark(ms), hosted.out))
+            assert hosted.out.watermarks[-1] == ms
+
+    def at(self, wall_ms: int) -> None:
+        """The wall clock shows that now; who asked to be woken by then is woken."""
+        self.clock.passed_ms += max(1, wall_ms - self.clock.now_ms)
+        self.clock.now_ms = wall_ms
+        for hosted in self.subtasks:
+            rounds = 0
+            while hosted.alarms and min(hosted.alarms) <= self.clock.passed_ms:
+                hosted.wake()
+                rounds += 1
+                assert rounds < 3, "it asks for a turn at once, over and over"
+
+    def snapshot(self, meanwhile: Callable[[], None] | None = None) -> list[SubtaskState]:
+        """Meanwhile: what happens while it is written; not in it."""
+        pending = []
+        for hosted in self.subtasks:
+            hosted.operator.snapshot(SnapshotContext(FIRST, 0))
+            pending.append(hosted.state.backend.snapshot(FIRST))
+        if meanwhile is not None:
+            meanwhile()
+        return [stored(each) for each in pending]
+
+    def restore(self, states: Sequence[SubtaskState], parallelism: int) -> None:
+        self._deploy(restored(states, parallelism, key_type=self._key_type))
+
+    # --- what has come of it ---
+
+    def taken(self) -> list[tuple[object, int | None]]:
+        """Results since the last call, with their event times; by subtask."""
+        found = [row for hosted in self.subtasks for row in hosted.out.rows]
+        for hosted in self.subtasks:
+            hosted.out.rows.clear()
+        return found
+
+    def late(self) -> list[object]:
+        """Late records since the last call."""
+        found = [value for hosted in self.subtasks for value, _ in hosted.out.late]
+        for hosted in self.subtasks:
+            hosted.out.late.clear()
+        return found
+
+    def counted(self, name: str) -> float:
+        return sum(hosted.metrics.read()[name] for hosted in self.subtasks)
+
+    def held(self) -> dict[str, int]:
+        """How many entries each keyed state holds."""
+        counts: dict[str, int] = {}
+        for hosted in self.subtasks:
+            states = hosted.state.backend._keyed._states  # pyright: ignore[reportPrivateUsage]
+            for name in states:
+                count = len(list(hosted.state.backend.scan(name)))
+                counts[name] = counts.get(name, 0) + count
+        return {name: count for name, count in counts.items() if count}
+
+
+def _unasked(*_: object) -> NoReturn:
+    raise AssertionError("no window operator asks for this")
