@@ -233,7 +233,12 @@ def agree(
 
 
 def aligned_case(
-    draw: st.DrawFn, kind: str, fires: Trigger[Any, Any] | None = None, **rules: Any
+    draw: st.DrawFn,
+    kind: str,
+    fires: Trigger[Any, Any] | None = None,
+    *,
+    ordinary: bool = False,
+    **rules: Any,
 ) -> Case:
     size = draw(st.integers(1, 20), "size")
     slide = size if kind.startswith("tumbling") else draw(st.integers(1, 25), "slide")
@@ -245,12 +250,18 @@ def aligned_case(
         "tumbling by clock": lambda: TumblingProcessingTimeWindows(size, offset),
         "sliding by clock": lambda: SlidingProcessingTimeWindows(size, slide, offset),
     }
-    lateness = 0 if by_clock else draw(st.sampled_from([0, 0, 1, 7, 20]), "lateness")
+    gathered = draw(st.sampled_from([*GATHERED, *UNMERGED]), "gathered")
     return Case(
         assigners[kind](),
-        Rules(aligned(size, slide, offset), by_clock=by_clock, lateness=lateness, **rules),
+        Rules(
+            aligned(size, slide, offset),
+            by_clock=by_clock,
+            lateness=0 if by_clock else draw(st.sampled_from([0, 0, 1, 7, 20]), "lateness"),
+            in_panes=ordinary and slide < size and gathered not in UNMERGED,
+            **rules,
+        ),
         fires,
-        gathered=draw(st.sampled_from([*GATHERED, *UNMERGED]), "gathered"),
+        gathered=gathered,
     )
 
 
@@ -260,7 +271,7 @@ def aligned_case(
 def test_aligned_windows(
     kind: str, data: st.DataObject, actions: list[Any], parallelism: int, batch_rows: int
 ) -> None:
-    case = aligned_case(data.draw, kind)
+    case = aligned_case(data.draw, kind, ordinary=True)
     # A sliding window is put together of its panes: then records come in the order of these.
     case.ordered, case.expected = kind.startswith("tumbling"), AlignedWindowOperator
     agree(case, actions, parallelism, batch_rows)

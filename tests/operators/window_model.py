@@ -36,7 +36,8 @@ class Rules:
     """What the program says. windows: of an event time; None where `gap` says it, or `size`.
 
     trigger: "end", ("count", n), ("continuous", interval) or "never". evict: from the list of value
-    and time to what is left. size, slide: of count windows.
+    and time to what is left. size, slide: of count windows. in_panes: windows that were dropped are
+    over after a restore as well.
     """
 
     windows: Callable[[int], list[Span]] | None = None
@@ -44,6 +45,7 @@ class Rules:
     size: int = 0
     slide: int = 0
     by_clock: bool = False
+    in_panes: bool = False
     trigger: str | tuple[str, int] = "end"
     purging: bool = False
     lateness: int = 0
@@ -54,7 +56,7 @@ class Rules:
 class WindowModel:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self.time = BEGINNING
+        self.time = self._dropped_until = BEGINNING
         self._windows: defaultdict[object, dict[Span, Held]] = defaultdict(dict)
         self._numbers: defaultdict[object, int] = defaultdict(int)
         self.late: list[object] = []
@@ -141,7 +143,8 @@ class WindowModel:
                 pass
 
     def _is_over(self, span: Span) -> bool:
-        return self._by_event_time and self._cleanup(span) <= self.time
+        over = max(self.time, self._dropped_until) if self._rules.in_panes else self.time
+        return self._by_event_time and self._cleanup(span) <= over
 
     def _cleanup(self, span: Span) -> int:
         return span[1] - 1 + (0 if self._rules.by_clock else self._rules.lateness)
@@ -226,6 +229,7 @@ class WindowModel:
     def restart(self) -> None:
         """All is kept but how far event time has come."""
         if not self._rules.by_clock:
+            self._dropped_until = max(self._dropped_until, self.time)
             self.time = BEGINNING
 
     def taken(self) -> list[Firing]:

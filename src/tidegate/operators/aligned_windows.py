@@ -12,126 +12,81 @@ from the time each subtask had reached, which is kept where contents outlive the
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from itertools import chain, repeat
+from itertools import repeat
 from math import gcd
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.batches import as_rows
 from tidegate.api.functions import AggregateFunction
-from tidegate.api.state import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    OperatorStateDescriptor,
-    RedistributionMode,
-    ValueStateDescriptor,
-)
+from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
 from tidegate.api.windows import AlignedWindows, TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import FunctionOperator
 from tidegate.operators.process import keys_of
+from tidegate.operators.window_progress import Progress
 from tidegate.operators.windows import (
     CONTENTS,
-    Evaluation,
-    LateRecords,
+    FiringOperator,
     WindowContents,
-    WindowContext,
     WindowPlan,
     event_times,
-    namespace_of,
-    stand_on,
 )
 from tidegate.typeinfo.copies import copier_of
-from tidegate.typeinfo.types import BOOLEAN, LONG
+from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
-    from tidegate.api.state import ValueState
-    from tidegate.model.elements import Batch, Watermark
+    from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
-PROGRESS: Final = "window-progress"
-AGAIN: Final = "window-again"
+_FIRE: Final = 0
+_DROP: Final = 1
 
-_FIRE, _DROP = 0, 1
-
-Keyed = tuple[int, object]
-"""Key group and key."""
+Keys = dict[object, int]
+"""Keys with their key groups."""
 
 
-class AlignedWindowOperator(FunctionOperator):
+class AlignedWindowOperator(FiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
-        self._plan = plan
-        self.key_type = key_type
+        super().__init__(plan, WindowContents(plan), key_type)
         self._windows = cast("AlignedWindows", plan.assigner)
-        self.contents = WindowContents(plan)
         size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
         self._gaps = slide_ms > size_ms
-        self._shared = slide_ms < size_ms and self.contents.can_merge
-        self._whole = not self._shared
-        self._outlive = self._shared or plan.lateness_ms > 0
+        self._shared = slide_ms < size_ms and self._contents.can_merge
         self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
-
-    @property
-    def _functions(self) -> tuple[object, ...]:
-        return self._plan.functions
 
     def open(self, context: OperatorContext) -> None:
         """Take up what was gathered before, then open the functions."""
-        self._context = context
-        self._cell, self._pair = context.current_key, context.current_pair
-        self._event_time = self._windows.is_event_time()
-        self._watermark_ms = self._time_ms = MIN_TIMESTAMP_MS
-        self._window_context = WindowContext(
-            context, self._windows.window_type, lambda: self._watermark_ms
-        )
-        self._evaluation = Evaluation(self._plan.function, self.contents, context.name)
-        self._late = LateRecords(context, self._plan.late_tag)
-        self._copy = copier_of(self.contents.type)
-        self._stamp_ms = self._ahead_ms = MIN_TIMESTAMP_MS
-        self._panes: dict[int, list[Keyed]] = {}
+        self._open(context)
+        self._time_ms = MIN_TIMESTAMP_MS
+        self._copy = copier_of(self._contents.type)
+        self._panes: dict[int, Keys] = {}
         self._known: set[int] = set()
         self._due: list[tuple[int, int, int]] = []
-        descriptor = AggregatingStateDescriptor(CONTENTS, _Gathered(self), self.contents.type)
-        state = cast("AggregatingState[Any, Any]", context.keyed_state(descriptor, LONG))
-        self._state = state
-        self._restore(context)
-        self._prepare(context)
-
-    def _restore(self, context: OperatorContext) -> None:
-        self._fired_ms: dict[int, int] = {}
-        if self._outlive:
-            # What fired windows held is still there: those of a key group had the time of whoever
-            # had the group. They fire again for the keys that get more.
-            descriptor = OperatorStateDescriptor(PROGRESS, mode=RedistributionMode.UNION)
-            self._progress = context.operator_state(descriptor)
-            for first, last, time_ms in self._progress.get():
-                self._fired_ms.update(zip(range(first, last + 1), repeat(time_ms), strict=False))
-            again = context.keyed_state(ValueStateDescriptor(AGAIN, BOOLEAN), LONG)
-            self._again = cast("ValueState[bool]", again)
+        gathered = _Gathered(self._contents, self._begin)
+        descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
+        state = context.keyed_state(descriptor, LONG)
+        self._state = cast("AggregatingState[Any, Any]", state)
+        # What windows held may be there still once they have fired.
+        outlived = self._shared or self._plan.lateness_ms
+        self._progress = Progress(context) if outlived else None
         for group, pair, _ in context.entries(CONTENTS):
             key, pane = cast("tuple[object, int]", pair)
-            self._pane(pane).append((group, key))
+            self._pane(pane)[key] = group
+        self._passes(MIN_TIMESTAMP_MS)
         self._set_alarm()
+        self._prepare(context)
 
     def snapshot(self, context: SnapshotContext) -> None:
         """Note how far time has come, where contents outlive the firing."""
         super().snapshot(context)
-        if self._outlive:
-            own = self._context
-            groups = KeyGroupRange.of(own.subtask, own.parallelism, own.max_parallelism)
-            reached = [(groups.first, groups.last, self._time_ms)]
-            if self._fired_ms:  # not yet where the last run was
-                fired = {group: self._fired_ms.get(group, MIN_TIMESTAMP_MS) for group in groups}
-                reached = [(g, g, max(self._time_ms, fired[g])) for g in groups]
-            self._progress.update(reached)
+        if self._progress is not None:
+            self._progress.note(self._time_ms)
 
     # --- records ---
 
@@ -145,23 +100,24 @@ class AlignedWindowOperator(FunctionOperator):
             stamps = event_times(rows, self._name)
         else:
             # A clock that was put back makes nobody late.
-            now_ms = max(self._context.processing_time(), self._time_ms + 1)
-            stamps = [now_ms] * len(rows)
-        if self._fired_ms:
-            self._note_again(keys, groups, stamps)
+            reached_ms = max(self._time_ms, self._fired_until_ms)
+            stamps = [max(self._context.processing_time(), reached_ms + 1)] * len(rows)
         if min(stamps) >= self._ahead_ms and not self._gaps:
             self._gather(keys, groups, rows.values, stamps)
             self._set_alarm()
             return None
         table = list(zip(keys, groups, rows.values, stamps, strict=True))
-        plain = [row for row in table if row[3] >= self._ahead_ms and self._is_in_a_window(row[3])]
+        plain = [row for row in table if self._is_plain(row[3])]
         if plain:
             self._gather(*map(list, zip(*plain, strict=True)))
-        others = (
-            row for row in table if row[3] < self._ahead_ms or not self._is_in_a_window(row[3])
-        )
-        found = self._one_by_one(others, out)
-        return emit_rows(found, self._chunk_rows, out, stamp=self._stamp)
+        others = (row for row in table if not self._is_plain(row[3]))
+        return self._emit(self._one_by_one(others, out), out)
+
+    def _is_plain(self, stamp_ms: int) -> bool:
+        """Whether the time is in windows, all of which are still to fire."""
+        windows = self._windows
+        in_window = (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
+        return in_window and stamp_ms >= self._ahead_ms
 
     def _gather(
         self,
@@ -171,15 +127,15 @@ class AlignedWindowOperator(FunctionOperator):
         stamps: Sequence[int],
     ) -> None:
         """Add records all of whose windows are still to fire."""
-        for ago_ms in range(0, self._windows.size_ms if self._whole else 1, self._pane_ms):
-            pairs: Iterable[tuple[object, int]] = zip(
-                keys, self._starts(stamps, ago_ms), strict=False
-            )
-            if not ago_ms or not self._windows.size_ms % self._pane_ms:
+        size_ms, pane_ms = self._windows.size_ms, self._pane_ms
+        for ago_ms in range(0, pane_ms if self._shared else size_ms, pane_ms):
+            starts = self._starts(stamps, ago_ms)
+            pairs: Iterable[tuple[object, int]] = zip(keys, starts, strict=False)
+            if not ago_ms or not size_ms % pane_ms:
                 self._add(list(pairs), groups, values)
                 continue
             found = zip(pairs, groups, values, stamps, strict=True)
-            kept = [row for row in found if row[3] < row[0][1] + self._windows.size_ms]
+            kept = [row for row in found if row[3] < row[0][1] + size_ms]
             if kept:
                 self._add(*list(map(list, zip(*kept, strict=True)))[:3])
 
@@ -189,8 +145,7 @@ class AlignedWindowOperator(FunctionOperator):
         first = self._start(min(stamps))
         if first == self._start(max(stamps)):
             return repeat(first - ago_ms)
-        shift_ms = offset_ms - ago_ms
-        return [stamp - ago_ms - (stamp - ago_ms - shift_ms) % pane_ms for stamp in stamps]
+        return [stamp - (stamp - offset_ms) % pane_ms - ago_ms for stamp in stamps]
 
     def _start(self, stamp_ms: int) -> int:
         return stamp_ms - (stamp_ms - self._windows.offset_ms) % self._pane_ms
@@ -204,81 +159,87 @@ class AlignedWindowOperator(FunctionOperator):
             row = values[-1 - length_hint(rest)]
             raise user_code_failed(error, operator=self._name, row=row) from error
 
-    def begin(self) -> object:
+    def _begin(self) -> object:
         """The accumulator of a pair that was not there: that of the record drawn last."""
         pairs, groups, rest = self._adding
         at = -1 - length_hint(rest)
         key, pane = pairs[at]
-        self._pane(pane).append((groups[at], key))
-        return self.contents.create_accumulator()
+        keys = self._pane(pane)
+        if key in keys:
+            self._contents.checked(None)
+        keys[key] = groups[at]
+        return self._contents.create_accumulator()
 
     def _one_by_one(
         self, rows: Iterable[tuple[object, int, object, int]], out: Output
     ) -> Iterator[object]:
         """Add records some of whose windows have fired already, or that are in none."""
         late = list[object](), list[int]()
+        lateness_ms, progress = self._plan.lateness_ms, self._progress
         for key, group, value, stamp_ms in rows:
+            fired_ms = MIN_TIMESTAMP_MS if progress is None else progress.of(group)
+            # A pane that is left of a window that was dropped cannot make it whole again.
+            over_ms = max(self._time_ms, fired_ms) if self._shared else self._time_ms
             windows = self._windows.windows_of(stamp_ms)
-            live = [window for window in windows if self._outlives(window.max_timestamp())]
+            live = [each for each in windows if each.max_timestamp() + lateness_ms > over_ms]
             if not live:
-                if not self._outlives(stamp_ms):
+                if windows or stamp_ms + lateness_ms <= self._time_ms:
                     late[0].append(value)
                     late[1].append(stamp_ms)
                 continue
             panes = [self._start(stamp_ms)] if self._shared else [each.start for each in live]
             for pane in panes:
                 self._add([(key, pane)], [group], [value])
+            self._cell.key, self._cell.group = key, group
             for window in reversed(live):
                 if window.max_timestamp() <= self._time_ms:
-                    yield from self._results(key, group, window)
+                    yield from self._results(window)
+                elif progress is not None and window.max_timestamp() <= fired_ms:
+                    self._stand_on(window.start)
+                    progress.fire_again()
         self._late.take(*late, out)
         self._set_alarm()
 
-    def _outlives(self, stamp_ms: int) -> bool:
-        return stamp_ms + self._plan.lateness_ms > self._time_ms
-
     # --- panes and windows ---
 
-    def _is_in_a_window(self, stamp_ms: int) -> bool:
-        windows = self._windows
-        return (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
-
-    def _pane(self, start: int) -> list[Keyed]:
+    def _pane(self, start: int) -> Keys:
         """The keys of a pane; a new one has its windows fire and go."""
-        pane = self._panes.get(start)
-        if pane is None:
-            pane = self._panes[start] = []
-            size_ms = self._windows.size_ms
-            first = (
-                [start] if self._whole else [each.start for each in self._windows.windows_of(start)]
-            )
-            for window in first:
-                if window not in self._known:
-                    self._known.add(window)
-                    end_ms = window + size_ms - 1
+        keys = self._panes.get(start)
+        if keys is None:
+            keys = self._panes[start] = {}
+            windows = self._windows.windows_of(start) if self._shared else [self._window(start)]
+            for window in windows:
+                if window.start not in self._known:
+                    self._known.add(window.start)
+                    end_ms = window.max_timestamp()
                     if end_ms > self._time_ms:
-                        heappush(self._due, (end_ms, _FIRE, window))
-                    heappush(self._due, (end_ms + self._plan.lateness_ms, _DROP, window))
-        return pane
+                        heappush(self._due, (end_ms, _FIRE, window.start))
+                    heappush(self._due, (end_ms + self._plan.lateness_ms, _DROP, window.start))
+        return keys
 
-    def _panes_of(self, window: int) -> list[int]:
-        if self._whole:
-            return [window] if window in self._panes else []
-        starts = range(window, window + self._windows.size_ms, self._pane_ms)
+    def _window(self, start: int) -> TimeWindow:
+        return TimeWindow(start, start + self._windows.size_ms)
+
+    def _panes_of(self, window: TimeWindow) -> list[int]:
+        if not self._shared:
+            return [window.start] if window.start in self._panes else []
+        starts = range(window.start, window.end, self._pane_ms)
         return [start for start in starts if start in self._panes]
 
-    def _keys_of(self, window: int) -> Iterable[Keyed]:
+    def _keys_of(self, window: TimeWindow) -> Keys:
         panes = [self._panes[start] for start in self._panes_of(window)]
-        return panes[0] if len(panes) == 1 else dict.fromkeys(chain.from_iterable(panes))
+        if len(panes) == 1:
+            return panes[0]
+        keys: Keys = {}
+        for pane in panes:
+            keys.update(pane)
+        return keys
 
     # --- time ---
 
-    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Fire the windows that have ended, then pass the watermark on."""
-        self._watermark_ms = watermark.ms
-        if self._event_time and self._passes(watermark.ms):
-            return self._fire_then(watermark, out)
-        out.emit_watermark(watermark)
+    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
+        if self._event_time and self._passes(watermark_ms):
+            return self._due_results()
         return None
 
     def on_ready(self, out: Output) -> Steps | None:
@@ -286,122 +247,99 @@ class AlignedWindowOperator(FunctionOperator):
         if self._event_time:
             return None
         self._passes(self._context.processing_time() - 1)
-        return emit_rows(self._due_results(), self._chunk_rows, out, stamp=self._stamp)
-
-    def _fire_then(self, watermark: Watermark, out: Output) -> Steps:
-        found = self._due_results()
-        yield from emit_rows(found, self._chunk_rows, out, stamp=self._stamp) or ()
-        out.emit_watermark(watermark)
+        return self._emit(self._due_results(), out)
 
     def _passes(self, time_ms: int) -> bool:
         """Time has come to there: whether windows have ended."""
         self._time_ms = max(self._time_ms, time_ms)
         size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
-        before = self._time_ms + 1 - size_ms
+        before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
         # The first window that is still to fire; whatever comes after the ones before it is ahead.
         first = before - (before - self._windows.offset_ms) % slide_ms + slide_ms
         self._ahead_ms = max(first, first - slide_ms + size_ms)
         return bool(self._due) and self._due[0][0] <= self._time_ms
 
+    @property
+    def _fired_until_ms(self) -> int:
+        return MIN_TIMESTAMP_MS if self._progress is None else self._progress.until_ms
+
     def _due_results(self) -> Iterator[object]:
-        due = self._due
+        due, cell = self._due, self._cell
         while due and due[0][0] <= self._time_ms:
             _, what, start = heappop(due)
-            window = TimeWindow(start, start + self._windows.size_ms)
+            window = self._window(start)
             if what == _FIRE:
-                for group, key in self._keys_of(start):
-                    if self._is_to_fire(group, key, window):
-                        yield from self._results(key, group, window)
+                for key, group in self._keys_of(window).items():
+                    cell.key, cell.group = key, group
+                    if self._is_to_fire(window):
+                        yield from self._results(window)
             else:
                 self._drop(window)
-        if self._fired_ms and max(self._fired_ms.values()) <= self._time_ms:
-            self._fired_ms = {}
+        if self._progress is not None and self._progress.until_ms <= self._time_ms:
+            self._progress.caught_up()
         self._set_alarm()
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
             self._context.wake_at_wall(self._due[0][0] + 1)
 
-    def _note_again(
-        self, keys: Sequence[object], groups: Sequence[int], stamps: Sequence[int]
-    ) -> None:
-        """Of the windows that fired before the restore, these keys' are to fire again."""
-        for key, group, stamp_ms in zip(keys, groups, stamps, strict=True):
-            for window in self._windows.windows_of(stamp_ms):
-                if (
-                    self._time_ms
-                    < window.max_timestamp()
-                    <= self._fired_ms.get(group, MIN_TIMESTAMP_MS)
-                ):
-                    stand_on(self._pair, key, group, window.start)
-                    self._again.update(True)
-
-    def _is_to_fire(self, group: int, key: object, window: TimeWindow) -> bool:
-        fired_ms = self._fired_ms.get(group, MIN_TIMESTAMP_MS) if self._fired_ms else None
-        if fired_ms is None or window.max_timestamp() > fired_ms:
+    def _is_to_fire(self, window: TimeWindow) -> bool:
+        """Whether a window of the current key has not fired before the restore, or got more."""
+        progress = self._progress
+        if progress is None or window.max_timestamp() > progress.of(self._cell.group):
             return True
-        stand_on(self._pair, key, group, window.start)
-        again = self._again.value() is not None
-        self._again.clear()
-        return again
+        self._stand_on(window.start)
+        return progress.is_to_fire()
 
     # --- results ---
 
-    def _stamp(self) -> int:
-        return self._stamp_ms
+    def _results(self, window: TimeWindow) -> Iterator[object]:
+        gathered = self._put_together(window)
+        return self._evaluated(window, self._contents.checked(gathered))
 
-    def _results(self, key: object, group: int, window: TimeWindow) -> Iterable[object]:
-        gathered = self._put_together(key, group, window.start)
-        self._cell.key, self._cell.group = key, group
-        stand_on(self._pair, key, group, namespace_of(window))
-        self._window_context.current = window
-        self._stamp_ms = window.max_timestamp()
-        own = self._own
-        try:
-            results = self._evaluation.results(key, window, self._window_context, gathered)
-            yield from results if own is None else map(own, results)
-        except Exception as error:
-            call = f"window function, for key {key!r} and {window}"
-            raise user_code_failed(error, operator=self._name, call=call) from error
-
-    def _put_together(self, key: object, group: int, window: int) -> object:
-        """What a key's window holds; changed by nobody else where it is of several panes."""
+    def _put_together(self, window: TimeWindow) -> object:
+        """What the current key's window holds; of several panes, copied, since they stay."""
         panes = self._panes_of(window)
-        if self._whole or len(panes) == 1:
-            stand_on(self._pair, key, group, panes[0])
+        if len(panes) == 1:
+            self._stand_on(panes[0])
             return self._state.get()
         whole: object = None
         for pane in panes:
-            stand_on(self._pair, key, group, pane)
+            self._stand_on(pane)
             part = self._state.get()
             if part is not None:
                 part = part if self._copy is None else self._copy(part)
-                whole = part if whole is None else self.contents.merge(whole, part)
+                whole = part if whole is None else self._contents.merge(whole, part)
         return whole
 
     def _drop(self, window: TimeWindow) -> None:
         """The window is over, with the panes that no later one has."""
         self._known.discard(window.start)
         if self._evaluation.clear is not None:
-            self._window_context.current = window
-            for group, key in self._keys_of(window.start):
-                self._cell.key, self._cell.group = key, group
-                stand_on(self._pair, key, group, namespace_of(window))
-                self._guarded(self._evaluation.clear, self._window_context)
+            self._clear_all(window)
         last = window.start + min(self._windows.slide_ms, self._windows.size_ms)
-        for start in (window.start,) if self._whole else range(window.start, last, self._pane_ms):
-            for group, key in self._panes.pop(start, ()):
-                stand_on(self._pair, key, group, start)
+        over = range(window.start, last, self._pane_ms) if self._shared else (window.start,)
+        for start in over:
+            for key, group in self._panes.pop(start, {}).items():
+                self._cell.key, self._cell.group = key, group
+                self._stand_on(start)
                 self._state.clear()
+
+    def _clear_all(self, window: TimeWindow) -> None:
+        over_ms = window.max_timestamp() + self._plan.lateness_ms
+        for key, group in self._keys_of(window).items():
+            # Else a pane is left of it that later windows have as well.
+            if not self._shared or self._progress is None or over_ms > self._progress.of(group):
+                self._cell.key, self._cell.group = key, group
+                self._clear(window)
 
 
 class _Gathered(AggregateFunction[Any, Any, Any]):
     """The contents' function, whose first accumulators the operator notes."""
 
-    def __init__(self, operator: AlignedWindowOperator) -> None:
-        contents = operator.contents
+    def __init__(self, contents: WindowContents, begin: Callable[[], object]) -> None:
         self.add = contents.add
-        self.create_accumulator = operator.begin
+        self.create_accumulator = begin
 
     def create_accumulator(self) -> object:
         """Made by the operator."""

@@ -13,19 +13,15 @@ from tidegate.api.triggers import TriggerResult
 from tidegate.api.windows import CountWindow, MergingWindowAssigner
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import FunctionOperator
 from tidegate.operators.process import keys_of
 from tidegate.operators.window_merging import MergingWindows
 from tidegate.operators.window_triggers import WindowTimers, WindowTriggerContext
 from tidegate.operators.windows import (
     CONTENTS,
-    Evaluation,
     EvictedContents,
-    LateRecords,
+    FiringOperator,
     WindowContents,
-    WindowContext,
     event_times,
     namespace_of,
     window_of,
@@ -39,14 +35,14 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
     from tidegate.api.windows import Window
-    from tidegate.model.elements import Batch, RowBatch, Watermark
+    from tidegate.model.elements import Batch, RowBatch
     from tidegate.operators.windows import WindowPlan
     from tidegate.typeinfo.types import TypeInformation
 
 _NUMBER: Final = "window-number"
 
 
-class WindowOperator(FunctionOperator):
+class WindowOperator(FiringOperator):
     """Windows as their assigner, trigger and evictor say.
 
     A window's contents, its trigger's state and its timers are keyed state under the window's
@@ -59,37 +55,28 @@ class WindowOperator(FunctionOperator):
         evictor: Evictor[Any, Any] | None,
         key_type: TypeInformation | None = None,
     ) -> None:
-        self._plan = plan
         self._evictor = evictor
-        self.key_type = key_type
-        self._contents = WindowContents(plan) if evictor is None else EvictedContents(plan)
-
-    @property
-    def _functions(self) -> tuple[object, ...]:
-        return self._plan.functions
+        contents = WindowContents(plan) if evictor is None else EvictedContents(plan)
+        super().__init__(plan, contents, key_type)
 
     def open(self, context: OperatorContext) -> None:
         """Take up state and timers, then open the functions."""
+        self._open(context)
         assigner = self._plan.assigner
-        self._event_time = assigner.is_event_time()
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
-        self._cell, self._pair = context.current_key, context.current_pair
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)
         namespaces = assigner.window_type or PICKLED
         self._state = cast("ValueState[Any]", context.keyed_state(descriptor, namespaces))
         self._timers = WindowTimers(context, assigner.window_type)
-        self._trigger = WindowTriggerContext(context, self._timers, assigner.window_type)
-        self._window_context = WindowContext(
-            context, assigner.window_type, self._trigger.get_current_watermark
+        self._trigger = WindowTriggerContext(
+            context, self._timers, assigner.window_type, lambda: self._watermark_ms
         )
-        self._merging: MergingWindows | None = None
-        if isinstance(assigner, MergingWindowAssigner):
-            self._merging = MergingWindows(context, cast("Any", assigner))
-            self._window_context.merging = True
+        self._merging = (
+            MergingWindows(context, cast("Any", assigner))
+            if isinstance(assigner, MergingWindowAssigner)
+            else None
+        )
         self._assigning = _AssignerContext(context)
-        self._evaluation = Evaluation(self._plan.function, self._contents, context.name)
-        self._late = LateRecords(context, self._plan.late_tag)
-        self._stamp_ms = MIN_TIMESTAMP_MS
         self._prepare(context)
 
     # --- records ---
@@ -99,7 +86,7 @@ class WindowOperator(FunctionOperator):
         rows = as_rows(batch)
         if self._event_time and rows.values:
             event_times(rows, self._name)
-        return emit_rows(self._added(rows, out), self._chunk_rows, out, stamp=self._stamp)
+        return self._emit(self._added(rows, out), out)
 
     def _added(self, rows: RowBatch, out: Output) -> Iterator[object]:
         assign, cell = self._plan.assigner.assign_windows, self._cell
@@ -138,7 +125,7 @@ class WindowOperator(FunctionOperator):
         return joined, merging.home(joined)
 
     def _is_over(self, end_ms: int) -> bool:
-        return self._event_time and self._cleanup_ms(end_ms) <= self._trigger.watermark_ms
+        return self._event_time and self._cleanup_ms(end_ms) <= self._watermark_ms
 
     def _cleanup_ms(self, end_ms: int) -> int:
         return min(end_ms + self._plan.lateness_ms, MAX_WATERMARK_MS)
@@ -197,26 +184,18 @@ class WindowOperator(FunctionOperator):
 
     # --- time ---
 
-    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Let triggers fire the windows whose time has come, then pass the watermark on."""
-        self._trigger.watermark_ms = watermark.ms
+    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
+        """The results of windows whose triggers wait for that."""
         next_ms = self._timers.event.next_ms
-        if next_ms is not None and next_ms <= watermark.ms:
-            return self._fire_then(watermark, out)
-        out.emit_watermark(watermark)
-        return None
-
-    def _fire_then(self, watermark: Watermark, out: Output) -> Steps:
-        due = self._timers.event.due(watermark.ms)
-        fired = self._fired(due, TimeDomain.EVENT_TIME, self._plan.trigger.on_event_time)
-        yield from emit_rows(fired, self._chunk_rows, out, stamp=self._stamp) or ()
-        out.emit_watermark(watermark)
+        if next_ms is None or next_ms > watermark_ms:
+            return None
+        due = self._timers.event.due(watermark_ms)
+        return self._fired(due, TimeDomain.EVENT_TIME, self._plan.trigger.on_event_time)
 
     def on_ready(self, out: Output) -> Steps | None:
         """Let triggers fire the windows whose time has come by the clock."""
-        due = self._timers.due_by_clock()
-        fired = self._fired(due, TimeDomain.PROCESSING_TIME, self._plan.trigger.on_processing_time)
-        return emit_rows(fired, self._chunk_rows, out, stamp=self._stamp)
+        due, on_time = self._timers.due_by_clock(), self._plan.trigger.on_processing_time
+        return self._emit(self._fired(due, TimeDomain.PROCESSING_TIME, on_time), out)
 
     def _fired(
         self,
@@ -274,18 +253,6 @@ class WindowOperator(FunctionOperator):
         self._stand_on(home)
         self._state.update([(each.value, each.timestamp) for each in kept] or None)
 
-    def _evaluated(self, window: Window, gathered: object) -> Iterator[object]:
-        key, own = self._cell.key, self._own
-        self._stand_on(namespace_of(window))
-        self._window_context.current = window
-        self._stamp_ms = window.max_timestamp()
-        try:
-            results = self._evaluation.results(key, window, self._window_context, gathered)
-            yield from results if own is None else map(own, results)
-        except Exception as error:
-            call = f"window function, for key {key!r} and {window}"
-            raise user_code_failed(error, operator=self._name, call=call) from error
-
     def _drop(self, window: Window, home: object) -> None:
         """A window of the current key is over."""
         namespace = namespace_of(window)
@@ -293,18 +260,9 @@ class WindowOperator(FunctionOperator):
         self._state.clear()
         self._trigger.stand_on(namespace)
         self._guarded(self._plan.trigger.clear, window, self._trigger)
-        if self._evaluation.clear is not None:
-            self._stand_on(namespace)
-            self._window_context.current = window
-            self._guarded(self._evaluation.clear, self._window_context)
+        self._clear(window)
         if self._merging is not None:
             self._merging.retire(window)
-
-    def _stand_on(self, namespace: object) -> None:
-        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
-
-    def _stamp(self) -> int:
-        return self._stamp_ms
 
 
 class _AssignerContext:

@@ -12,12 +12,12 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import UserError
-from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from tidegate.model.elements import MAX_WATERMARK_MS
 from tidegate.operators.windows import WindowStates
 from tidegate.typeinfo.types import PICKLED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidegate.api.operator import OperatorContext, TimerQueue
     from tidegate.api.state import ListState, ReducingState, State, StateDescriptor, ValueState
@@ -68,9 +68,13 @@ class WindowTriggerContext:
     """
 
     def __init__(
-        self, context: OperatorContext, timers: WindowTimers, window_type: TypeInformation | None
+        self,
+        context: OperatorContext,
+        timers: WindowTimers,
+        window_type: TypeInformation | None,
+        watermark_ms: Callable[[], int],
     ) -> None:
-        self.watermark_ms = MIN_TIMESTAMP_MS
+        self.get_current_watermark = watermark_ms
         self.get_current_processing_time = context.processing_time
         self._metrics = context.metrics
         self._name = context.name
@@ -88,10 +92,6 @@ class WindowTriggerContext:
     def _stand(self) -> None:
         # Timers are state with a namespace as well, and leave the cell at theirs.
         self._pair.key, self._pair.group = (self._cell.key, self.namespace), self._cell.group
-
-    def get_current_watermark(self) -> int:
-        """Event time that the operator has reached, milliseconds."""
-        return self.watermark_ms
 
     def get_metric_group(self) -> Any:
         """Metrics of the operator."""

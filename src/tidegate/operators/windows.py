@@ -15,16 +15,19 @@ from tidegate.api.window_functions import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
+from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
 from tidegate.errors import UserError
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
+from tidegate.operators.emit import emit_rows
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.function import FunctionOperator
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tidegate.api.functions import KeyedStateStore
-    from tidegate.api.operator import KeyCell, OperatorContext, Output
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     )
     from tidegate.api.triggers import Trigger
     from tidegate.api.windows import Window, WindowAssigner
+    from tidegate.model.elements import Watermark
     from tidegate.typeinfo.types import TypeInformation
 
 CONTENTS: Final = "window-contents"
@@ -213,16 +217,16 @@ class WindowContext:
     def __init__(
         self,
         context: OperatorContext,
-        window_type: TypeInformation | None,
+        assigner: WindowAssigner[Any, Any],
         watermark_ms: Callable[[], int],
     ) -> None:
         self.current = cast("Window", GlobalWindow())
         self.current_processing_time = context.processing_time
         self.current_watermark = watermark_ms
-        self._states = WindowStates(context, "window", window_type)
+        self._states = WindowStates(context, "window", assigner.window_type)
         self._runtime = context.runtime
         self._name = context.name
-        self.merging = False
+        self._merging = isinstance(assigner, MergingWindowAssigner)
 
     def window(self) -> Window:
         """The window."""
@@ -230,7 +234,7 @@ class WindowContext:
 
     def window_state(self) -> KeyedStateStore:
         """State of this key and window. Raises UserError where windows merge."""
-        if self.merging:
+        if self._merging:
             raise UserError(
                 "Per-window state is not allowed when using merging windows",
                 where=f"operator '{self._name}'",
@@ -294,6 +298,79 @@ class WindowStates:
         return self.state(state_descriptor)
 
 
+class FiringOperator(FunctionOperator):
+    """What operators of windows share: how a window is evaluated, and that watermarks wait for it.
+
+    contents: how records are gathered.
+    """
+
+    def __init__(
+        self, plan: WindowPlan, contents: WindowContents, key_type: TypeInformation | None
+    ) -> None:
+        self._plan = plan
+        self._contents = contents
+        self.key_type = key_type
+
+    @property
+    def _functions(self) -> tuple[object, ...]:
+        return self._plan.functions
+
+    def _open(self, context: OperatorContext) -> None:
+        """Take up time and what is called at a firing; after that come state and functions."""
+        assigner = self._plan.assigner
+        self._context = context
+        self._cell, self._pair = context.current_key, context.current_pair
+        self._event_time = assigner.is_event_time()
+        self._watermark_ms = self._stamp_ms = MIN_TIMESTAMP_MS
+        self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
+        self._evaluation = Evaluation(self._plan.function, self._contents, context.name)
+        self._late = LateRecords(context, self._plan.late_tag)
+
+    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
+        """The results of windows that fire by then; None where none does."""
+        raise NotImplementedError
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the windows whose time has come, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        fired = self._fired_by(watermark.ms)
+        if fired is not None:
+            return self._fire_then(fired, watermark, out)
+        out.emit_watermark(watermark)
+        return None
+
+    def _fire_then(self, fired: Iterator[object], watermark: Watermark, out: Output) -> Steps:
+        yield from self._emit(fired, out) or ()
+        out.emit_watermark(watermark)
+
+    def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
+        return emit_rows(results, self._chunk_rows, out, stamp=lambda: self._stamp_ms)
+
+    def _stand_on(self, namespace: object) -> None:
+        """Let state with a namespace be that of the current key."""
+        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
+
+    def _evaluated(self, window: Window, gathered: object) -> Iterator[object]:
+        """The results of a window of the current key."""
+        key, own = self._cell.key, self._own
+        self._stand_on(namespace_of(window))
+        self._window_context.current = window
+        self._stamp_ms = window.max_timestamp()
+        try:
+            results = self._evaluation.results(key, window, self._window_context, gathered)
+            yield from results if own is None else map(own, results)
+        except Exception as error:
+            call = f"window function, for key {key!r} and {window}"
+            raise user_code_failed(error, operator=self._name, call=call) from error
+
+    def _clear(self, window: Window) -> None:
+        """Tell the window function that a window of the current key is over."""
+        if self._evaluation.clear is not None:
+            self._stand_on(namespace_of(window))
+            self._window_context.current = window
+            self._guarded(self._evaluation.clear, self._window_context)
+
+
 class LateRecords:
     """Where records go that came too late for all their windows: aside, or nowhere."""
 
@@ -328,11 +405,6 @@ def window_of(namespace: object) -> Window:
         fields = cast("tuple[int, ...]", namespace)
         return _KINDS[len(fields)](*fields)
     return cast("Window", namespace)
-
-
-def stand_on(cell: KeyCell, key: object, group: int, namespace: object) -> None:
-    """Let state with a namespace be that of a pair."""
-    cell.key, cell.group = (key, namespace), group
 
 
 def event_times(rows: RowBatch, operator: str) -> list[int]:

@@ -1,0 +1,70 @@
+"""Which windows had fired when the snapshot was taken that an operator was restored from.
+
+Event time begins anew after a restore, and what windows held may be there still: those that had
+fired fire again only for the keys that get more.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.api.state import OperatorStateDescriptor, RedistributionMode, ValueStateDescriptor
+from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.typeinfo.types import BOOLEAN, LONG
+
+if TYPE_CHECKING:
+    from tidegate.api.operator import OperatorContext
+    from tidegate.api.state import ValueState
+
+_PROGRESS: Final = "window-progress"
+_AGAIN: Final = "window-again"
+
+
+class Progress:
+    """The time that each key group had reached. until_ms: the latest; nothing had fired after it.
+
+    Part of snapshots: ranges of key groups with their time, and the windows that are to fire again,
+    under their start.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._groups = KeyGroupRange.of(
+            context.subtask, context.parallelism, context.max_parallelism
+        )
+        descriptor = OperatorStateDescriptor(_PROGRESS, mode=RedistributionMode.UNION)
+        self._list = context.operator_state(descriptor)
+        again = context.keyed_state(ValueStateDescriptor(_AGAIN, BOOLEAN), LONG)
+        self._again = cast("ValueState[bool]", again)
+        self._reached: dict[int, int] = {}
+        for first, last, time_ms in self._list.get():
+            groups = KeyGroupRange(first, last).intersection(self._groups)
+            self._reached.update(zip(groups, repeat(time_ms), strict=False))
+        self.until_ms = max(self._reached.values(), default=MIN_TIMESTAMP_MS)
+
+    def of(self, group: int) -> int:
+        """The time that a key group had reached; the beginning of time once that is caught up."""
+        return self._reached.get(group, MIN_TIMESTAMP_MS)
+
+    def caught_up(self) -> None:
+        """Time has come to where it was."""
+        self._reached.clear()
+        self.until_ms = MIN_TIMESTAMP_MS
+
+    def fire_again(self) -> None:
+        """The window of the current pair, which had fired, gets more."""
+        self._again.update(True)
+
+    def is_to_fire(self) -> bool:
+        """Whether the window of the current pair, which had fired, has got more since; once."""
+        again = self._again.value() is not None
+        self._again.clear()
+        return again
+
+    def note(self, time_ms: int) -> None:
+        """Put into the state that event time has come to there."""
+        if self._reached:
+            self._list.update((g, g, max(time_ms, self.of(g))) for g in self._groups)
+        else:
+            self._list.update([(self._groups.first, self._groups.last, time_ms)])
