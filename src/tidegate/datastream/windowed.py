@@ -14,7 +14,11 @@ from tidegate.api.window_functions import (
     WindowFunction,
 )
 from tidegate.api.windows import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
     MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -24,6 +28,7 @@ from tidegate.api.windows import (
 from tidegate.datastream import checks
 from tidegate.errors import GraphError
 from tidegate.operators.aligned_windows import AlignedWindowOperator
+from tidegate.operators.sessions import SessionOperator
 from tidegate.operators.window import WindowOperator
 from tidegate.operators.windows import WindowPlan
 
@@ -56,6 +61,12 @@ _ALIGNED: Final = (
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+)
+_SESSIONS: Final = (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
 )
 
 
@@ -183,6 +194,8 @@ def window_operator(
     ordinary = evictor is None and plan.trigger == plan.assigner.get_default_trigger()
     if ordinary and type(plan.assigner) in _ALIGNED:
         return AlignedWindowOperator(plan, key_type)
+    if ordinary and type(plan.assigner) in _SESSIONS:
+        return SessionOperator(plan, key_type)
     return WindowOperator(plan, evictor, key_type)
 
 
