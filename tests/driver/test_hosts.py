@@ -99,6 +99,7 @@ class World:
             self._run_blocking,
             self._spawn,
             loop,
+            {OPERATOR: "/staged"},
         )
 
     def operator(self, operator: OperatorId) -> SimpleNamespace:

@@ -21,6 +21,7 @@ from tidegate.jobmaster.events import (
     RescaleRequested,
     SlotLeft,
     SlotRequestFailed,
+    StartFailed,
 )
 from tidegate.model.control import (
     CheckpointAcknowledged,
@@ -69,7 +70,17 @@ ACTIONS = st.lists(
             ["deliver"] * 8
             + ["offer"] * 4
             + ["time"] * 4
-            + ["fail", "kill", "finish", "coordinator", "no slot", "deaf", "stray", "cancel"]
+            + [
+                "fail",
+                "kill",
+                "finish",
+                "coordinator",
+                "no slot",
+                "deaf",
+                "stray",
+                "cancel",
+                "unready",
+            ]
             + ["rescale"] * 2
         ),
         st.integers(0, 5),
@@ -132,6 +143,8 @@ def act(world: World, action: str, number: int) -> None:
         case "rescale":
             world.rescales += 1
             world.send(RescaleRequested(world.rescales, number))
+        case "unready" if number == 5:
+            world.send(StartFailed(BROKEN))
         case "cancel" if number == 5:
             world.send(CancelRequested())
         case _:

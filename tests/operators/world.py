@@ -499,6 +499,7 @@ class FakeCoordinatorContext:
     def __init__(self, world: World, parallelism: int) -> None:
         self._world = world
         self.parallelism = parallelism
+        self.staged: str | None = None
         self.sent: deque[tuple[int, OperatorEvent]] = deque()
         self.failure: TidegateError | None = None
         self.buffers: dict[str, ResultBuffer] = {}

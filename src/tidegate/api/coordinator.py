@@ -23,6 +23,11 @@ class CoordinatorContext(Protocol):
         """Number of the operator's subtasks."""
         ...
 
+    @property
+    def staged(self) -> str | None:
+        """The folder with what the operator's source has had written for this run; else None."""
+        ...
+
     def send(self, subtask: int, event: OperatorEvent) -> None:
         """Send an event to a subtask; held back while the subtask's gateway is closed."""
         ...

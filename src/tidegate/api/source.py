@@ -110,6 +110,11 @@ class EnumeratorContext(Protocol[Split_contra]):
         """Number of readers."""
         ...
 
+    @property
+    def staged(self) -> str | None:
+        """The folder with what the source has had written for this run; else None."""
+        ...
+
     def assign(self, subtask: int, splits: Sequence[Split_contra]) -> None:
         """Give splits to a reader that is ready."""
         ...
@@ -167,7 +172,7 @@ class Source(Protocol, Generic[Split]):
     """A picklable description of where records come from.
 
     Splits are picklable values; positions are part of them. It may have a method ``check``, which
-    does what ``Operator.check`` does.
+    does what ``Operator.check`` does, and an attribute ``staged`` (``api.staging.Staged``).
     """
 
     @property

@@ -27,6 +27,7 @@ from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.perform import Performer
 from tidegate.driver.restore import LATEST, StartReader
+from tidegate.driver.staging import Staging
 from tidegate.driver.traces import Tracing, trace_reporters
 from tidegate.errors import (
     JobCanceled,
@@ -36,7 +37,12 @@ from tidegate.errors import (
     UserCodeFailed,
 )
 from tidegate.ha.leadership import HaWorld, Leadership, lead
-from tidegate.jobmaster.events import CancelRequested, JobStarted, SlotRequestFailed
+from tidegate.jobmaster.events import (
+    CancelRequested,
+    JobStarted,
+    SlotRequestFailed,
+    StartFailed,
+)
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
 from tidegate.model.ids import CheckpointId, Epoch
@@ -97,6 +103,7 @@ class Driver:
         self._performer: Performer | None = None
         self._retained: CompletedCheckpoints | None = None
         self._hosts: CoordinatorHosts | None = None
+        self._staging: Staging | None = None
         self._leadership: Leadership | None = None
         self._inbox: deque[JobEvent] = deque()
         self._handling = False
@@ -153,9 +160,8 @@ class Driver:
             topology = self._fitted(completed)
             machine = self._make_machine(leadership, topology, completed)
             loop = asyncio.get_running_loop()
-            self._hosts = CoordinatorHosts(
-                self._graph, self.post, self._world.run_blocking, self.spawn, loop
-            )
+            staging = self._staging = Staging(self._graph, self._world, leadership)
+            self._hosts = self._make_hosts(staging, loop)
             if leadership.status.is_terminal:
                 await self._already_over(machine, storage, leadership)
                 return
@@ -183,8 +189,9 @@ class Driver:
             if former is not None and former.job == leadership.job and not start.damaged:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
-            self.post(JobStarted(self._world.clock.wall_ms()))
+            self._begin(staging, completed, topology)
             await self._over.wait()
+            staging.stop()
             if self._crash is None:
                 await self._settle()
                 await self._sweep_at_the_end(storage, leadership)
@@ -192,6 +199,29 @@ class Driver:
                 raise self._crash
             if leadership.status.is_terminal:
                 await leadership.conclude()
+
+    def _make_hosts(self, staging: Staging, loop: asyncio.AbstractEventLoop) -> CoordinatorHosts:
+        blocking, places = self._world.run_blocking, staging.places
+        return CoordinatorHosts(self._graph, self.post, blocking, self.spawn, loop, places)
+
+    def _begin(
+        self, staging: Staging, completed: Sequence[CompletedCheckpoint], topology: Topology
+    ) -> None:
+        if self._graph.staged:
+            self.spawn(self._begin_staged(staging, completed, topology))
+        else:
+            self.post(JobStarted(self._world.clock.wall_ms()))
+
+    async def _begin_staged(
+        self, staging: Staging, completed: Sequence[CompletedCheckpoint], topology: Topology
+    ) -> None:
+        """Begin once there is what the sources read."""
+        try:
+            await staging.write(completed, topology)
+        except TidegateError as error:
+            self.post(StartFailed(error))
+        else:
+            self.post(JobStarted(self._world.clock.wall_ms()))
 
     async def _already_over(
         self, machine: JobMaster, storage: CheckpointStorage, leadership: Leadership
@@ -296,6 +326,8 @@ class Driver:
         if over and pointers == {one.checkpoint for one in retained}:
             none_yet = CheckpointId(leadership.next_id)
             await self._sweep(storage, Epoch(leadership.epoch + 1), none_yet, retained)
+            if self._staging is not None and not retained:
+                await self._staging.remove()
 
     def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:
         if not completed:

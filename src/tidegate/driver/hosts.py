@@ -32,7 +32,11 @@ T = TypeVar("T")
 
 
 class CoordinatorHosts:
-    """All coordinators. post: puts an event into the driver's inbox, in order."""
+    """All coordinators.
+
+    post: puts an event into the driver's inbox, in order. staged: where what an operator's source
+    reads was written.
+    """
 
     def __init__(
         self,
@@ -41,7 +45,9 @@ class CoordinatorHosts:
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
         spawn: Callable[[Coroutine[object, object, None]], None],
         loop: asyncio.AbstractEventLoop,
+        staged: Mapping[OperatorId, str],
     ) -> None:
+        self.staged = staged
         self._graph = graph
         self._post = post
         self._run_blocking = run_blocking
@@ -251,6 +257,10 @@ class _Host:
     @property
     def parallelism(self) -> int:
         return len(self.executions)
+
+    @property
+    def staged(self) -> str | None:
+        return self._hosts.staged.get(self.operator)
 
     def send(self, subtask: int, event: OperatorEvent) -> None:
         self._hosts.send(self, subtask, event)

@@ -5,7 +5,7 @@ A job graph is plain data: it can be pickled, and read where the user's code can
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidegate.api.coordinator import Coordinated
     from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
+    from tidegate.api.staging import Staged
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import JobSettings, RestoreSettings
@@ -37,7 +38,8 @@ class JobGraph:
 
     plans: per vertex its ``VertexPlan``, as bytes of ``api.ship``. coordinators: the operators that
     have a coordinator, by themselves, so that the driver need not load the rest of their chain.
-    hooks, enrichers: master hooks and failure enrichers; they live in the driver as they are.
+    hooks, enrichers, staged: master hooks, failure enrichers, and what sources have to have
+    written; they live in the driver as they are.
     """
 
     name: str
@@ -47,6 +49,7 @@ class JobGraph:
     coordinators: Mapping[OperatorId, bytes]
     hooks: tuple[MasterTriggerRestoreHook[Any], ...] = ()
     enrichers: tuple[FailureEnricher, ...] = ()
+    staged: Mapping[OperatorId, Staged] = field(default_factory=dict[OperatorId, "Staged"])
 
     def plan(self, vertex: VertexId) -> VertexPlan:
         """The code of a vertex. Raises UserCodeFailed where it cannot be loaded here."""
@@ -111,6 +114,7 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
         plans=made.plans(),
         settings=settings,
         coordinators=made.coordinators(),
+        staged=made.staged(),
     )
 
 
@@ -229,6 +233,11 @@ class _Translation:
             for node in self._nodes.values()
             if _has_coordinator(node.operator)
         }
+
+    def staged(self) -> dict[OperatorId, Staged]:
+        """What sources have to have written."""
+        found = {node.id: getattr(node.operator, "staged", None) for node in self._nodes.values()}
+        return {self._ids[node]: staged for node, staged in found.items() if staged is not None}
 
 
 def _has_coordinator(operator: Operator) -> bool:

@@ -23,6 +23,13 @@ class JobStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class StartFailed:
+    """What had to be done before the job could begin has failed, for good."""
+
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
 class SlotLeft:
     """A slot is gone: its link broke, or it said so. error: None where it was asked to go."""
 
@@ -84,6 +91,7 @@ class RescaleRequested:
 JobEvent = (
     CheckpointEvent
     | JobStarted
+    | StartFailed
     | FailureLabelled
     | HooksRestored
     | HooksNotRestored
@@ -106,5 +114,6 @@ __all__ = [
     "RescaleRequested",
     "SlotLeft",
     "SlotRequestFailed",
+    "StartFailed",
     "Woke",
 ]

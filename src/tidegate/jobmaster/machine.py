@@ -51,6 +51,7 @@ from tidegate.jobmaster.events import (
     RescaleRequested,
     SlotLeft,
     SlotRequestFailed,
+    StartFailed,
 )
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
 from tidegate.jobmaster.failover import Redeployment, Regions
@@ -177,6 +178,8 @@ class JobMaster:
                 self._woke(now_ms)
             case JobStarted(wall_ms):
                 self._started(wall_ms, now_ms)
+            case StartFailed(error):
+                self._fail_for_good(error, now_ms)
             case Offer():
                 self._offered(event, now_ms)
             case Pulse(slot, batch_age_ms):
@@ -191,11 +194,8 @@ class JobMaster:
                 self._failed(Failure(error), None, now_ms)
             case FailureLabelled(number, labels):
                 self._failures.label(number, labels)
-            case HooksRestored():
-                if self._redeployment is not None:
-                    self._redeployment.hooks_ready = True
-            case HooksNotRestored(error):
-                self._hooks_not_restored(error, now_ms)
+            case HooksRestored() | HooksNotRestored():
+                self._hooks_answered(event, now_ms)
             case CancelRequested(reason):
                 self._cancel(reason, now_ms)
             case RescaleRequested():
@@ -515,11 +515,14 @@ class JobMaster:
         latest = self._checkpoints.latest_completed()
         self._commands.append(restore_hooks(latest, allow_unmatched=allow))
 
-    def _hooks_not_restored(self, error: TidegateError, now_ms: int) -> None:
-        """As any failure; it is one of its own, though another one's restart is under way."""
-        if self._aim is Aim.RUN:
-            self._redeployment = None
-            self._failed(Failure(error), None, now_ms)
+    def _hooks_answered(self, event: HooksRestored | HooksNotRestored, now_ms: int) -> None:
+        """A failure is one of its own, though another one's restart is under way."""
+        if isinstance(event, HooksNotRestored):
+            if self._aim is Aim.RUN:
+                self._redeployment = None
+                self._failed(Failure(event.error), None, now_ms)
+        elif self._redeployment is not None:
+            self._redeployment.hooks_ready = True
 
     def _deploy(self, subtasks: Collection[SubtaskId], now_ms: int) -> None:
         """Spread the newest completed checkpoint over a new attempt of each of these subtasks."""

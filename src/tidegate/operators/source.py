@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext
     from tidegate.api.source import Source, SourceReader
+    from tidegate.api.staging import Staged
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
@@ -62,6 +63,16 @@ class SourceReaderOperator(SourceOperator):
         check = getattr(self._source, "check", None)
         if check is not None:
             check()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the source comes to an end by itself."""
+        return self._source.bounded
+
+    @property
+    def staged(self) -> Staged | None:
+        """What the source has to have written; None where it has nothing."""
+        return getattr(self._source, "staged", None)
 
     def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
         """The driver-side half."""

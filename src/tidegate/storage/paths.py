@@ -1,10 +1,11 @@
 """Every path that Tidegate makes, and how paths and URLs are taken apart.
 
-Layout below a checkpoint folder, Flink's save for the last two lines::
+Layout below a checkpoint folder, Flink's save for the last three lines::
 
     <job-id>/chk-<n>/_metadata            a checkpoint, with the files that are its own
     <job-id>/shared/                      files that several checkpoints use
     <job-id>/taskowned/                   files that slots own
+    <job-id>/staged/                      files written once for sources to read
     .jobs/<job name>/                     who leads the job, and its checkpoints (tidegate.ha)
     savepoint-<6 of job id>-<12 random>/  a savepoint, below its own target folder
 
@@ -29,6 +30,7 @@ METADATA: Final = "_metadata"
 
 SHARED: Final = "shared"
 TASK_OWNED: Final = "taskowned"
+STAGED: Final = "staged"
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:")
 _EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
@@ -102,6 +104,11 @@ def shared_folder(job: JobId) -> str:
 def task_owned_folder(job: JobId) -> str:
     """Where a job's slots keep files of their own."""
     return join(job_folder(job), TASK_OWNED)
+
+
+def staged_folder(job: JobId) -> str:
+    """Where a job keeps what was written once for its sources to read."""
+    return join(job_folder(job), STAGED)
 
 
 def savepoint_folder(job: JobId, bits64: int) -> str:

@@ -1,0 +1,33 @@
+"""What a source reads that nobody has written yet."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Staged(Protocol):
+    """Files that have to be written once, before the job runs, for a source to read them.
+
+    A source that has some gives it as an attribute ``staged``; it lives in the driver as it is and
+    is not shipped. The driver writes before it asks for slots, since these may take all that could
+    write, tells the enumerator the place (``EnumeratorContext.staged``), and deletes the files when
+    the job has ended for good and no checkpoint of it is kept.
+    """
+
+    def root(self, checkpoints: str | None) -> str:
+        """The folder to write below. checkpoints: the job's checkpoint folder, if it has one.
+
+        Raises ConfigError where there is none that all could reach.
+        """
+        ...
+
+    def write(self, folder: str) -> None:
+        """Write the files into a folder that is not there yet; blocks as long as it takes.
+
+        Raises TidegateError where that fails, or was cancelled.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """End a ``write`` that is under way on another thread; may be called again and again."""
+        ...
