@@ -6,7 +6,7 @@ Names and meaning are PyFlink's. A call that adds a step gives a new stream; ``n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidegate.api.functions import (
     CheckpointedFunction,
@@ -16,15 +16,13 @@ from tidegate.api.functions import (
     KeySelector,
     MapFunction,
     ProcessFunction,
-    SinkFunction,
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
 from tidegate.api.windows import count_windows
 from tidegate.datastream import checks, types
-from tidegate.datastream.results import CloseableIterator
+from tidegate.datastream.outputs import StreamOutputs
 from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
-from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -47,13 +45,11 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.sink import Sink
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.execution_config import ExecutionConfig
     from tidegate.datastream.keyed import KeyedStream
-    from tidegate.datastream.program import Program
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
     from tidegate.operators.frames import Form
@@ -65,23 +61,11 @@ R = TypeVar("R")
 K = TypeVar("K")
 
 
-class DataStream(Generic[T]):
+class DataStream(StreamOutputs[T]):
     """A stream of records.
 
     >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split)
     """
-
-    def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        program: Program,
-        transformation: Transformation,
-        output_type: TypeInformation | None = None,
-    ) -> None:
-        self._environment = environment
-        self._program = program
-        self._transformation = transformation
-        self._type = output_type
 
     # The step that made the stream
 
@@ -424,75 +408,6 @@ class DataStream(Generic[T]):
         of = types.united([each._type for each in given])
         return DataStream(self._environment, self._program, made, of)
 
-    # Where records go
-
-    def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Records to a sink.
-
-        >>> flights.sink_to(FileSink.parquet("out/"))
-        """
-        from tidegate.operators.sink import SinkOperator
-
-        return DataStreamSink(self._sunk(type(sink).__name__, SinkOperator(sink), stateful=True))
-
-    def add_sink(self, sink_func: SinkFunction[T] | Callable[[T], object]) -> DataStreamSink:
-        """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
-
-        >>> flights.add_sink(lambda flight: table.upsert(flight))
-        """
-        from tidegate.operators.function_sink import SinkFunctionOperator
-
-        checks.check_function(sink_func, SinkFunction, "add_sink")
-        operator, stateful = SinkFunctionOperator(sink_func), _has_state(sink_func)
-        return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
-
-    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Records to standard output, a line each, with the identifier in front.
-
-        Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
-        """
-        from tidegate.connectors.print import PrintSink
-        from tidegate.operators.sink import SinkOperator
-
-        sink = SinkOperator(PrintSink(sink_identifier, self._type))
-        return DataStreamSink(self._sunk("Print to Std. Out", sink))
-
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: None = None
-    ) -> CloseableIterator[T]: ...
-    @overload
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, *, limit: int
-    ) -> list[T]: ...
-    def execute_and_collect(
-        self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator[T] | list[T]:
-        """Runs the program and gives this stream's records to it.
-
-        Without limit an iterator; closing it cancels the job. With limit a list of at most so many
-        records, after which the job is cancelled. Raises what ends the job.
-
-        >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
-        ...     print(list(texts))
-        """
-        if limit is not None and limit < 1:
-            raise GraphError(
-                f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
-            )
-        from tidegate.connectors.collect import CollectSink
-        from tidegate.operators.sink import SinkOperator
-
-        name = f"collect-{self._program.number() + 1}"
-        made = self._sunk("Collect", SinkOperator(CollectSink(name)))
-        made.parallelism = made.parallelism_max = 1
-        client = self._environment.execute_async(job_execution_name)
-        rows: CloseableIterator[T] = CloseableIterator(client, name)
-        if limit is None:
-            return rows
-        with rows:
-            return rows.take(limit)
-
     # Within
 
     def _step(self, call: str) -> OperatorTransformation:
@@ -543,12 +458,6 @@ class DataStream(Generic[T]):
             stateful=stateful,
         )
         return DataStream(self._environment, self._program, made, output_type)
-
-    def _sunk(
-        self, name: str, operator: Operator, *, stateful: bool = False
-    ) -> OperatorTransformation:
-        inputs = (self._transformation,)
-        return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T]:
         return self._with(PartitionTransformation(self._transformation, partitioner))

@@ -1,0 +1,116 @@
+"""Where a stream's records go: to sinks, to the program, to a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar, overload
+
+from tidegate.api.functions import CheckpointedFunction, SinkFunction
+from tidegate.datastream import checks
+from tidegate.datastream.results import CloseableIterator
+from tidegate.datastream.stream_sink import DataStreamSink
+from tidegate.errors import GraphError
+from tidegate.graph.transformations import NodeKind, OperatorTransformation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.operator import Operator
+    from tidegate.api.sink import Sink
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.program import Program
+    from tidegate.graph.transformations import Transformation
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+
+
+class StreamOutputs(Generic[T]):
+    """The half of a `DataStream` that ends it."""
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        program: Program,
+        transformation: Transformation,
+        output_type: TypeInformation | None = None,
+    ) -> None:
+        self._environment = environment
+        self._program = program
+        self._transformation = transformation
+        self._type = output_type
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Records to a sink.
+
+        >>> flights.sink_to(FileSink.parquet("out/"))
+        """
+        from tidegate.operators.sink import SinkOperator
+
+        return DataStreamSink(self._sunk(type(sink).__name__, SinkOperator(sink), stateful=True))
+
+    def add_sink(self, sink_func: SinkFunction[T] | Callable[[T], object]) -> DataStreamSink:
+        """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
+
+        >>> flights.add_sink(lambda flight: table.upsert(flight))
+        """
+        from tidegate.operators.function_sink import SinkFunctionOperator
+
+        checks.check_function(sink_func, SinkFunction, "add_sink")
+        operator = SinkFunctionOperator(sink_func)
+        stateful = isinstance(sink_func, CheckpointedFunction)
+        return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Records to standard output, a line each, with the identifier in front.
+
+        Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
+        """
+        from tidegate.connectors.print import PrintSink
+        from tidegate.operators.sink import SinkOperator
+
+        sink = SinkOperator(PrintSink(sink_identifier, self._type))
+        return DataStreamSink(self._sunk("Print to Std. Out", sink))
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T]: ...
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[T]: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator[T] | list[T]:
+        """Runs the program and gives this stream's records to it.
+
+        Without limit an iterator; closing it cancels the job. With limit a list of at most so many
+        records, after which the job is cancelled. Raises what ends the job.
+
+        >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
+        ...     print(list(texts))
+        """
+        if limit is not None and limit < 1:
+            raise GraphError(
+                f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
+            )
+        from tidegate.connectors.collect import CollectSink
+        from tidegate.operators.sink import SinkOperator
+
+        name = f"collect-{self._program.number() + 1}"
+        made = self._sunk("Collect", SinkOperator(CollectSink(name)))
+        made.parallelism = made.parallelism_max = 1
+        client = self._environment.execute_async(job_execution_name)
+        rows: CloseableIterator[T] = CloseableIterator(client, name)
+        if limit is None:
+            return rows
+        with rows:
+            return rows.take(limit)
+
+    # Within
+
+    def _sunk(
+        self, name: str, operator: Operator, *, stateful: bool = False
+    ) -> OperatorTransformation:
+        inputs = (self._transformation,)
+        return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
