@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.world import FakeCoordinatorContext, Hosted, World, arrow
+from tidegate.api.batches import dict_rows
 from tidegate.api.results import ResultBuffer
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.print import PrintSink
@@ -55,7 +56,8 @@ class Collecting:
     def taken(self) -> list[object]:
         rows: list[object] = []
         while self.buffer._chunks:
-            rows += self.buffer.take() or ()
+            chunk = self.buffer.take()
+            rows += chunk if isinstance(chunk, list) else dict_rows(chunk)
         return rows
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.house.source import ROOT
 
 FENCE = re.compile(r"^```(\w*)[^\n]*$")
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def pages() -> list[Path]:

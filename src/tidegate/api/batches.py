@@ -37,8 +37,20 @@ def as_rows(batch: Batch) -> RowBatch:
 
 
 def dict_rows(batch: pa.RecordBatch) -> list[object]:
-    """A dict for each row."""
-    return cast("list[object]", batch.to_pylist())
+    """A dict for each row; maps within are dicts too, in columns whose keys have a hash."""
+    try:
+        return cast("list[object]", batch.to_pylist(maps_as_pydicts="lossy"))
+    except TypeError:
+        columns = [_values(column) for column in batch.columns]
+        names = batch.schema.names
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.Array) -> list[object]:
+    try:
+        return column.to_pylist(maps_as_pydicts="lossy")
+    except TypeError:
+        return column.to_pylist()  # maps as lists of pairs
 
 
 def as_arrow(rows: Sequence[object], schema: pa.Schema | None = None) -> pa.RecordBatch:

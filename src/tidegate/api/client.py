@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
+    import pyarrow as pa
+
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import JobId
 
@@ -78,4 +80,8 @@ class JobClient(Protocol):
 
     def collected(self, name: str) -> Iterator[object]:
         """The records that the collect sink of that name has made available."""
+        ...
+
+    def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:
+        """The same in pieces, as they came: rows in lists, Arrow batches as they are."""
         ...

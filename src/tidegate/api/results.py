@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Condition
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidegate.api.batches import dict_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from tidegate.errors import TidegateError
 
+    Chunk: TypeAlias = list[object] | pa.RecordBatch
+
 
 class ResultBuffer:
-    """Holds the rows of one collect sink until the program takes them.
+    """Holds the records of one collect sink until the program takes them, in chunks as they came.
 
-    It lives in the driver as long as the job, so it outlives the coordinators that fill it and
-    remembers what came: a chunk that is put again after a restore is dropped. The driver's loop
-    puts and ends, the user's thread takes.
+    A chunk is a list of rows or an Arrow batch. The buffer lives in the driver as long as the job,
+    so it outlives the coordinators that fill it and remembers what came: a chunk that is put again
+    after a restore is dropped. The driver's loop puts and ends, the user's thread takes.
     """
 
     def __init__(self, rows_max: int = 65_536) -> None:
         self._rows_max = rows_max
-        self._chunks: deque[Sequence[object]] = deque()
+        self._chunks: deque[Chunk] = deque()
         self._rows = 0
         self._came: dict[str, _Numbers] = {}
         self._ended = False
@@ -34,7 +40,7 @@ class ResultBuffer:
         """Whether senders should go on; what comes all the same is kept."""
         return self._rows < self._rows_max
 
-    def put(self, origin: str, number: int, rows: Sequence[object]) -> None:
+    def put(self, origin: str, number: int, rows: Chunk) -> None:
         """Take in a chunk. origin: who made it. number: which of its chunks, counted from 1."""
         with self._changed:
             if self._ended or not self._came.setdefault(origin, _Numbers()).add(number):
@@ -50,7 +56,7 @@ class ResultBuffer:
             self._error = self._error or error
             self._changed.notify_all()
 
-    def take(self) -> Sequence[object] | None:
+    def take(self) -> Chunk | None:
         """The oldest chunk, waiting for one; None at the end. Raises what the job ended with."""
         with self._changed:
             self._changed.wait_for(lambda: self._chunks or self._ended)
@@ -62,9 +68,14 @@ class ResultBuffer:
             raise self._error
         return None
 
-    def __iter__(self) -> Iterator[object]:
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks, waiting for each."""
         while (chunk := self.take()) is not None:
-            yield from chunk
+            yield chunk
+
+    def __iter__(self) -> Iterator[object]:
+        for chunk in self.chunks():
+            yield from chunk if isinstance(chunk, list) else dict_rows(chunk)
 
 
 class _Numbers:

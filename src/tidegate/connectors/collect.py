@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api import ship
-from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
-from tidegate.model.elements import OperatorEvent
+from tidegate.model.elements import ArrowBatch, OperatorEvent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
+
+    import pyarrow as pa
 
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.results import ResultBuffer
@@ -34,9 +35,9 @@ _LOOK_AGAIN_MS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ResultChunk:
-    """Rows on their way. origin, number: who made it, and which of its chunks it is, from 1.
+    """Records on their way. origin, number: who made it, and which of its chunks it is, from 1.
 
-    rows: how many. data: the rows as bytes.
+    rows: how many. data: a list of rows, or an Arrow batch, as bytes.
     """
 
     origin: str
@@ -89,12 +90,16 @@ class CollectWriter:
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         """Take rows; waits where the driver has not confirmed enough."""
-        self._rows.extend(as_rows(batch).values)
+        if isinstance(batch, ArrowBatch):
+            self._pack()
+            if batch.batch.num_rows:
+                self._hold(batch.batch)
+        else:
+            self._rows.extend(batch.values)
+            if not self._context.checkpointing or len(self._rows) >= _CHUNK_ROWS:
+                self._pack()
         if not self._context.checkpointing:
-            self._pack()
             self._send_held(len(self._held))
-        elif len(self._rows) >= _CHUNK_ROWS:
-            self._pack()
         if self._unconfirmed_rows <= _UNCONFIRMED_ROWS_MAX:
             return None
         self._room = asyncio.get_running_loop().create_future()
@@ -136,11 +141,13 @@ class CollectWriter:
 
     def _pack(self) -> None:
         if self._rows:
-            self._made += 1
-            data = ship.dumps(self._rows, name=self._context.operator)
-            rows = len(self._rows)
-            self._held.append(ResultChunk(self._context.attempt_name, self._made, rows, data))
+            self._hold(self._rows)
             self._rows = []
+
+    def _hold(self, rows: list[object] | pa.RecordBatch) -> None:
+        self._made += 1
+        data = ship.dumps(rows, name=self._context.operator)
+        self._held.append(ResultChunk(self._context.attempt_name, self._made, len(rows), data))
 
     def _send_held(self, count: int) -> None:
         for chunk in self._held[:count]:
@@ -175,7 +182,7 @@ class CollectCoordinator:
         """A chunk has come."""
         chunk = event.payload
         assert isinstance(chunk, ResultChunk), f"no event of a collect sink: {chunk!r}"
-        rows = cast("list[object]", ship.loads(chunk.data, name="collect"))
+        rows = cast("list[object] | pa.RecordBatch", ship.loads(chunk.data, name="collect"))
         self._results.put(chunk.origin, chunk.number, rows)
         waiting = bool(self._unconfirmed)
         self._unconfirmed.append((subtask, chunk))

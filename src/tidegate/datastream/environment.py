@@ -16,13 +16,13 @@ from tidegate.datastream import checks
 from tidegate.datastream.execution_config import ExecutionConfig
 from tidegate.datastream.notices import warn
 from tidegate.datastream.program import Program
-from tidegate.datastream.results import CANCEL_TIMEOUT_S
+from tidegate.datastream.results import cancel
 from tidegate.datastream.stream import DataStream
 from tidegate.datastream.types import converted, result_type
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, translate
-from tidegate.graph.runtime import load_runtime
+from tidegate.graph.runtime import load_frames, load_runtime
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
@@ -65,8 +65,14 @@ class StreamExecutionEnvironment:
     """
 
     def __init__(
-        self, make_runtime: Callable[[Configuration], Runtime], configuration: Configuration
+        self,
+        make_runtime: Callable[[Configuration], Runtime],
+        configuration: Configuration,
+        *,
+        spark: object = None,
     ) -> None:
+        self.spark = spark
+        """The Spark session that jobs run in, where one was given or active."""
         self._make_runtime = make_runtime
         self._configuration = configuration
         self._program = Program(configuration)
@@ -116,6 +122,7 @@ class StreamExecutionEnvironment:
             lambda settings: load_runtime("spark")(settings, spark=session),
             parallelism,
             configuration,
+            spark=session,
         )
 
     # Settings
@@ -318,6 +325,31 @@ class StreamExecutionEnvironment:
 
         return self._read(FileSource.text(file_path), None, "Text File Source", None)
 
+    def from_spark(
+        self,
+        df: object,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "Spark DataFrame",
+        *,
+        folder: str | None = None,
+    ) -> DataStream[Any]:
+        """A bounded stream of the rows of a Spark DataFrame: any table, file, JDBC or SQL query.
+
+        Spark writes it as Parquet once, when the job starts and before it takes slots; readers
+        keep positions in these files, which are deleted when the job has ended and keeps no
+        checkpoint. Rows come as Arrow batches, as dicts in functions of rows.
+
+        folder: where they are written; None is beside the checkpoints, or a temporary folder
+        where there are none and Spark runs on this machine. Raises ConfigError, naming all columns
+        at fault, for types that would not arrive as they are.
+
+        >>> env.from_spark(spark.table("orders").where("price > 10"))
+        """
+        from tidegate.connectors.frames import FrameSource
+
+        source = FrameSource(load_frames().StagedFrame(df, folder))
+        return self._read(source, watermark_strategy, source_name, None)
+
     def _read(
         self,
         source: Source[Any],
@@ -347,7 +379,7 @@ class StreamExecutionEnvironment:
         try:
             return client.get_job_execution_result().result()
         except KeyboardInterrupt:
-            client.cancel().result(timeout=CANCEL_TIMEOUT_S)
+            cancel(client)
             raise
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
@@ -448,8 +480,11 @@ def _environment(
     make_runtime: Callable[[Configuration], Runtime],
     parallelism: int | None,
     configuration: Configuration | None,
+    *,
+    spark: object = None,
 ) -> StreamExecutionEnvironment:
-    environment = StreamExecutionEnvironment(make_runtime, _configuration(configuration))
+    settings = _configuration(configuration)
+    environment = StreamExecutionEnvironment(make_runtime, settings, spark=spark)
     return environment if parallelism is None else environment.set_parallelism(parallelism)
 
 

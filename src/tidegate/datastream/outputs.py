@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tidegate.api.functions import CheckpointedFunction, SinkFunction
-from tidegate.datastream import checks
+from tidegate.datastream import checks, results
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.errors import GraphError
@@ -14,6 +14,11 @@ from tidegate.graph.transformations import NodeKind, OperatorTransformation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas
+    import polars
+    import pyarrow as pa
+
+    from tidegate.api.client import JobClient
     from tidegate.api.operator import Operator
     from tidegate.api.sink import Sink
     from tidegate.datastream.environment import StreamExecutionEnvironment
@@ -94,20 +99,75 @@ class StreamOutputs(Generic[T]):
             raise GraphError(
                 f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
             )
+        rows: CloseableIterator[T] = CloseableIterator(*self._collect(job_execution_name))
+        if limit is None:
+            return rows
+        with rows:
+            return rows.take(limit)
+
+    def to_arrow(self, job_execution_name: str | None = None) -> pa.Table:
+        """Run the program, which has to end, and get this stream's records as an Arrow table.
+
+        Columns come from Arrow batches as they are, from rows by the declared type, else as their
+        values are: fields by name, a tuple's as f0, f1 and so on, anything else as `value`. Raises
+        BadRecord that names the column which cannot be of one type.
+
+        >>> env.from_collection([{"id": 1}, {"id": 2}]).to_arrow()
+        """
+        results.check_bounded((*self._program.operators, self._transformation), "to_arrow")
+        return results.table(*self._collect(job_execution_name), self._type)
+
+    def to_pandas(self, job_execution_name: str | None = None) -> pandas.DataFrame:
+        """The same as a pandas DataFrame.
+
+        >>> env.from_sequence(1, 10).to_pandas()["value"].sum()
+        """
+        return results.as_pandas(self.to_arrow(job_execution_name))
+
+    def to_polars(self, job_execution_name: str | None = None) -> polars.DataFrame:
+        """The same as a polars DataFrame."""
+        return results.as_polars(self.to_arrow(job_execution_name))
+
+    def to_spark(
+        self,
+        schema: object = None,
+        *,
+        folder: str | None = None,
+        spark: object = None,
+        job_execution_name: str | None = None,
+    ) -> Any:
+        """Run the program, which has to end, and get this stream's records as a Spark DataFrame.
+
+        They are written to Parquet files, exactly-once, which the DataFrame reads whenever it is
+        used. Columns are made as by `to_arrow`.
+
+        schema: the columns: Spark's, as a StructType or a text, or Arrow's; None takes the declared
+        type, else finds them. folder: an empty one for the files, which then stay; None makes one
+        that is deleted when this process ends. spark: the session; None takes the environment's.
+
+        >>> env.from_sequence(1, 10).to_spark("value bigint").count()
+        """
+        results.check_bounded((*self._program.operators, self._transformation), "to_spark")
+        from tidegate.operators.sink import SinkOperator
+
+        frame = results.SparkFrame(self._environment, self._type, schema, folder, spark)
+        inputs = (self._transformation,)
+        columns = self._program.add(NodeKind.OPERATOR, "Columns", frame.columns, inputs)
+        self._program.add(NodeKind.SINK, "Spark", SinkOperator(frame.sink), (columns,))
+        self._environment.execute(job_execution_name)
+        return frame.read()
+
+    # Within
+
+    def _collect(self, job_name: str | None) -> tuple[JobClient, str]:
+        """Start the program with a sink whose records the client has under this name."""
         from tidegate.connectors.collect import CollectSink
         from tidegate.operators.sink import SinkOperator
 
         name = f"collect-{self._program.number() + 1}"
         made = self._sunk("Collect", SinkOperator(CollectSink(name)))
         made.parallelism = made.parallelism_max = 1
-        client = self._environment.execute_async(job_execution_name)
-        rows: CloseableIterator[T] = CloseableIterator(client, name)
-        if limit is None:
-            return rows
-        with rows:
-            return rows.take(limit)
-
-    # Within
+        return self._environment.execute_async(job_name), name
 
     def _sunk(
         self, name: str, operator: Operator, *, stateful: bool = False

@@ -1,17 +1,31 @@
-"""A stream's records on their way back to the program."""
+"""A stream's records on their way back to the program: one by one, or as a table."""
 
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from tidegate.errors import TidegateError
+from tidegate.config import options
+from tidegate.errors import ConfigError, GraphError, JobFailed, TidegateError
+from tidegate.graph.runtime import load_frames
+from tidegate.graph.transformations import (
+    NodeKind,
+    OperatorTransformation,
+    UnionTransformation,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    import pandas
+    import polars
+    import pyarrow as pa
+
     from tidegate.api.client import JobClient
+    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.graph.transformations import Transformation
+    from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
 
@@ -20,7 +34,10 @@ CANCEL_TIMEOUT_S: Final = 30.0
 
 
 class CloseableIterator(Generic[T]):
-    """Records of a running job; leaving its ``with`` block cancels the job if it still runs."""
+    """Records of a running job; leaving its ``with`` block cancels the job if it still runs.
+
+    The job waits while nobody takes its records: a bounded number of them is on the way.
+    """
 
     def __init__(self, client: JobClient, name: str) -> None:
         self._client = client
@@ -59,7 +76,7 @@ class CloseableIterator(Generic[T]):
         """Cancels the job, unless it has ended. Raises JobFailed where it failed unseen."""
         if not self._ended:
             self._ended = True
-            self._client.cancel().result(timeout=CANCEL_TIMEOUT_S)
+            cancel(self._client)
 
     def __enter__(self) -> CloseableIterator[T]:
         return self
@@ -71,3 +88,131 @@ class CloseableIterator(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def cancel(client: JobClient) -> None:
+    """Cancel a job and wait for its end. Raises JobFailed where it failed, or does not end."""
+    try:
+        client.cancel().result(timeout=CANCEL_TIMEOUT_S)
+    except TimeoutError as error:
+        raise JobFailed(
+            f"the job was cancelled and has not ended within {CANCEL_TIMEOUT_S:g} s",
+            where=f"job {client.get_job_id()}",
+            remedy="Its log says what it waits for; a function that never returns holds it up.",
+        ) from error
+
+
+def check_bounded(transformations: Sequence[Transformation], call: str) -> None:
+    """Raises GraphError where a source of the program goes on for ever."""
+    left, seen = list(transformations), set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, OperatorTransformation):
+            left += one.inputs
+            source: Any = one.operator
+            if one.kind is NodeKind.SOURCE and not source.bounded:
+                raise GraphError(
+                    f"The job never ends: its source '{one.name}' has no end",
+                    where=call,
+                    remedy="Take execute_and_collect, which gives records while the job runs, or "
+                    "write them with sink_to.",
+                )
+        elif isinstance(one, UnionTransformation):
+            left += one.inputs
+        else:
+            left.append(one.input)
+
+
+def table(client: JobClient, name: str, declared: TypeInformation | None) -> pa.Table:
+    """All records of a job that ends, as one table. Raises what ends the job, and BadRecord."""
+    from tidegate.api.columns import Columns
+
+    columns = Columns.of_type(declared)
+    try:
+        batches = [columns.batch(chunk) for chunk in client.collected_chunks(name)]
+        made = columns.table(batches)
+        client.get_job_execution_result().result()
+    except BaseException:
+        cancel(client)
+        raise
+    return made
+
+
+def as_pandas(made: pa.Table) -> pandas.DataFrame:
+    """A table for pandas. Raises ConfigError where it is not installed."""
+    try:
+        import pandas as _  # noqa: F401  # what pyarrow needs
+    except ModuleNotFoundError as error:
+        raise _not_installed("pandas") from error
+    return made.to_pandas()
+
+
+def as_polars(made: pa.Table) -> polars.DataFrame:
+    """A table for polars. Raises ConfigError where it is not installed or lacks a type."""
+    import pyarrow as pa
+
+    try:
+        import polars
+    except ModuleNotFoundError as error:
+        raise _not_installed("polars") from error
+    if wide := [f"'{each.name}'" for each in made.schema if pa.types.is_decimal256(each.type)]:
+        raise GraphError(
+            f"polars has no decimals of more than 38 digits, as in {', '.join(wide)}",
+            where="to_polars",
+            remedy="Make them smaller or text in a step before, or take to_arrow.",
+        )
+    return cast("polars.DataFrame", polars.from_arrow(made))
+
+
+class SparkFrame:
+    """A stream on its way to a Spark DataFrame: the step before the files, the files, the frame.
+
+    Raises ConfigError where there is no session or no place for the files, and GraphError for
+    declared columns that Spark has no type for.
+    """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        type_info: TypeInformation | None,
+        schema: object,
+        folder: str | None,
+        spark: object,
+    ) -> None:
+        from tidegate.api.columns import Columns
+        from tidegate.connectors.files.sink import FileSink
+        from tidegate.connectors.frame_files import spark_schema
+        from tidegate.operators.columns import ToColumns
+
+        frames, settings = load_frames(), environment.get_configuration()
+        columns = Columns.of_type(type_info)
+        if schema is not None:
+            columns = Columns(frames.declared_schema(schema))
+        if columns.schema is not None:
+            columns = Columns(spark_schema(columns.schema))
+        self._schema = columns.schema
+        self._output = frames.FrameOutput(
+            environment.spark if spark is None else spark,
+            folder,
+            settings.get(options.CHECKPOINT_DIRECTORY),
+            resumed=settings.get(options.RESTORE_PATH) is not None,
+        )
+        self.columns = ToColumns(columns)
+        self.sink = FileSink.parquet(self._output.folder)
+
+    def read(self) -> object:
+        """What the job, which has finished, has written."""
+        from tidegate.connectors.frame_files import settle
+
+        return self._output.read(settle(self._output.folder, self._schema))
+
+
+def _not_installed(package: str) -> ConfigError:
+    return ConfigError(
+        f"{package} is not installed",
+        where=f"to_{package}",
+        remedy=f"Install it: pip install {package}; or take to_arrow.",
+    )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
+
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.driver import Driver
@@ -160,8 +162,22 @@ class DriverClient:
 
     def collected(self, name: str) -> Iterator[object]:
         """The records that the collect sink of that name has made available."""
+        return iter(self._buffer(name))
+
+    def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:
+        """The same in pieces, as they came: rows in lists, Arrow batches as they are."""
+        return self._buffer(name).chunks()
+
+    def _buffer(self, name: str) -> ResultBuffer:
         buffer: ResultBuffer = self._ask(lambda: self._driver.results(name)).result(VIEW_TIMEOUT_S)
-        return iter(buffer)
+
+        def ended(result: Future[JobExecutionResult]) -> None:
+            error = result.exception()
+            buffer.end(error if isinstance(error, TidegateError) else None)
+
+        # The driver ends its buffers itself, unless its loop was ended.
+        self._result.add_done_callback(ended)
+        return buffer
 
     def _ask(self, question: Callable[[], T]) -> Future[T]:
         """Ask on the driver's loop; here, once that has ended."""

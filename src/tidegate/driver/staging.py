@@ -101,13 +101,15 @@ class Staging:
         writing = asyncio.ensure_future(self._world.run_blocking(lambda: staged.write(place)))
         try:
             while not writing.done() and not stopping.done():
-                await asyncio.wait(
+                done, _ = await asyncio.wait(
                     (writing, stopping), timeout=REPORT_S, return_when=asyncio.FIRST_COMPLETED
                 )
-                log.info("written so far", waited_ms=clock.monotonic_ms() - began_ms)
+                if not done:
+                    log.info("still being written", waited_ms=clock.monotonic_ms() - began_ms)
             while not writing.done():
                 await self._world.run_blocking(staged.cancel)
                 await asyncio.wait((writing,), timeout=CANCEL_AGAIN_S)
         finally:
             stopping.cancel()
         await writing
+        log.info("written", duration_ms=clock.monotonic_ms() - began_ms)

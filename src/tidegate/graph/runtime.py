@@ -15,7 +15,10 @@ from tidegate.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
     from tidegate.api.client import JobClient
+    from tidegate.api.staging import Staged
     from tidegate.graph.job_graph import JobGraph
 
 GROUP: Final = "tidegate.runtimes"
@@ -37,6 +40,51 @@ class Runtime(Protocol):
         Returns as soon as the job is accepted. Raises ConfigError where it cannot run here.
         """
         ...
+
+
+class FrameOutput(Protocol):
+    """A folder of Parquet files that becomes a Spark DataFrame."""
+
+    @property
+    def folder(self) -> str:
+        """Where the files go."""
+        ...
+
+    def read(self, schema: pa.Schema) -> object:
+        """The files there as a DataFrame."""
+        ...
+
+
+class SparkFrames(Protocol):
+    """What knows Spark's DataFrames: ``tidegate.spark.frames``."""
+
+    def StagedFrame(self, frame: object, folder: str | None) -> Staged:
+        """A DataFrame, to be written before a job reads it."""
+        ...
+
+    def FrameOutput(
+        self, spark: object, folder: str | None, checkpoints: str | None, *, resumed: bool
+    ) -> FrameOutput:
+        """A folder for a job to write to."""
+        ...
+
+    def declared_schema(self, schema: object) -> pa.Schema:
+        """A schema, however it is written, as Arrow's."""
+        ...
+
+
+def load_frames() -> SparkFrames:
+    """What knows Spark's DataFrames. Raises ConfigError where PySpark is not installed."""
+    try:
+        return cast("SparkFrames", importlib.import_module("tidegate.spark.frames"))
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("tidegate"):
+            raise
+        raise ConfigError(
+            f"Spark's DataFrames cannot be used: {error}",
+            where="from_spark, to_spark",
+            remedy="Install what they need: pip install 'tidegate[spark]'.",
+        ) from error
 
 
 def load_runtime(name: str) -> Callable[..., Runtime]:
