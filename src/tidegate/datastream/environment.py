@@ -69,10 +69,9 @@ class StreamExecutionEnvironment:
         make_runtime: Callable[[Configuration], Runtime],
         configuration: Configuration,
         *,
-        spark: object = None,
+        session: Callable[[int], object] = lambda slots: None,
     ) -> None:
-        self.spark = spark
-        """The Spark session that jobs run in, where one was given or active."""
+        self._session = session
         self._make_runtime = make_runtime
         self._configuration = configuration
         self._program = Program(configuration)
@@ -122,8 +121,13 @@ class StreamExecutionEnvironment:
             lambda settings: load_runtime("spark")(settings, spark=session),
             parallelism,
             configuration,
-            spark=session,
+            lambda slots: load_frames().session_for(session, slots),
         )
+
+    @property
+    def spark(self) -> Any:
+        """The Spark session that jobs run in, made here where none was; None without Spark."""
+        return self._session(self.get_parallelism())
 
     # Settings
 
@@ -480,11 +484,10 @@ def _environment(
     make_runtime: Callable[[Configuration], Runtime],
     parallelism: int | None,
     configuration: Configuration | None,
-    *,
-    spark: object = None,
+    session: Callable[[int], object] = lambda slots: None,
 ) -> StreamExecutionEnvironment:
     settings = _configuration(configuration)
-    environment = StreamExecutionEnvironment(make_runtime, settings, spark=spark)
+    environment = StreamExecutionEnvironment(make_runtime, settings, session=session)
     return environment if parallelism is None else environment.set_parallelism(parallelism)
 
 

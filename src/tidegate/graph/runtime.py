@@ -68,6 +68,10 @@ class SparkFrames(Protocol):
         """A folder for a job to write to."""
         ...
 
+    def session_for(self, spark: object | None, slots: int) -> object:
+        """The session handed in, else a new local one with room for so many slots."""
+        ...
+
     def declared_schema(self, schema: object) -> pa.Schema:
         """A schema, however it is written, as Arrow's."""
         ...

@@ -18,6 +18,7 @@ from pyspark.sql import types as spark_types
 from tidegate.connectors.frame_files import holds_files, rows_in
 from tidegate.errors import ConfigError, JobCanceled, StorageFailed
 from tidegate.spark.addresses import is_local
+from tidegate.spark.session import session_for as session_for  # for who loads this module
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -301,8 +302,8 @@ def _unfit(kind: spark_types.DataType, name: str) -> Iterator[tuple[str, str, st
 
 
 def _session(spark: object) -> SparkSession:
-    session = spark or SparkSession.getActiveSession()
-    if not isinstance(session, SparkSession):
+    session: Any = spark or SparkSession.getActiveSession()
+    if not isinstance(session, SparkSession) and not _is_connect(session):
         raise ConfigError(
             "There is no Spark session to read the output in",
             where="to_spark",
@@ -323,7 +324,7 @@ def _root(session: SparkSession, checkpoints: str | None, call: str) -> str:
     )
 
 
-def _is_connect(session: SparkSession) -> bool:
+def _is_connect(session: object) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
