@@ -1,5 +1,7 @@
 """Sequences, generators and collections, killed and restored at any moment."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,9 +13,15 @@ from tests.properties import examples
 from tidegate.api import ship
 from tidegate.api.operator import Polled, SourceOperator
 from tidegate.connectors.collection import CollectionSource
-from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
+from tidegate.connectors.generator import (
+    DataGeneratorSource,
+    NumberReader,
+    NumberSequenceSource,
+    NumberSplit,
+)
 from tidegate.connectors.rate import RowRate
 from tidegate.errors import ConfigError, UserCodeFailed
+from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
 
@@ -61,6 +69,41 @@ def test_a_generator_calls_its_function_with_each_number(world: World) -> None:
     job = SourceJob(world, lambda: SourceReaderOperator(source), 3, settings=SMALL)
     job.run_to_end()
     assert sorted(job.emitted) == [n * n for n in range(100)]
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 1_000])
+def test_a_generator_at_parallelism_one_is_in_order(world: World, rows: int) -> None:
+    source = DataGeneratorSource(lambda n: n, count=50)
+    settings = SlotSettings(rows=rows)
+    job = SourceJob(world, lambda: SourceReaderOperator(source), 1, settings=settings)
+    job.run_to_end()
+    assert job.emitted == list(range(50))
+
+
+@dataclass
+class Rows:
+    """All that a reader without a rate asks of its slot."""
+
+    rows: int
+    arrow_rows: int = 0
+
+
+@examples(100)
+@given(
+    nexts=st.lists(st.integers(0, 40), min_size=1, max_size=6, unique_by=lambda n: n % 8),
+    end=st.integers(41, 60),
+    rows=st.integers(1, 12),
+)
+def test_a_reader_gives_what_it_has_in_order(nexts: list[int], end: int, rows: int) -> None:
+    reader = NumberReader(Rows(rows), lambda numbers: RowBatch(list(numbers)))
+    reader.add_splits([NumberSplit(n, end, 8) for n in nexts])
+    batches: list[list[object]] = []
+    while (batch := reader.poll()) is not None:
+        assert isinstance(batch, RowBatch)
+        batches.append(list(batch.values))
+    expected = sorted(number for n in nexts for number in range(n, end, 8))
+    assert [number for batch in batches for number in batch] == expected
+    assert all(1 <= len(batch) <= rows for batch in batches)
 
 
 def test_a_generator_function_that_raises_is_named_with_its_own_frames(world: World) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from tidegate.connectors.rate import RowRate
@@ -84,7 +84,8 @@ class DataGeneratorSource:
     """``generator_function(number)`` for each number from 0.
 
     count: how many; None for an endless source. rate: rows a second over all readers; None for as
-    fast as they are taken. The numbers are dealt out to the readers in turn.
+    fast as they are taken. The numbers are dealt out to the readers in turn; a reader gives its own
+    in order.
     """
 
     def __init__(
@@ -132,15 +133,16 @@ class DataGeneratorSource:
 
 
 class NumberReader:
-    """Counts through its splits in turn, a batch of each.
+    """Counts through its splits side by side, so that its numbers come in order.
 
-    make: the batch for some numbers. arrow: it makes Arrow batches.
+    Splits that overlap have the same step. make: the batch for some numbers. arrow: it makes Arrow
+    batches.
     """
 
     def __init__(
         self,
         context: ReaderContext,
-        make: Callable[[range], Batch],
+        make: Callable[[Sequence[int]], Batch],
         *,
         arrow: bool = False,
         rate: float | None = None,
@@ -150,12 +152,12 @@ class NumberReader:
         self._arrow = arrow
         self._total_rate = rate
         self._rate: RowRate | None = None
-        self._splits: deque[NumberSplit] = deque()
+        self._splits: list[NumberSplit] = []
         self._no_more = False
 
     def add_splits(self, splits: Sequence[NumberSplit]) -> None:
         """Count through these too."""
-        self._splits.extend(splits)
+        self._splits = sorted([*self._splits, *splits], key=_next_of)
         if self._total_rate is not None:
             share = sum(split.share for split in self._splits)
             now_ms = self._context.monotonic_ms()
@@ -166,7 +168,7 @@ class NumberReader:
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """The next numbers of the split whose turn it is."""
+        """The next numbers."""
         if not self._splits:
             return None
         rows = self._context.arrow_rows if self._arrow else self._context.rows
@@ -175,16 +177,27 @@ class NumberReader:
             if rows == 0:
                 self._context.wake_at(self._rate.next_ms())
                 return None
-        split = self._splits.popleft()
-        stop = min(split.end, split.next + rows * split.step)
-        numbers = range(split.next, stop, split.step)
-        batch = self._make(numbers)
-        following = split.next + len(numbers) * split.step
-        if following < split.end:
-            self._splits.append(replace(split, next=following))
+        numbers = self._take(rows)
         if self._rate is not None:
             self._rate.used(len(numbers))
-        return batch
+        return self._make(numbers)
+
+    def _take(self, rows: int) -> Sequence[int]:
+        """The lowest numbers that are left, at most so many, in order."""
+        first, step = self._splits[0].next, self._splits[0].step
+        near = [split for split in self._splits if split.next < first + step]
+        far = self._splits[len(near) :]
+        end = near[rows].next if rows < len(near) else first + rows // len(near) * step
+        if far:
+            end = min(end, far[0].next)
+        taken = [range(split.next, min(split.end, end), step) for split in near]
+        moved = [
+            replace(split, next=split.next + len(numbers) * step)
+            for split, numbers in zip(near, taken, strict=True)
+        ]
+        left = [split for split in moved if split.next < split.end]
+        self._splits = sorted([*left, *far], key=_next_of)
+        return _in_order(near, taken, end)
 
     @property
     def finished(self) -> bool:
@@ -217,10 +230,26 @@ def check_rate(rate: float | None, where: str) -> None:
         )
 
 
-def _column_of(numbers: range) -> ArrowBatch:
+def _next_of(split: NumberSplit) -> int:
+    return split.next
+
+
+def _in_order(splits: list[NumberSplit], taken: list[range], end: int) -> Sequence[int]:
+    """The numbers taken from splits up to an end; one range where the splits are evenly spread."""
+    first, gap = splits[0], splits[0].step // len(splits)
+    if gap * len(splits) == first.step and all(
+        (split.next, split.end) == (first.next + place * gap, first.end)
+        for place, split in enumerate(splits)
+    ):
+        return range(first.next, min(first.end, end), gap)
+    return sorted(chain.from_iterable(taken))
+
+
+def _column_of(numbers: Sequence[int]) -> ArrowBatch:
     import numpy as np
     import pyarrow as pa
 
+    assert isinstance(numbers, range), "the stretches of a sequence do not overlap"
     made = np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
     # `pa.array` would import pandas, which takes longer than a small job.
     column = pa.Array.from_buffers(pa.int64(), len(made), [None, pa.py_buffer(made)])
