@@ -53,11 +53,6 @@ class SourceReaderOperator(SourceOperator):
         self._name = name
         self._conversion = None if type_info is None else Conversion(type_info, name)
 
-    @property
-    def bounded(self) -> bool:
-        """Whether the source comes to an end by itself."""
-        return self._source.bounded
-
     def check(self) -> None:
         """Let the source look at what it needs."""
         check = getattr(self._source, "check", None)
