@@ -18,18 +18,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.w1_tidegate import MULT, PEERS, environment
+from benchmarks.w1_tidegate import MASK, MULT, PAIR, PEERS, TRIPLE, environment
 from tidegate import (
+    AggregateFunction,
     Duration,
     MapFunction,
     StreamExecutionEnvironment,
     Sum,
     Time,
     TumblingEventTimeWindows,
+    Types,
     WatermarkStrategy,
 )
 from tidegate.api.sink import Prepared
 from tidegate.connectors import NumberSequenceSource
+from tidegate.model.elements import RowBatch
 
 BLOCK, SHUF_A, SHUF_B = 1000, 617, 331
 WITHIN = (np.arange(BLOCK) * SHUF_A + SHUF_B) % BLOCK
@@ -52,6 +55,7 @@ def arguments() -> argparse.Namespace:
     """Named as those of the peers' scripts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runtime", choices=["spark", "local"], default="local")
+    parser.add_argument("--api", choices=["records", "batches"], default="batches")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--keys", type=int, default=1_000)
     parser.add_argument("--parallelism", type=int, default=2)
@@ -68,9 +72,9 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     stats = folder / "stats"
     stats.mkdir()
     env = environment(args, folder / "checkpoints")
-    batch_job(env, records, args, stats)
+    {"records": record_job, "batches": batch_job}[args.api](env, records, args, stats)
     began = time.monotonic()
-    env.execute("w2 batches")
+    env.execute(f"w2 {args.api}")
     total_s = time.monotonic() - began
     sources = [json.loads(path.read_text()) for path in stats.glob("source-*.json")]
     shares = [json.loads(path.read_text()) for path in stats.glob("sink-*.json")]
@@ -78,7 +82,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     seconds = (max(share["last_at_ns"] for share in shares) - start_ns) / 1e9
     counted = sum(source["counted"] for source in sources)
     result: dict[str, object] = {
-        "system": f"tidegate-{args.runtime}-batches",
+        "system": f"tidegate-{args.runtime}-{args.api}",
         "workload": "w2",
         "records": records,
         "keys": args.keys,
@@ -116,7 +120,47 @@ def batch_job(
     )
 
 
-class Shuffled(MapFunction):
+def record_job(
+    env: StreamExecutionEnvironment, records: int, args: argparse.Namespace, stats: Path
+) -> None:
+    """Record by record: the windows by an aggregate function and a window function."""
+    share = records // args.parallelism
+    warm = int(share * args.warmup_frac)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(1))
+    env.from_source(
+        NumberSequenceSource(0, records - 1), WatermarkStrategy.no_watermarks(), "numbers"
+    ).map(
+        ShuffledRecord(str(stats), share, args.parallelism, args.keys, warm), PAIR
+    ).assign_timestamps_and_watermarks(
+        strategy.with_timestamp_assigner(lambda record, _: record[1])
+    ).key_by(lambda record: record[0], Types.LONG()).window(
+        TumblingEventTimeWindows.of(Time.seconds(10))
+    ).aggregate(
+        Total(), lambda key, window, totals: [(window.start, key, *totals)], Types.LONG(), TRIPLE
+    ).sink_to(CountingSink(str(stats), args.verify))
+
+
+class Total(AggregateFunction):
+    """The sum of the values."""
+
+    def create_accumulator(self) -> int:
+        """Nothing yet."""
+        return 0
+
+    def add(self, value: tuple[int, int], accumulator: int) -> int:
+        """With one more."""
+        return accumulator + value[1]
+
+    def get_result(self, accumulator: int) -> int:
+        """The sum."""
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        """Of two sums."""
+        return acc_a + acc_b
+
+
+class Measured(MapFunction):
     """The records in their order; measures when its share begins to count.
 
     Number x is the (x mod share)-th of reader x / share: the readers interleave over the stream.
@@ -132,6 +176,30 @@ class Shuffled(MapFunction):
         self._path = Path(self._folder) / f"source-{index}.json"
         self._passed = self._warm_at_ns = self._counted_from = 0
 
+    def close(self) -> None:
+        """Leave the measurements."""
+        counted = self._passed - self._counted_from
+        self._path.write_text(json.dumps({"warm_at_ns": self._warm_at_ns, "counted": counted}))
+
+
+class ShuffledRecord(Measured):
+    """One record at a time."""
+
+    def map(self, number: int) -> tuple[int, int]:
+        """The record at a reader's number."""
+        self._passed += 1
+        if self._passed == self._warm:
+            self._warm_at_ns, self._counted_from = time.monotonic_ns(), self._passed
+        reader, at = divmod(number, self._share)
+        position = at * self._readers + reader
+        within = position % BLOCK
+        record = position - within + (within * SHUF_A + SHUF_B) % BLOCK
+        return (record * MULT & MASK) % self._keys, record
+
+
+class Shuffled(Measured):
+    """A batch at a time."""
+
     def map(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch of one reader's numbers, which follow each other."""
         numbers = batch.column(0).to_numpy()
@@ -146,11 +214,6 @@ class Shuffled(MapFunction):
         # NumPy divides by a scalar some eight times faster than its % takes the remainder.
         hashed -= hashed // np.uint32(self._keys) * np.uint32(self._keys)
         return pa.record_batch([pa.array(hashed.astype(np.int64)), pa.array(records)], KEYED)
-
-    def close(self) -> None:
-        """Leave the measurements."""
-        counted = self._passed - self._counted_from
-        self._path.write_text(json.dumps({"warm_at_ns": self._warm_at_ns, "counted": counted}))
 
 
 class CountingSink:
@@ -180,6 +243,9 @@ class CountingWriter:
         self._outputs += len(batch)
         self._last_at_ns = time.monotonic_ns()
         if self._verify:
+            if isinstance(batch, RowBatch):
+                self._final += [list(row) for row in batch.values]
+                return
             rows = batch.batch.to_pylist()
             self._final += [[row["window_start"], row["key"], row["value_sum"]] for row in rows]
 
