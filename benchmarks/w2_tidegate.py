@@ -36,6 +36,7 @@ from tidegate.model.elements import RowBatch
 
 BLOCK, SHUF_A, SHUF_B = 1000, 617, 331
 WITHIN = (np.arange(BLOCK) * SHUF_A + SHUF_B) % BLOCK
+PLACES = WITHIN.tolist()
 KEYED = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
 
@@ -193,7 +194,7 @@ class ShuffledRecord(Measured):
         reader, at = divmod(number, self._share)
         position = at * self._readers + reader
         within = position % BLOCK
-        record = position - within + (within * SHUF_A + SHUF_B) % BLOCK
+        record = position - within + PLACES[within]
         return (record * MULT & MASK) % self._keys, record
 
 
