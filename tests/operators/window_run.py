@@ -124,6 +124,7 @@ class WindowRun:
             start=_unasked,
             wake=_unasked,
             wake_at=alarms.append,
+            takes_input=lambda: True,
             skipped=_unasked,
             to_coordinator=_unasked,
         )

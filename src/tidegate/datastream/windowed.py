@@ -146,6 +146,8 @@ class _Windowed(Generic[T]):
             reduce=func.reduce if isinstance(func, ReduceFunction) else func,
             content_type=self._stream.get_type(),
         )
+        if function is None and output_type is None:
+            output_type = self._stream.get_type()
         return self._made("WindowReduce", plan, func, function, output_type)
 
     def _aggregated(

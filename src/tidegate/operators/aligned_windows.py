@@ -29,7 +29,6 @@ from tidegate.operators.windows import (
     CONTENTS,
     FiringOperator,
     WindowContents,
-    WindowPlan,
     event_times,
 )
 from tidegate.typeinfo.copies import copier_of
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
     from tidegate.model.elements import Batch
-    from tidegate.typeinfo.types import TypeInformation
 
 _FIRE: Final = 0
 _DROP: Final = 1
@@ -52,17 +50,14 @@ Keys = dict[object, int]
 class AlignedWindowOperator(FiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
-    def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
-        super().__init__(plan, WindowContents(plan), key_type)
-        self._windows = cast("AlignedWindows", plan.assigner)
+    def open(self, context: OperatorContext) -> None:
+        """Take up what was gathered before, then open the functions."""
+        self._open(context, WindowContents(self._plan, context.name))
+        self._windows = cast("AlignedWindows", self._plan.assigner)
         size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
         self._gaps = slide_ms > size_ms
         self._shared = slide_ms < size_ms and self._contents.can_merge
         self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
-
-    def open(self, context: OperatorContext) -> None:
-        """Take up what was gathered before, then open the functions."""
-        self._open(context)
         self._time_ms = MIN_TIMESTAMP_MS
         self._copy = copier_of(self._contents.type)
         self._panes: dict[int, Keys] = {}

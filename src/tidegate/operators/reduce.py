@@ -37,7 +37,7 @@ class ReduceOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         """Get the state, then open the function."""
         call = row_call(self._function, self._method)
-        reduce = _Reduce(_typed(call, self._type_info, context.name))
+        reduce = _Reduce(typed_reduce(call, self._type_info, context.name))
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
         self._context = context
@@ -77,7 +77,7 @@ class ReduceOperator(FunctionOperator):
         return append if own is None else lambda result: append(own(result))
 
 
-def _typed(
+def typed_reduce(
     call: Callable[[object, object], object], type_info: TypeInformation | None, operator: str
 ) -> Callable[[object, object], object]:
     """The function, its results of the type in which the next call expects them."""

@@ -42,12 +42,12 @@ class SessionOperator(FiringOperator):
     """Session windows. plan: with the assigner's own trigger."""
 
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
-        super().__init__(plan, WindowContents(plan), key_type)
+        super().__init__(plan, key_type)
         self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
 
     def open(self, context: OperatorContext) -> None:
         """Take up the sessions there were, then open the functions."""
-        self._open(context)
+        self._open(context, WindowContents(self._plan, context.name))
         self._time_ms = MIN_TIMESTAMP_MS
         kept, whole = self._contents.type, None
         if kept is not None:

@@ -55,13 +55,13 @@ class WindowOperator(FiringOperator):
         evictor: Evictor[Any, Any] | None,
         key_type: TypeInformation | None = None,
     ) -> None:
+        super().__init__(plan, key_type)
         self._evictor = evictor
-        contents = WindowContents(plan) if evictor is None else EvictedContents(plan)
-        super().__init__(plan, contents, key_type)
 
     def open(self, context: OperatorContext) -> None:
         """Take up state and timers, then open the functions."""
-        self._open(context)
+        kind = WindowContents if self._evictor is None else EvictedContents
+        self._open(context, kind(self._plan, context.name))
         assigner = self._plan.assigner
         self._domain = TimeDomain.EVENT_TIME if self._event_time else TimeDomain.PROCESSING_TIME
         descriptor = ValueStateDescriptor(CONTENTS, self._contents.type)

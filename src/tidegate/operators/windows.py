@@ -21,6 +21,7 @@ from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.operators.reduce import typed_reduce
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
@@ -79,8 +80,10 @@ class WindowPlan:
 class WindowContents(AggregateFunction[Any, Any, Any]):
     """How records become what a window holds: an aggregate whose result is the accumulator."""
 
-    def __init__(self, plan: WindowPlan) -> None:
-        self._reduce = plan.reduce
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
+        self._reduce = (
+            None if plan.reduce is None else typed_reduce(plan.reduce, plan.content_type, operator)
+        )
         self._aggregate = plan.aggregate
         self.type = plan.content_type
         if plan.aggregate is not None:
@@ -138,11 +141,11 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
 class EvictedContents(WindowContents):
     """Pairs of value and event time, of which an evictor leaves some; those are then gathered."""
 
-    def __init__(self, plan: WindowPlan) -> None:
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
         record = plan.content_type if plan.aggregate is None else None
         pair = None if record is None else TupleTypeInfo([record, LONG])
-        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair))
-        self._gathered = WindowContents(plan)
+        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair), operator)
+        self._gathered = WindowContents(plan, operator)
 
     def elements(self, accumulator: object) -> list[object]:
         """What a window function is given. accumulator: the values that are left."""
@@ -299,31 +302,29 @@ class WindowStates:
 
 
 class FiringOperator(FunctionOperator):
-    """What operators of windows share: how a window is evaluated, and that watermarks wait for it.
+    """What operators of windows share: how a window fires, and that watermarks wait for it."""
 
-    contents: how records are gathered.
-    """
-
-    def __init__(
-        self, plan: WindowPlan, contents: WindowContents, key_type: TypeInformation | None
-    ) -> None:
+    def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
         self._plan = plan
-        self._contents = contents
         self.key_type = key_type
 
     @property
     def _functions(self) -> tuple[object, ...]:
         return self._plan.functions
 
-    def _open(self, context: OperatorContext) -> None:
-        """Take up time and what is called at a firing; after that come state and functions."""
+    def _open(self, context: OperatorContext, contents: WindowContents) -> None:
+        """Take up time and what is called at a firing; after that come state and functions.
+
+        contents: how records are gathered.
+        """
         assigner = self._plan.assigner
         self._context = context
+        self._contents = contents
         self._cell, self._pair = context.current_key, context.current_pair
         self._event_time = assigner.is_event_time()
         self._watermark_ms = self._stamp_ms = MIN_TIMESTAMP_MS
         self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
-        self._evaluation = Evaluation(self._plan.function, self._contents, context.name)
+        self._evaluation = Evaluation(self._plan.function, contents, context.name)
         self._late = LateRecords(context, self._plan.late_tag)
 
     def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
