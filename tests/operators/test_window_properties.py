@@ -56,6 +56,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("rows"), ROWS),
         st.tuples(st.just("time"), st.integers(0, 40)),
         st.tuples(st.just("restore"), PARALLELISM, ROWS),
+        st.tuples(st.just("cut"), PARALLELISM, st.integers(0, 40), st.integers(1, 4)),
     ),
     max_size=12,
 )
@@ -220,6 +221,14 @@ def agree(
                 rows(given)
             case ("time", ms):
                 later(ms)
+            case ("cut", parallelism, ms, pauses):
+                if not case.rules.by_clock:
+                    states = run.watermark_cut(watermark + ms, pauses)
+                    run.restore(states, parallelism, cut=True)
+                later(ms)
+                model.restart()
+                run.restore(run.snapshot(), parallelism, cut=True)
+                watermark = -30
             case (_, parallelism, lost):
                 states = run.snapshot(lambda lost=lost: rows(lost, known=False))
                 run.restore(states, parallelism)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
-from tidegate.api.operator import Operator, SnapshotContext, Steps
+from tidegate.api.operator import Operator, Pause, SnapshotContext, Steps
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId, SubtaskId, VertexId
 from tidegate.model.settings import SlotSettings
 from tidegate.model.snapshots import SubtaskState
 from tidegate.model.topology import OperatorInfo, Vertex
+from tidegate.operators.process import PIECE_MS
 from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.typeinfo.types import TypeInformation
@@ -51,14 +52,18 @@ class Taken:
 
 
 class ManualClock:
+    """step_ms: what passes with each look at the monotonic clock."""
+
     def __init__(self, wall_ms: int = 0) -> None:
         self.now_ms = wall_ms
         self.passed_ms = 0
+        self.step_ms = 0
 
     def wall_ms(self) -> int:
         return self.now_ms
 
     def monotonic_ms(self) -> int:
+        self.passed_ms += self.step_ms
         return self.passed_ms
 
     def precise_s(self) -> float:
@@ -75,9 +80,14 @@ class Hosted:
     metrics: MetricRegistry
     alarms: list[int]
 
-    def drive(self, steps: Steps | None) -> None:
+    def drive(self, steps: Steps | None, pauses_max: int | None = None) -> None:
+        """To the end, or up to that many pauses."""
+        pauses = 0
         for step in steps or ():
-            assert step is None
+            assert step is None or step is Pause.HERE
+            pauses += step is Pause.HERE
+            if pauses == pauses_max:
+                return
 
     def wake(self) -> None:
         self.alarms.clear()
@@ -101,6 +111,7 @@ class WindowRun:
         self._key_type = key_type
         self._settings = SlotSettings(rows=batch_rows)
         self.clock = ManualClock(clock_ms)
+        self._kept: list[tuple[object, int | None]] = []
         self._deploy([Subtask(i, parallelism, key_type=key_type) for i in range(parallelism)])
 
     def _deploy(self, subtasks: Sequence[Subtask]) -> None:
@@ -158,6 +169,14 @@ class WindowRun:
             hosted.drive(hosted.operator.on_watermark(Watermark(ms), hosted.out))
             assert hosted.out.watermarks[-1] == ms
 
+    def watermark_cut(self, ms: int, pauses: int) -> list[SubtaskState]:
+        """A snapshot after some pauses in what a watermark fires; then only `restore` may come."""
+        self.clock.step_ms = PIECE_MS
+        for hosted in self.subtasks:
+            hosted.drive(hosted.operator.on_watermark(Watermark(ms), hosted.out), pauses)
+        self.clock.step_ms = 0
+        return self.snapshot()
+
     def at(self, wall_ms: int) -> None:
         """The wall clock shows that now; who asked to be woken by then is woken."""
         self.clock.passed_ms += max(1, wall_ms - self.clock.now_ms)
@@ -179,14 +198,19 @@ class WindowRun:
             meanwhile()
         return [stored(each) for each in pending]
 
-    def restore(self, states: Sequence[SubtaskState], parallelism: int) -> None:
+    def restore(
+        self, states: Sequence[SubtaskState], parallelism: int, *, cut: bool = False
+    ) -> None:
+        """cut: what has been emitted since the last look counts, since the snapshot follows it."""
+        self._kept = self.taken() if cut else []
         self._deploy(restored(states, parallelism, key_type=self._key_type))
 
     # --- what has come of it ---
 
     def taken(self) -> list[tuple[object, int | None]]:
         """Results since the last call, with their event times; by subtask."""
-        found = [row for hosted in self.subtasks for row in hosted.out.rows]
+        found = self._kept + [row for hosted in self.subtasks for row in hosted.out.rows]
+        self._kept = []
         for hosted in self.subtasks:
             hosted.out.rows.clear()
         return found

@@ -11,10 +11,11 @@ from the time each subtask had reached, which is kept where contents outlive the
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heappop, heappush
 from itertools import repeat
 from math import gcd
-from operator import length_hint
+from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.batches import as_rows
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
-    from tidegate.model.elements import Batch
+    from tidegate.model.elements import Batch, Watermark
 
 _FIRE: Final = 0
 _DROP: Final = 1
@@ -58,30 +59,38 @@ class AlignedWindowOperator(FiringOperator):
         self._gaps = slide_ms > size_ms
         self._shared = slide_ms < size_ms and self._contents.can_merge
         self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
+        # What windows held may be there still once they have fired.
+        self._outlived = self._shared or self._plan.lateness_ms > 0
         self._time_ms = MIN_TIMESTAMP_MS
         self._copy = copier_of(self._contents.type)
         self._panes: dict[int, Keys] = {}
         self._known: set[int] = set()
         self._due: list[tuple[int, int, int]] = []
+        self._left: deque[tuple[object, int]] = deque()
         gathered = _Gathered(self._contents, self._begin)
         descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
         state = context.keyed_state(descriptor, LONG)
         self._state = cast("AggregatingState[Any, Any]", state)
-        # What windows held may be there still once they have fired.
-        outlived = self._shared or self._plan.lateness_ms
-        self._progress = Progress(context) if outlived else None
+        self._progress = Progress(context) if self._outlived else None
         for group, pair, _ in context.entries(CONTENTS):
             key, pane = cast("tuple[object, int]", pair)
             self._pane(pane)[key] = group
-        self._passes(MIN_TIMESTAMP_MS)
+        self._pass_to(MIN_TIMESTAMP_MS)
         self._set_alarm()
         self._prepare(context)
 
     def snapshot(self, context: SnapshotContext) -> None:
-        """Note how far time has come, where contents outlive the firing."""
+        """Note how far windows have fired, where contents outlive that."""
         super().snapshot(context)
-        if self._progress is not None:
+        if self._progress is None:
+            return
+        if not self._is_due():
             self._progress.note(self._time_ms)
+            return
+        # In the midst of a round: it goes on with this window, for the key groups that are left.
+        end_ms = self._due[0][0]
+        first_left = self._left[0][1] if self._left else 0
+        self._progress.note(end_ms, end_ms - 1, first_left)
 
     # --- records ---
 
@@ -188,7 +197,8 @@ class AlignedWindowOperator(FiringOperator):
             self._cell.key, self._cell.group = key, group
             for window in reversed(live):
                 if window.max_timestamp() <= self._time_ms:
-                    yield from self._results(window)
+                    gathered = self._contents.checked(self._put_together(window))
+                    yield from self._evaluated(window, gathered)
                 elif progress is not None and window.max_timestamp() <= fired_ms:
                     self._stand_on(window.start)
                     progress.fire_again()
@@ -209,7 +219,9 @@ class AlignedWindowOperator(FiringOperator):
                     end_ms = window.max_timestamp()
                     if end_ms > self._time_ms:
                         heappush(self._due, (end_ms, _FIRE, window.start))
-                    heappush(self._due, (end_ms + self._plan.lateness_ms, _DROP, window.start))
+                    if self._outlived:
+                        drop_ms = end_ms + self._plan.lateness_ms
+                        heappush(self._due, (drop_ms, _DROP, window.start))
         return keys
 
     def _window(self, start: int) -> TimeWindow:
@@ -232,47 +244,73 @@ class AlignedWindowOperator(FiringOperator):
 
     # --- time ---
 
-    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
-        if self._event_time and self._passes(watermark_ms):
-            return self._due_results()
-        return None
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the windows that have ended, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._pass_to(watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
         """Fire the windows that have ended by the clock."""
         if self._event_time:
             return None
-        self._passes(self._context.processing_time() - 1)
-        return self._emit(self._due_results(), out)
+        self._pass_to(self._context.processing_time() - 1)
+        return self._fire(self._due_results, self._is_due, out)
 
-    def _passes(self, time_ms: int) -> bool:
-        """Time has come to there: whether windows have ended."""
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
+
+    def _pass_to(self, time_ms: int) -> None:
+        """Time has come to there."""
         self._time_ms = max(self._time_ms, time_ms)
         size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
         before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
         # The first window that is still to fire; whatever comes after the ones before it is ahead.
         first = before - (before - self._windows.offset_ms) % slide_ms + slide_ms
         self._ahead_ms = max(first, first - slide_ms + size_ms)
-        return bool(self._due) and self._due[0][0] <= self._time_ms
 
     @property
     def _fired_until_ms(self) -> int:
         return MIN_TIMESTAMP_MS if self._progress is None else self._progress.until_ms
 
     def _due_results(self) -> Iterator[object]:
-        due, cell = self._due, self._cell
-        while due and due[0][0] <= self._time_ms:
-            _, what, start = heappop(due)
+        due = self._due
+        while self._is_due():
+            _, what, start = due[0]
             window = self._window(start)
             if what == _FIRE:
-                for key, group in self._keys_of(window).items():
-                    cell.key, cell.group = key, group
-                    if self._is_to_fire(window):
-                        yield from self._results(window)
+                yield from self._results_of(window)
+                if self._left:
+                    return
             else:
                 self._drop(window)
+            heappop(due)
         if self._progress is not None and self._progress.until_ms <= self._time_ms:
             self._progress.caught_up()
         self._set_alarm()
+
+    def _results_of(self, window: TimeWindow) -> Iterator[object]:
+        """Fire a window for the keys that are left, up to where the piece is over."""
+        cell, left = self._cell, self._left
+        if not left:
+            left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
+        while left:
+            cell.key, cell.group = left.popleft()
+            if self._is_to_fire(window):
+                gathered = self._contents.checked(self._put_together(window))
+                if not self._outlived:
+                    self._state.clear()
+                yield from self._evaluated(window, gathered)
+                if not self._outlived:
+                    self._clear(window)
+            # How far a key group has come can be noted, how far within it cannot.
+            is_cut = left and (not self._outlived or left[0][1] != cell.group)
+            if is_cut and self._piece_is_over():
+                return
+        if not self._outlived:
+            self._known.discard(window.start)
+            self._panes.pop(window.start, None)
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
@@ -286,11 +324,7 @@ class AlignedWindowOperator(FiringOperator):
         self._stand_on(window.start)
         return progress.is_to_fire()
 
-    # --- results ---
-
-    def _results(self, window: TimeWindow) -> Iterator[object]:
-        gathered = self._put_together(window)
-        return self._evaluated(window, self._contents.checked(gathered))
+    # --- contents ---
 
     def _put_together(self, window: TimeWindow) -> object:
         """What the current key's window holds; of several panes, copied, since they stay."""
@@ -321,10 +355,12 @@ class AlignedWindowOperator(FiringOperator):
                 self._state.clear()
 
     def _clear_all(self, window: TimeWindow) -> None:
+        progress = self._progress
+        assert progress is not None, "what is dropped has outlived its firing"
         over_ms = window.max_timestamp() + self._plan.lateness_ms
         for key, group in self._keys_of(window).items():
             # Else a pane is left of it that later windows have as well.
-            if not self._shared or self._progress is None or over_ms > self._progress.of(group):
+            if not self._shared or over_ms > progress.of(group):
                 self._cell.key, self._cell.group = key, group
                 self._clear(window)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TIMERS = "user-timers"
 
-_PIECE_MS = 5
+PIECE_MS = 5
 """How long timers are called before a checkpoint may come in between."""
 
 
@@ -208,7 +208,7 @@ class TimedOperator(ProcessOperator):
         """Call what is due, in pieces between which a checkpoint may come."""
         due = timers.due(until_ms)
         while True:
-            end_ms = self._monotonic_ms() + _PIECE_MS
+            end_ms = self._monotonic_ms() + PIECE_MS
             fired = self._fired(self._until(end_ms, due))
             yield from emit_rows(fired, self._chunk_rows, out, stamp=stamp) or ()
             if timers.next_ms is None or timers.next_ms > until_ms:

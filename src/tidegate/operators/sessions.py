@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
-    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
 Session = tuple[int, int, int, bool, Any]
@@ -148,51 +148,61 @@ class SessionOperator(FiringOperator):
         self._count += 1
         start, end, _, waits, kept = session
         noted = (start, end, self._count, waits, kept)
-        heappush(self._due, (self._due_ms(noted), self._count, self._cell.group, self._cell.key))
+        self._await(noted)
         return noted
+
+    def _await(self, session: Session) -> None:
+        due_ms, cell = self._due_ms(session), self._cell
+        heappush(self._due, (due_ms, session[2], cell.group, cell.key))
 
     # --- time ---
 
-    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
-        if not self._event_time:
-            return None
-        self._time_ms = max(self._time_ms, watermark_ms)
-        if self._due and self._due[0][0] <= self._time_ms:
-            return self._due_results()
-        return None
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the sessions that have ended, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._time_ms = max(self._time_ms, watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
         """Fire the sessions that have ended by the clock."""
         if self._event_time:
             return None
         self._time_ms = max(self._time_ms, self._context.processing_time() - 1)
-        return self._emit(self._due_results(), out)
+        return self._fire(self._due_results, self._is_due, out)
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
 
     def _due_results(self) -> Iterator[object]:
-        due, cell = self._due, self._cell
-        while due and due[0][0] <= self._time_ms:
-            due_ms, number, cell.group, cell.key = heappop(due)
-            sessions = self._sessions.value() or []
-            at = next((at for at, each in enumerate(sessions) if each[2] == number), None)
-            if at is None:
-                continue  # it has become part of another
-            session = sessions[at]
-            later_ms = self._due_ms(session)
-            if later_ms > due_ms:  # it has grown
-                heappush(due, (later_ms, number, cell.group, cell.key))
-                continue
-            if session[3]:
-                yield from self._results(session)
-            if session[3] and self._plan.lateness_ms:
-                start, end, _, _, kept = session
-                sessions[at] = session = (start, end, number, False, kept)
-                heappush(due, (self._due_ms(session), number, cell.group, cell.key))
-                self._sessions.update(sessions)
-            else:
-                del sessions[at]
-                self._sessions.update(sessions or None)
-                self._clear(TimeWindow(session[0], session[1]))
+        while self._is_due():
+            yield from self._next_due()
+            if self._piece_is_over():
+                break
         self._set_alarm()
+
+    def _next_due(self) -> Iterator[object]:
+        """Fire the session that is due next, or drop it, unless it has grown."""
+        cell = self._cell
+        due_ms, number, cell.group, cell.key = heappop(self._due)
+        sessions = self._sessions.value() or []
+        at = next((at for at, each in enumerate(sessions) if each[2] == number), None)
+        if at is None:
+            return  # it has become part of another
+        start, end, _, waits, kept = session = sessions[at]
+        if self._due_ms(session) > due_ms:
+            self._await(session)
+            return
+        if waits:
+            yield from self._results(session)
+        if waits and self._plan.lateness_ms:
+            sessions[at] = (start, end, number, False, kept)
+            self._await(sessions[at])
+            self._sessions.update(sessions)
+        else:
+            del sessions[at]
+            self._sessions.update(sessions or None)
+            self._clear(TimeWindow(start, end))
 
     def _results(self, session: Session) -> Iterator[object]:
         return self._evaluated(TimeWindow(session[0], session[1]), session[4])

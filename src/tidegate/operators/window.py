@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.api.evictors import Evictor
-    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.operator import OperatorContext, Output, Steps, TimerQueue
     from tidegate.api.state import ValueState
     from tidegate.api.windows import Window
-    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.operators.windows import WindowPlan
     from tidegate.typeinfo.types import TypeInformation
 
@@ -184,18 +185,26 @@ class WindowOperator(FiringOperator):
 
     # --- time ---
 
-    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
-        """The results of windows whose triggers wait for that."""
-        next_ms = self._timers.event.next_ms
-        if next_ms is None or next_ms > watermark_ms:
-            return None
-        due = self._timers.event.due(watermark_ms)
-        return self._fired(due, TimeDomain.EVENT_TIME, self._plan.trigger.on_event_time)
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Let triggers fire the windows whose time has come, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        timers, on_time = self._timers.event, self._plan.trigger.on_event_time
+
+        def fired() -> Iterator[object]:
+            return self._fired(timers.due(watermark.ms), TimeDomain.EVENT_TIME, on_time)
+
+        return self._fire_then(fired, partial(_is_due, timers, watermark.ms), watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
         """Let triggers fire the windows whose time has come by the clock."""
-        due, on_time = self._timers.due_by_clock(), self._plan.trigger.on_processing_time
-        return self._emit(self._fired(due, TimeDomain.PROCESSING_TIME, on_time), out)
+        timers, on_time = self._timers.processing, self._plan.trigger.on_processing_time
+        now_ms = self._context.processing_time()
+
+        def fired() -> Iterator[object]:
+            due = ((ms - 1, namespace) for ms, namespace in timers.due(now_ms))
+            return self._fired(due, TimeDomain.PROCESSING_TIME, on_time)
+
+        return self._fire(fired, partial(_is_due, timers, now_ms), out)
 
     def _fired(
         self,
@@ -207,7 +216,7 @@ class WindowOperator(FiringOperator):
             window = window_of(namespace)
             home = namespace if self._merging is None else self._merging.home(window)
             if home is None:
-                continue
+                continue  # it has become part of another
             self._trigger.stand_on(namespace)
             try:
                 result = on_time(ms, window, self._trigger)
@@ -217,6 +226,8 @@ class WindowOperator(FiringOperator):
             yield from self._obey(result, window, home)
             if domain is self._domain and ms == self._cleanup_ms(window.max_timestamp()):
                 self._drop(window, home)
+            if self._piece_is_over():
+                return
 
     # --- windows ---
 
@@ -263,6 +274,10 @@ class WindowOperator(FiringOperator):
         self._clear(window)
         if self._merging is not None:
             self._merging.retire(window)
+
+
+def _is_due(timers: TimerQueue, until_ms: int) -> bool:
+    return timers.next_ms is not None and timers.next_ms <= until_ms
 
 
 class _AssignerContext:

@@ -62,9 +62,14 @@ class Progress:
         self._again.clear()
         return again
 
-    def note(self, time_ms: int) -> None:
-        """Put into the state that event time has come to there."""
-        if self._reached:
-            self._list.update((g, g, max(time_ms, self.of(g))) for g in self._groups)
-        else:
-            self._list.update([(self._groups.first, self._groups.last, time_ms)])
+    def note(self, before_ms: int, from_ms: int | None = None, first: int = 0) -> None:
+        """Put into the state how far time has come; from key group ``first`` on, to ``from_ms``."""
+        groups = self._groups
+        if not self._reached and from_ms is None:
+            self._list.update([(groups.first, groups.last, before_ms)])
+            return
+        later_ms = before_ms if from_ms is None else from_ms
+        self._list.update(
+            (group, group, max(before_ms if group < first else later_ms, self.of(group)))
+            for group in groups
+        )

@@ -17,9 +17,9 @@ from tidegate.operators.windows import WindowStates
 from tidegate.typeinfo.types import PICKLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from tidegate.api.operator import OperatorContext, TimerQueue
+    from tidegate.api.operator import OperatorContext
     from tidegate.api.state import ListState, ReducingState, State, StateDescriptor, ValueState
     from tidegate.typeinfo.types import TypeInformation
 
@@ -30,35 +30,26 @@ class WindowTimers:
     """Timers of windows, of both time domains, set and taken back for the current key.
 
     A timer of processing time is due once its millisecond is over, for until then records may come
-    that belong to it.
+    that belong to it: it is set for the next.
     """
 
     def __init__(self, context: OperatorContext, window_type: TypeInformation | None) -> None:
         timers = context.timers(_TIMERS, window_type or PICKLED)
-        self.event, self._processing = timers.event, timers.processing
-        self._now_ms = context.processing_time
-
-    def of(self, domain: TimeDomain) -> tuple[TimerQueue, int]:
-        """The timers of a domain, and how much later than their time they are due."""
-        if domain is TimeDomain.EVENT_TIME:
-            return self.event, 0
-        return self._processing, 1
+        self.event, self.processing = timers.event, timers.processing
 
     def register(self, domain: TimeDomain, ms: int, namespace: object) -> None:
         """Set one; without effect for the end of all time, which never comes by the clock."""
-        queue, later = self.of(domain)
-        if not later or ms < MAX_WATERMARK_MS:
-            queue.register(ms + later, namespace)
+        if domain is TimeDomain.EVENT_TIME:
+            self.event.register(ms, namespace)
+        elif ms < MAX_WATERMARK_MS:
+            self.processing.register(ms + 1, namespace)
 
     def delete(self, domain: TimeDomain, ms: int, namespace: object) -> None:
         """Take one back."""
-        queue, later = self.of(domain)
-        if not later or ms < MAX_WATERMARK_MS:
-            queue.delete(ms + later, namespace)
-
-    def due_by_clock(self) -> Iterator[tuple[int, object]]:
-        """Take out those of processing time that are due: time and namespace."""
-        return ((ms - 1, namespace) for ms, namespace in self._processing.due(self._now_ms()))
+        if domain is TimeDomain.EVENT_TIME:
+            self.event.delete(ms, namespace)
+        elif ms < MAX_WATERMARK_MS:
+            self.processing.delete(ms + 1, namespace)
 
 
 class WindowTriggerContext:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.functions import AggregateFunction
+from tidegate.api.operator import Pause
 from tidegate.api.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -21,6 +22,7 @@ from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
+from tidegate.operators.process import PIECE_MS
 from tidegate.operators.reduce import typed_reduce
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
@@ -323,26 +325,51 @@ class FiringOperator(FunctionOperator):
         self._cell, self._pair = context.current_key, context.current_pair
         self._event_time = assigner.is_event_time()
         self._watermark_ms = self._stamp_ms = MIN_TIMESTAMP_MS
+        self._piece_end_ms = 0
         self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
         self._evaluation = Evaluation(self._plan.function, contents, context.name)
         self._late = LateRecords(context, self._plan.late_tag)
 
-    def _fired_by(self, watermark_ms: int) -> Iterator[object] | None:
-        """The results of windows that fire by then; None where none does."""
-        raise NotImplementedError
+    def _fire(
+        self, due: Callable[[], Iterator[object]], is_due: Callable[[], bool], out: Output
+    ) -> Steps:
+        """Fire what is due, in pieces between which a checkpoint may come.
 
-    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Fire the windows whose time has come, then pass the watermark on."""
-        self._watermark_ms = watermark.ms
-        fired = self._fired_by(watermark.ms)
-        if fired is not None:
-            return self._fire_then(fired, watermark, out)
+        due: gives results of what is due, up to where ``_piece_is_over`` or nothing is left; called
+        at least once, and asks to be woken for what is due later.
+        """
+        while True:
+            self._piece_end_ms = self._context.monotonic_ms() + PIECE_MS
+            yield from self._emit(due(), out) or ()
+            if not is_due():
+                return
+            yield Pause.HERE
+
+    def _fire_then(
+        self,
+        due: Callable[[], Iterator[object]],
+        is_due: Callable[[], bool],
+        watermark: Watermark,
+        out: Output,
+    ) -> Steps | None:
+        """Fire what is due, then pass the watermark on."""
+        if is_due():
+            return self._fire_first(due, is_due, watermark, out)
         out.emit_watermark(watermark)
         return None
 
-    def _fire_then(self, fired: Iterator[object], watermark: Watermark, out: Output) -> Steps:
-        yield from self._emit(fired, out) or ()
+    def _fire_first(
+        self,
+        due: Callable[[], Iterator[object]],
+        is_due: Callable[[], bool],
+        watermark: Watermark,
+        out: Output,
+    ) -> Steps:
+        yield from self._fire(due, is_due, out)
         out.emit_watermark(watermark)
+
+    def _piece_is_over(self) -> bool:
+        return self._context.monotonic_ms() >= self._piece_end_ms
 
     def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
         return emit_rows(results, self._chunk_rows, out, stamp=lambda: self._stamp_ms)
