@@ -361,7 +361,8 @@ class Subtask:
         for event in self._urgent:
             if isinstance(event, TriggeredByDriver):
                 self._decline_closing(event.barrier)
-        self._urgent.clear()
+        # A barrier that waits to leave still may overtake; nothing else begins.
+        self._urgent = deque(each for each in self._urgent if isinstance(each, _OutputTimeout))
         if self._ports.busy():
             return  # no further snapshot begins, so this comes to an end
         self._released = True
