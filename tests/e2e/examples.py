@@ -1,0 +1,275 @@
+"""What must hold of the programs in examples/, undisturbed and with a killed slot; on any runtime.
+
+Each is given its input by a script. What it finds is compared with the page of the programs, and
+with a plain Python computation over the same rows.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from examples import (
+    abandoned_carts,
+    cache,
+    crash_loop,
+    deduplicate,
+    enrich,
+    file_etl,
+    heartbeats,
+    late_data,
+    latest_row,
+    page_views,
+    sensor_average,
+    top_products,
+    two_level_windows,
+)
+from tests.e2e import plain
+from tests.e2e.files import committed_rows, hidden_files
+from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.staged import KILL, Pause, Script, StagedSource
+from tests.e2e.watch import kill_slot, view, wait_completed
+from tidegate import DataStream, JobFailed, RowKind, Time, TypeInformation
+from tidegate.connectors import CollectSink, FileSource
+
+
+@dataclass(frozen=True)
+class Example:
+    """A program with one input.
+
+    plain: what plain Python finds in a script. order: results of which it gives the same come in
+    the order of plain Python's.
+    """
+
+    program: Callable[[DataStream[Any]], DataStream[Any]]
+    script: Script
+    plain: Callable[[Script], list[Any]]
+    order: Callable[[Any], object] = repr
+    type_info: TypeInformation | None = None
+
+
+def nothing(result: object) -> bool:
+    return False
+
+
+def whole(result: object) -> object:
+    return None
+
+
+def with_calls_in_bounds(found: tuple[int, str, int]) -> tuple[int, str, bool]:
+    number, name, calls = found
+    return number, name, calls <= enrich.CAPACITY
+
+
+def names(ids: Script) -> list[Any]:
+    return [(n, "unknown" if n == enrich.NEVER_ANSWERS else f"name {n}", True) for n in ids]
+
+
+def beats(silent_beats: int) -> list[object]:
+    """All devices every 100 ms; one of them is silent for so many beats."""
+    script: list[object] = []
+    silent_to = heartbeats.SILENT_FROM + silent_beats
+    for number in range(silent_to + 10):
+        silent = heartbeats.SILENT_FROM <= number < silent_to
+        for device in heartbeats.DEVICES:
+            script.append(None if silent and device == heartbeats.SILENT else device)
+        script.append(Pause(100))
+    return script
+
+
+def deduplication(ttl_ms: int, script: Script) -> Example:
+    return Example(
+        lambda ids: deduplicate.first_seen(ids, Time.milliseconds(ttl_ms)),
+        script,
+        lambda script: plain.first_seen(script, ttl_ms),
+    )
+
+
+def caching(ttl_ms: int, script: Script) -> Example:
+    return Example(
+        lambda commands: cache.both_kinds(commands, Time.milliseconds(ttl_ms)),
+        script,
+        lambda script: plain.cache_answers(script, ttl_ms),
+        order=lambda answer: answer[0],
+    )
+
+
+def watching(offline_after_ms: int, script: Script) -> Example:
+    return Example(
+        lambda heard: heartbeats.outages(heard, offline_after_ms),
+        script,
+        lambda script: plain.outages(script, offline_after_ms),
+        order=lambda outage: outage[1],
+    )
+
+
+EXAMPLES = {
+    "page_views": Example(page_views.views_per_minute, page_views.VIEWS, plain.views_per_minute),
+    "sensor_average": Example(
+        sensor_average.sliding_averages, sensor_average.READINGS, plain.sliding_averages
+    ),
+    "late_data": Example(
+        late_data.reports,
+        late_data.EVENTS,
+        plain.counts_and_late,
+        order=lambda report: report[:2],
+    ),
+    "two_level_windows": Example(
+        two_level_windows.clicks_of_eight,
+        two_level_windows.CLICKS,
+        plain.clicks_of_eight,
+        order=whole,
+    ),
+    "deduplicate": deduplication(1_000, ["x", "y", "x", Pause(2_000), "x"]),
+    "latest_row": Example(
+        latest_row.changes_once,
+        latest_row.LOG,
+        plain.changes_once,
+        order=lambda row: row["id"],
+        type_info=latest_row.CHANGE,
+    ),
+    "top_products": Example(top_products.best_products, top_products.SALES, plain.best_products),
+    "enrich, ordered": Example(
+        lambda ids: enrich.with_names(ids, True).map(with_calls_in_bounds).set_parallelism(1),
+        enrich.IDS,
+        names,
+        order=whole,
+    ),
+    "enrich, unordered": Example(
+        lambda ids: enrich.with_names(ids, False).map(with_calls_in_bounds), enrich.IDS, names
+    ),
+    "abandoned_carts": Example(
+        abandoned_carts.abandoned, abandoned_carts.ACTIONS, plain.abandoned, order=lambda a: a[0]
+    ),
+    "heartbeats": watching(1_500, beats(30)),
+    "cache": caching(2_000, ["put", Pause(1_200), "get", Pause(1_200), "get", Pause(3_000), "get"]),
+}
+"""The programs as the page gives them."""
+
+
+def killed(example: Example, script: Script, at: int) -> Example:
+    """The example with another script, and a death before one of its steps."""
+    return replace(example, script=[*script[:at], KILL, *script[at:]])
+
+
+CHANGES = [latest_row.change(RowKind.UPDATE_AFTER, n % 7, f"name {n}", n) for n in range(1, 300)]
+EVENTS = [(f"k{n % 3}", n * 4 - n * n % 31) for n in range(300)]
+
+# Where the wall clock counts, times are so long that a restart is short beside them.
+KILLED = {
+    "page_views": killed(
+        EXAMPLES["page_views"], [("abc"[n * n % 3], n * 700) for n in range(400)], 130
+    ),
+    "sensor_average": killed(
+        EXAMPLES["sensor_average"],
+        [(f"s{n % 3}", float(n * n % 41), n * 900 - 20_000) for n in range(300)],
+        100,
+    ),
+    # A watermark is no part of a checkpoint: the row behind the death has to bring it back.
+    "late_data": killed(EXAMPLES["late_data"], EVENTS, max(range(150), key=lambda n: EVENTS[n][1])),
+    "two_level_windows": killed(
+        EXAMPLES["two_level_windows"], [n + n % 4 for n in range(0, 900, 3)], 150
+    ),
+    "deduplicate": killed(deduplication(6_000, []), ["x", "y", "x", "y", Pause(7_000), "x"], 2),
+    "latest_row": killed(EXAMPLES["latest_row"], [*CHANGES, *CHANGES[100:]], 150),
+    "top_products": killed(
+        EXAMPLES["top_products"],
+        [(f"p{n * 7 % 9}", n * n % 23, n // 3) for n in range(600)],
+        250,
+    ),
+    "enrich, ordered": killed(EXAMPLES["enrich, ordered"], enrich.IDS, 15),
+    "enrich, unordered": killed(EXAMPLES["enrich, unordered"], enrich.IDS, 15),
+    "abandoned_carts": killed(
+        EXAMPLES["abandoned_carts"],
+        [("buy" if n % 5 == 4 else "add", f"u{n * n % 13}", n * 4) for n in range(300)],
+        77,
+    ),
+    "heartbeats": killed(watching(5_000, []), beats(80), 4 * (heartbeats.SILENT_FROM + 5)),
+    "cache": killed(caching(8_000, []), ["put", Pause(5_000), "get", Pause(4_000), "get"], 3),
+}
+"""The same programs with more rows, and a killed slot among them."""
+
+
+def check(jobs: Jobs, example: Example, parallelism: int) -> None:
+    """The program finds what plain Python finds; a slot that is to be killed, was."""
+    env = jobs.checkpointed(parallelism, 100)
+    source = StagedSource(example.script)
+    rows = env.from_source(source, None, "input", example.type_info).set_parallelism(1)
+    results = example.program(rows.uid("input"))
+    results.sink_to(CollectSink("results")).set_parallelism(1)
+    # Some programs have one subtask throughout; this makes a local job of theirs run in processes.
+    results.filter(nothing).set_parallelism(parallelism).print()
+    client = jobs.start(env, "example")
+    found = list(client.collected("results"))
+    finished(client)
+    deaths = [step for step in example.script if step is KILL]
+    assert view(client).restarts == len(deaths)
+    expected = example.plain([step for step in example.script if step is not KILL])
+    assert in_order(found, example) == in_order(expected, example), found
+
+
+def in_order(results: list[Any], example: Example) -> list[Any]:
+    """The results, sorted as far as their order does not count."""
+    return sorted(results, key=lambda result: repr(example.order(result)))
+
+
+# Programs with files of their own
+
+
+def check_file_etl(jobs: Jobs) -> None:
+    """A run with a killed slot, and one without, clean the same lines to the same rows."""
+    lines, folders = jobs.folder / "lines", [jobs.folder / "killed", jobs.folder / "again"]
+    file_etl.write_lines(lines)
+    source = FileSource.text(str(lines))
+    env = jobs.checkpointed(2, 150)
+    file_etl.clean(env, source.rate(1_000), folders[0])
+    client = jobs.start(env, "etl")
+    wait_completed(client, 2)
+    kill_slot(client, 0)
+    finished(client)
+    assert view(client).restarts == 1
+    env = jobs.checkpointed(1, 150)
+    file_etl.clean(env, source, folders[1])
+    finished(jobs.start(env, "etl again"))
+    texts = [line for file in sorted(lines.iterdir()) for line in file.read_text().splitlines()]
+    by_day, broken = plain.sales_by_day(texts)
+    for folder in folders:
+        found = {day.name: committed_rows(day) for day in folder.glob("day=*")}
+        assert {day: sorted(map(repr, rows)) for day, rows in found.items()} == {
+            f"day={day}": sorted(map(repr, rows)) for day, rows in by_day.items()
+        }
+        rows = [row["line"] for row in json_rows(folder / "broken")]
+        assert sorted(rows) == sorted(broken)
+        assert not hidden_files(folder)
+
+
+def check_crash_loop(jobs: Jobs, attempts: int) -> None:
+    """Three failures: with three restarts all rows are there once, with two some of each key."""
+    out = jobs.folder / "out"
+    env = jobs.env(2).configure(crash_loop.settings(attempts))
+    crash_loop.sums_to_files(env, out, rate=150.0)
+    client = jobs.start(env, "crash loop")
+    error = failure_of(client)
+    found = sorted(crash_loop.committed(out))
+    expected = plain.running_sums(range(1, crash_loop.NUMBERS + 1), crash_loop.KEYS)
+    if attempts == len(crash_loop.BREAKS_AT):
+        assert error is None, error
+        assert found == expected
+        assert view(client).restarts == attempts
+        assert not hidden_files(out)
+        return
+    assert isinstance(error, JobFailed) and f"broken at {crash_loop.BREAKS_AT[attempts]}" in str(
+        error
+    )
+    assert found, "nothing was committed before the last failure"
+    for key in range(crash_loop.KEYS):
+        rows = [row for row in found if row[0] % crash_loop.KEYS == key]
+        wanted = [row for row in expected if row[0] % crash_loop.KEYS == key]
+        assert rows == wanted[: len(rows)], f"key {key}: {rows}"
+
+
+def json_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the JSON files in a folder that are committed."""
+    files = sorted(folder.glob("[!.]*"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]

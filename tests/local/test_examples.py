@@ -1,0 +1,72 @@
+"""The programs in examples/ find what plain Python finds, also where a slot is killed."""
+
+import pytest
+
+from examples import latest_row
+from tests.e2e.examples import EXAMPLES, KILLED, check, check_crash_loop, check_file_etl
+from tests.e2e.runtimes import Jobs
+
+ON_THE_PAGE = {
+    "page_views": [("a", 0, 2), ("b", 0, 1), ("a", 60_000, 1), ("b", 60_000, 1)],
+    "sensor_average": [
+        ("s", -5_000, 5_000, 10.0),
+        ("s", 0, 10_000, 15.0),
+        ("s", 5_000, 15_000, 40.0),
+        ("s", 10_000, 20_000, 60.0),
+    ],
+    "late_data": [
+        ("count", "k", 0, 10, 1),
+        ("count", "k", 0, 10, 2),
+        ("late", "k", 3),
+        ("count", "k", 10, 20, 2),
+        ("count", "k", 30, 40, 1),
+    ],
+    "two_level_windows": [(0, 8, 5), (8, 16, 2), (16, 24, 1)],
+    "deduplicate": ["x", "y", "x"],
+    "latest_row": latest_row.CHANGES,
+    "top_products": [(10, [("p1", 12), ("p3", 9), ("p4", 9)]), (20, [("p2", 8)])],
+    "abandoned_carts": [("u2", 35), ("u3", 80)],
+    "heartbeats": [("offline", "d2"), ("online", "d2")],
+    "cache": [
+        ("kept by reads", "hit"),
+        ("kept by reads", "hit"),
+        ("kept by reads", "miss"),
+        ("kept by writes", "hit"),
+        ("kept by writes", "miss"),
+        ("kept by writes", "miss"),
+    ],
+}
+"""What the programs are said to find."""
+
+
+@pytest.mark.parametrize("name", ON_THE_PAGE)
+def test_plain_python_finds_what_the_page_says(name: str) -> None:
+    example = EXAMPLES[name]
+    assert sorted(example.plain(example.script), key=repr) == sorted(ON_THE_PAGE[name], key=repr)
+
+
+def test_the_changes_make_the_table_of_the_page() -> None:
+    assert latest_row.table(latest_row.CHANGES) == {1: "c", 3: "d"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_finds_what_plain_python_finds(jobs: Jobs, name: str) -> None:
+    check(jobs, EXAMPLES[name], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KILLED)
+def test_the_example_finds_the_same_where_a_slot_is_killed(jobs: Jobs, name: str) -> None:
+    check(jobs, KILLED[name], 2)
+
+
+@pytest.mark.slow
+def test_files_are_cleaned_the_same_where_a_slot_is_killed(jobs: Jobs) -> None:
+    check_file_etl(jobs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attempts", [3, 2])
+def test_three_failures_double_nothing(jobs: Jobs, attempts: int) -> None:
+    check_crash_loop(jobs, attempts)
