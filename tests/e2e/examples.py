@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from examples import (
     abandoned_carts,
+    backfill,
     cache,
     crash_loop,
     deduplicate,
@@ -23,15 +24,20 @@ from examples import (
     page_views,
     sensor_average,
     top_products,
+    transaction_features,
     two_level_windows,
+    upgrade,
+    web_sessions,
+    word_count,
 )
 from tests.e2e import plain
 from tests.e2e.files import committed_rows, hidden_files
-from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
 from tests.e2e.staged import KILL, Pause, Script, StagedSource
-from tests.e2e.watch import kill_slot, view, wait_completed
+from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
 from tidegate import DataStream, JobFailed, RowKind, Time, TypeInformation
 from tidegate.connectors import CollectSink, FileSource
+from tidegate.jobmaster.view import JobView
 
 
 @dataclass(frozen=True)
@@ -104,10 +110,31 @@ def watching(offline_after_ms: int, script: Script) -> Example:
     )
 
 
+def features(by_record: bool) -> Example:
+    form = transaction_features.by_record if by_record else transaction_features.by_batch
+    return Example(
+        lambda rows: united(*form(rows)),
+        transaction_features.TRANSACTIONS,
+        plain.features,
+    )
+
+
+def united(one: DataStream[Any], other: DataStream[Any]) -> DataStream[Any]:
+    """Dicts of both streams, with their items in the order of names."""
+    return one.union(other).map(lambda row: dict(sorted(row.items())))
+
+
 EXAMPLES = {
+    "word_count": Example(
+        word_count.counts, word_count.LINES, plain.word_counts, order=lambda pair: pair[0]
+    ),
     "page_views": Example(page_views.views_per_minute, page_views.VIEWS, plain.views_per_minute),
     "sensor_average": Example(
         sensor_average.sliding_averages, sensor_average.READINGS, plain.sliding_averages
+    ),
+    "web_sessions": Example(web_sessions.sessions, web_sessions.VISITS, plain.sessions),
+    "web_sessions, merged": Example(
+        web_sessions.sessions, web_sessions.VISITS + web_sessions.LATER, plain.sessions
     ),
     "late_data": Example(
         late_data.reports,
@@ -130,6 +157,8 @@ EXAMPLES = {
         type_info=latest_row.CHANGE,
     ),
     "top_products": Example(top_products.best_products, top_products.SALES, plain.best_products),
+    "transaction_features, by record": features(by_record=True),
+    "transaction_features, by batch": features(by_record=False),
     "enrich, ordered": Example(
         lambda ids: enrich.with_names(ids, True).map(with_calls_in_bounds).set_parallelism(1),
         enrich.IDS,
@@ -158,6 +187,9 @@ EVENTS = [(f"k{n % 3}", n * 4 - n * n % 31) for n in range(300)]
 
 # Where the wall clock counts, times are so long that a restart is short beside them.
 KILLED = {
+    "word_count": killed(
+        EXAMPLES["word_count"], [f"word{n * n % 11} word{n % 7}" for n in range(500)], 200
+    ),
     "page_views": killed(
         EXAMPLES["page_views"], [("abc"[n * n % 3], n * 700) for n in range(400)], 130
     ),
@@ -165,6 +197,11 @@ KILLED = {
         EXAMPLES["sensor_average"],
         [(f"s{n % 3}", float(n * n % 41), n * 900 - 20_000) for n in range(300)],
         100,
+    ),
+    "web_sessions": killed(
+        EXAMPLES["web_sessions"],
+        [(f"u{n % 5}", 60 * (n // 12) + n * n % 97) for n in range(400)],
+        170,
     ),
     # A watermark is no part of a checkpoint: the row behind the death has to bring it back.
     "late_data": killed(EXAMPLES["late_data"], EVENTS, max(range(150), key=lambda n: EVENTS[n][1])),
@@ -177,6 +214,12 @@ KILLED = {
         EXAMPLES["top_products"],
         [(f"p{n * 7 % 9}", n * n % 23, n // 3) for n in range(600)],
         250,
+    ),
+    "transaction_features, by record": killed(
+        features(by_record=True), transaction_features.TRANSACTIONS, 5_000
+    ),
+    "transaction_features, by batch": killed(
+        features(by_record=False), transaction_features.TRANSACTIONS, 5_000
     ),
     "enrich, ordered": killed(EXAMPLES["enrich, ordered"], enrich.IDS, 15),
     "enrich, unordered": killed(EXAMPLES["enrich, unordered"], enrich.IDS, 15),
@@ -267,6 +310,57 @@ def check_crash_loop(jobs: Jobs, attempts: int) -> None:
         rows = [row for row in found if row[0] % crash_loop.KEYS == key]
         wanted = [row for row in expected if row[0] % crash_loop.KEYS == key]
         assert rows == wanted[: len(rows)], f"key {key}: {rows}"
+
+
+def check_backfill(jobs: Jobs, history_rate: float | None) -> None:
+    """Files and a live stream give what one run over both does; a slot is killed on the way.
+
+    history_rate: sales a second from the files; None for all at once.
+    """
+    folder = jobs.folder / "history"
+    backfill.write_history(folder)
+    past = FileSource.json(str(folder))
+    sales = [backfill.sale(number) for number in range(-backfill.HISTORY, backfill.LIVE)]
+    live = [*sales[backfill.HISTORY : -200], KILL, *sales[-200:]]
+    env = jobs.checkpointed(2, 100)
+    history = env.from_source(past.rate(history_rate) if history_rate else past).uid("history")
+    present = env.from_source(StagedSource(live), None, "live").set_parallelism(1).uid("live")
+    backfill.totals_by_hour(history, present).sink_to(CollectSink("totals"))
+    client = jobs.start(env, "backfill")
+    found = cast("list[tuple[str, int, int]]", list(client.collected("totals")))
+    finished(client)
+    assert view(client).restarts == 1
+    assert sorted(found) == sorted(plain.totals_by_hour(sales))
+
+
+def check_upgrade(jobs: Jobs) -> None:
+    """A job goes on with another program at another parallelism, and under a kill."""
+    out = jobs.folder / "out"
+    env = jobs.checkpointed(1, upgrade.NEVER_MS, **RETAIN)
+    upgrade.first_version(env, out)
+    client = jobs.start(env, "first version")
+    wait_for(client, has_read_a_hundred, "a hundred numbers")
+    checkpoint = client.trigger_checkpoint().result(timeout=30)
+    client.cancel().result(timeout=30)
+
+    env = jobs.checkpointed(3, 150, **RETAIN).configure(upgrade.from_checkpoint(checkpoint.pointer))
+    upgrade.second_version(env, out)
+    client = jobs.start(env, "second version")
+    wait_completed(client, 2)
+    kill_slot(client, 0)
+    finished(client)
+    assert view(client).restarts == 1
+    rows = upgrade.committed(out)
+    expected = plain.running_sums(range(1, upgrade.NUMBERS + 1), upgrade.KEYS)
+    assert sorted((number, total) for number, total, *_ in rows) == expected
+    first = sorted(number for number, _, *version in rows if not version)
+    assert first == list(range(1, len(first) + 1))
+    assert 100 <= len(first) < upgrade.NUMBERS
+
+
+def has_read_a_hundred(seen: JobView) -> bool:
+    sources = [vertex for vertex in seen.vertices if vertex.name.startswith("Source")]
+    return any(subtask.figures.rows_out >= 100 for each in sources for subtask in each.subtasks)
 
 
 def json_rows(folder: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,59 @@ def views_per_minute(rows: Rows) -> Found:
     return [(page, start, count) for (page, start), count in counts.items()]
 
 
+def word_counts(rows: Rows) -> Found:
+    seen: Counter[str] = Counter()
+    found: Found = []
+    for word in (word for line in rows for word in line.split()):
+        seen[word] += 1
+        found.append((word, seen[word]))
+    return found
+
+
+def sessions(rows: Rows) -> Found:
+    found: Found = []
+    for visitor, time in sorted(rows):
+        if found and found[-1][0] == visitor and time <= found[-1][2]:
+            _, start, _, count = found.pop()
+            found.append((visitor, start, time + 20, count + 1))
+        else:
+            found.append((visitor, time, time + 20, 1))
+    return found
+
+
+def features(rows: Rows) -> Found:
+    found: Found = []
+    ever: dict[int, list[int]] = defaultdict(list)
+    windows: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in rows:
+        ever[row["user"]].append(row["amount"])
+        found.append({**row, **statistics(ever[row["user"]])})
+        latest = row["time"] // 10_000 * 10_000
+        for start in range(latest - 50_000, latest + 1, 10_000):
+            windows[row["user"], start].append(row["amount"])
+    for (user, start), amounts in windows.items():
+        bounds = {"user": user, "window_start": start, "window_end": start + 60_000}
+        found.append({**bounds, **statistics(amounts)})
+    return [dict(sorted(row.items())) for row in found]
+
+
+def statistics(amounts: list[int]) -> dict[str, object]:
+    return {
+        "count": len(amounts),
+        "amount_sum": sum(amounts),
+        "amount_mean": sum(amounts) / len(amounts),
+        "amount_max": max(amounts),
+    }
+
+
+def totals_by_hour(rows: Rows) -> Found:
+    totals: Counter[tuple[str, int]] = Counter()
+    for row in rows:
+        start = (row["time"] - 1_800_000) // 3_600_000 * 3_600_000 + 1_800_000
+        totals[row["shop"], start] += row["cents"]
+    return [(shop, start, cents) for (shop, start), cents in totals.items()]
+
+
 def sliding_averages(rows: Rows) -> Found:
     values: dict[tuple[str, int], list[float]] = defaultdict(list)
     for sensor, value, time in rows:

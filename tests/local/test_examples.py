@@ -1,12 +1,37 @@
 """The programs in examples/ find what plain Python finds, also where a slot is killed."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from examples import latest_row
-from tests.e2e.examples import EXAMPLES, KILLED, check, check_crash_loop, check_file_etl
+from examples import latest_row, word_count
+from tests.e2e.examples import (
+    EXAMPLES,
+    KILLED,
+    check,
+    check_backfill,
+    check_crash_loop,
+    check_file_etl,
+    check_upgrade,
+)
 from tests.e2e.runtimes import Jobs
 
 ON_THE_PAGE = {
+    "word_count": [
+        ("to", 1),
+        ("be", 1),
+        ("or", 1),
+        ("not", 1),
+        ("to", 2),
+        ("be", 2),
+        ("to", 3),
+        ("do", 1),
+    ],
+    "web_sessions": [("u1", 0, 45, 3), ("u2", 12, 32, 1), ("u1", 100, 120, 1)],
+    "web_sessions, merged": [("u1", 0, 80, 5), ("u2", 12, 32, 1), ("u1", 100, 120, 1)],
     "page_views": [("a", 0, 2), ("b", 0, 1), ("a", 60_000, 1), ("b", 60_000, 1)],
     "sensor_average": [
         ("s", -5_000, 5_000, 10.0),
@@ -56,6 +81,31 @@ def test_the_example_finds_what_plain_python_finds(jobs: Jobs, name: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["-p", "1"], "(to,1) (be,1) (or,1) (not,1) (to,2) (be,2) (to,3) (do,1)"),
+        (["-p", "4"], "(to,1) (be,1) (or,1) (not,1) (to,2) (be,2) (to,3) (do,1)"),
+        (["-D", "execution.runtime-mode=BATCH"], "(to,3) (be,2) (or,1) (not,1) (do,1)"),
+    ],
+)
+def test_word_count_prints_typed_pairs(options: list[str], expected: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tidegate.cli.main", "run", "--runtime", "local", *options]
+    run = subprocess.run(
+        [*command, word_count.__file__],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert run.returncode == 0, run.stderr
+    # With several subtasks each line begins with the number of the one that prints it.
+    found = [line.rpartition("> ")[2] for line in run.stdout.splitlines()]
+    assert sorted(found) == sorted(expected.split())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KILLED)
 def test_the_example_finds_the_same_where_a_slot_is_killed(jobs: Jobs, name: str) -> None:
     check(jobs, KILLED[name], 2)
@@ -70,3 +120,16 @@ def test_files_are_cleaned_the_same_where_a_slot_is_killed(jobs: Jobs) -> None:
 @pytest.mark.parametrize("attempts", [3, 2])
 def test_three_failures_double_nothing(jobs: Jobs, attempts: int) -> None:
     check_crash_loop(jobs, attempts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history_rate", [None, 1_000])
+def test_history_and_a_live_stream_give_what_one_run_does(
+    jobs: Jobs, history_rate: float | None
+) -> None:
+    check_backfill(jobs, history_rate)
+
+
+@pytest.mark.slow
+def test_a_changed_program_goes_on_where_the_first_was(jobs: Jobs) -> None:
+    check_upgrade(jobs)

@@ -2,16 +2,19 @@
 
 import pytest
 
-from tests.e2e.examples import KILLED, check, check_crash_loop, check_file_etl
+from tests.e2e.examples import KILLED, check, check_crash_loop, check_file_etl, check_upgrade
 from tests.e2e.runtimes import Jobs
 
 ON_SPARK = [
+    "word_count",
     "page_views",
+    "web_sessions",
     "late_data",
     "two_level_windows",
     "deduplicate",
     "latest_row",
     "top_products",
+    "transaction_features, by batch",
     "enrich, ordered",
     "abandoned_carts",
 ]
@@ -28,3 +31,7 @@ def test_files_are_cleaned_the_same_where_a_worker_is_killed(jobs: Jobs) -> None
 
 def test_three_failures_double_nothing(jobs: Jobs) -> None:
     check_crash_loop(jobs, 3)
+
+
+def test_a_changed_program_goes_on_where_the_first_was(jobs: Jobs) -> None:
+    check_upgrade(jobs)

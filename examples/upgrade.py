@@ -1,0 +1,86 @@
+"""Stops a job, changes its program, and goes on where it was, with three subtasks instead of one.
+
+The first version sums numbers by key into files. A checkpoint is taken and kept, and the job is
+cancelled; nothing that it has read behind the checkpoint has been committed. The second version
+has a step more. Sources, sums and files are found again by their uids.
+"""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from tidegate import Configuration, StreamExecutionEnvironment, Types
+from tidegate.connectors import FileSink
+
+NUMBERS = 300
+KEYS = 11
+NEVER_MS = 24 * 3_600_000
+
+
+def kept(folder):
+    """Checkpoints go to a folder, and stay when the job is cancelled."""
+    return Configuration.from_dict(
+        {
+            "execution.checkpointing.dir": str(folder),
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        }
+    )
+
+
+def from_checkpoint(pointer):
+    return Configuration.from_dict({"execution.state-recovery.path": pointer})
+
+
+def sums(env, rate):
+    """A row for each number from 1 on: it, and the sum of its key so far."""
+    pairs = env.generate(lambda n: (n + 1, n + 1), NUMBERS, rate).set_parallelism(1).uid("numbers")
+    return (
+        pairs.key_by(lambda pair: pair[0] % KEYS, Types.LONG())
+        .reduce(lambda sum_before, pair: (pair[0], sum_before[1] + pair[1]))
+        .uid("sums")
+    )
+
+
+def first_version(env, folder, rate=100.0):
+    sums(env, rate).sink_to(FileSink.json(str(folder))).uid("files")
+
+
+def second_version(env, folder, rate=100.0):
+    signed = sums(env, rate).map(lambda row: (*row, "second version"))
+    signed.sink_to(FileSink.json(str(folder))).uid("files")
+
+
+def committed(folder):
+    """The rows of all files that are not hidden."""
+    files = sorted(folder.glob("[!.]*"))
+    return [tuple(json.loads(line)) for file in files for line in file.read_text().splitlines()]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder, settings = Path(name) / "out", kept(Path(name) / "checkpoints")
+
+        env = StreamExecutionEnvironment.get_execution_environment(settings)
+        # Nothing is committed but by the checkpoint that is asked for.
+        env.set_parallelism(1).enable_checkpointing(NEVER_MS)
+        first_version(env, folder)
+        job = env.execute_async("first version")
+        time.sleep(1)
+        checkpoint = job.trigger_checkpoint().result()
+        job.cancel().result()
+        print(f"first version: {len(committed(folder))} rows")
+
+        env = StreamExecutionEnvironment.get_execution_environment(settings)
+        env.configure(from_checkpoint(checkpoint.pointer))
+        env.set_parallelism(3).enable_checkpointing(500)
+        second_version(env, folder)
+        env.execute("second version")
+
+        rows = committed(folder)
+        print(f"both versions: {len(rows)} rows, {len({row[0] for row in rows})} of them different")
+        print("the last one:", max(rows))
+
+
+if __name__ == "__main__":
+    main()
