@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tidegate.api.evictors import Evictor
 from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
+from tidegate.api.output_tag import OutputTag
+from tidegate.api.triggers import Trigger
 from tidegate.api.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -34,10 +37,7 @@ from tidegate.operators.windows import WindowPlan
 
 if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
-    from tidegate.api.evictors import Evictor
     from tidegate.api.operator import Operator
-    from tidegate.api.output_tag import OutputTag
-    from tidegate.api.triggers import Trigger
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.stream import DataStream
@@ -78,12 +78,7 @@ class _Windowed(Generic[T]):
     def __init__(
         self, keyed_stream: KeyedStream[T], window_assigner: WindowAssigner[Any, Any]
     ) -> None:
-        if not isinstance(window_assigner, WindowAssigner):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise GraphError(
-                f"{window_assigner!r} assigns no windows",
-                where="window",
-                remedy="Give an assigner, such as TumblingEventTimeWindows.of(Time.seconds(10)).",
-            )
+        _check_kind(window_assigner, WindowAssigner, "window")
         self._stream = keyed_stream
         self._assigner = window_assigner
         self._plan = WindowPlan(window_assigner, window_assigner.get_default_trigger())
@@ -91,6 +86,7 @@ class _Windowed(Generic[T]):
 
     def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
         """Has another trigger fire the windows, in place of the assigner's own."""
+        _check_kind(trigger, Trigger, "trigger")
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise GraphError(
                 f"A {type(trigger).__name__} cannot be used with windows that merge",
@@ -102,25 +98,27 @@ class _Windowed(Generic[T]):
 
     def evictor(self: S, evictor: Evictor[Any, Any]) -> S:
         """Has records removed before or after a window's function; all records are kept then."""
+        _check_kind(evictor, Evictor, "evictor")
         self._evictor = evictor
         return self
 
     def allowed_lateness(self: S, time_ms: int) -> S:
         """Keeps windows of event time for so long after their end; late records fire them again.
 
-        Raises GraphError below 0.
+        Without effect for windows by the wall clock. Raises GraphError below 0.
         """
-        if time_ms < 0:
+        if type(time_ms) is not int or time_ms < 0:
             raise GraphError(
-                f"The allowed lateness is {time_ms} ms",
+                f"The allowed lateness is {time_ms!r}",
                 where="allowed_lateness",
-                remedy="Give 0 or more.",
+                remedy="Give milliseconds as an int, 0 or more.",
             )
         self._plan = replace(self._plan, lateness_ms=time_ms)
         return self
 
     def side_output_late_data(self: S, output_tag: OutputTag[Any]) -> S:
         """Sends records that came too late for all their windows to a side output."""
+        _check_kind(output_tag, OutputTag, "side_output_late_data")
         self._plan = replace(self._plan, late_tag=output_tag.tag_id)
         return self
 
@@ -187,6 +185,16 @@ class _Windowed(Generic[T]):
         plan = replace(plan, function=function, functions=functions, lateness_ms=lateness_ms)
         operator = window_operator(plan, self._evictor, self._stream.key_type)
         return self._stream.windowed_by(name, operator, output_type, alone=self._of_all)
+
+
+def _check_kind(given: object, kind: type, call: str) -> None:
+    if not isinstance(given, kind):
+        found = given.__name__ if isinstance(given, type) else type(given).__name__
+        raise GraphError(
+            f"{call} takes a {kind.__name__}, not {found}",
+            where=call,
+            remedy=f"Give an object of a class derived from {kind.__name__}.",
+        )
 
 
 def window_operator(

@@ -18,7 +18,7 @@ from tidegate.api.window_functions import (
 )
 from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
 from tidegate.errors import UserError
-from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -436,12 +436,19 @@ def window_of(namespace: object) -> Window:
 
 
 def event_times(rows: RowBatch, operator: str) -> list[int]:
-    """The rows' event times. Raises UserError where they have none."""
+    """The rows' event times. Raises UserError where they have none, or one that is no time."""
     if rows.timestamps_ms is None:
         raise UserError(
             "Records have no event time, which windows of event time go by",
             where=f"operator '{operator}'",
             remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
             "assign_timestamps_and_watermarks before the window.",
+        )
+    if max(rows.timestamps_ms, default=0) == MAX_WATERMARK_MS:
+        raise UserError(
+            "Records have the end of all time as their event time, as results of windows without"
+            " an end do",
+            where=f"operator '{operator}'",
+            remedy="Call assign_timestamps_and_watermarks before the window.",
         )
     return rows.timestamps_ms
