@@ -18,7 +18,6 @@ from math import gcd
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.functions import AggregateFunction
 from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
 from tidegate.api.windows import AlignedWindows, TimeWindow
@@ -96,7 +95,7 @@ class AlignedWindowOperator(FiringOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Gather a batch; late records are set aside, or fire their windows at once."""
-        rows = as_rows(batch)
+        rows = self._rows(batch, port)
         keys, groups = keys_of(rows)
         if not rows.values:
             return None

@@ -13,7 +13,7 @@ from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import FunctionOperator
+from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
@@ -121,8 +121,11 @@ class KeyedRowContext(RowContext):
 class ProcessOperator(FunctionOperator):
     """A process function without keys."""
 
+    methods: tuple[str, ...] = ("process_element",)
+    """What is called for the rows of each input, by port."""
+
     def __init__(self, function: object) -> None:
-        super().__init__(function, "process_element")
+        super().__init__(function, self.methods[0])
 
     def open(self, context: OperatorContext) -> None:
         """Make the function's context, then open the function."""
@@ -132,6 +135,7 @@ class ProcessOperator(FunctionOperator):
 
     def _open(self, context: OperatorContext) -> None:
         super().open(context)
+        self._calls = [row_call(self._function, method) for method in self.methods]
         if self._own is None and MADE.any and not context.settings.object_reuse:
             self._own = _own_aside  # the declared type is that of the main output
 
@@ -143,6 +147,7 @@ class ProcessOperator(FunctionOperator):
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Process a batch; results of a row keep its timestamp."""
         rows = as_rows(batch)
+        self._call = self._calls[port]
         stamp = None if rows.timestamps_ms is None else self._row.stamp
         return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
 
@@ -194,7 +199,7 @@ class TimedOperator(ProcessOperator):
 
     def _on_event_time(self, watermark: Watermark, out: Output) -> Steps:
         self._keyed_row.domain = TimeDomain.EVENT_TIME
-        yield from self._fire(self._timers.event, watermark.ms, out, stamp=self._row.stamp)
+        yield from self._fire(self._timers.event, watermark.ms, out, stamp=self._keyed_row.stamp)
         out.emit_watermark(watermark)
 
     def _fire(
@@ -224,7 +229,7 @@ class TimedOperator(ProcessOperator):
                 return
 
     def _fired(self, due: Iterator[tuple[int, object]]) -> Iterator[object]:
-        call, row, own = self._on_timer, self._row, self._own
+        call, row, own = self._on_timer, self._keyed_row, self._own
         try:
             for row.timestamp_ms, _ in due:
                 results = call(row.timestamp_ms, row)

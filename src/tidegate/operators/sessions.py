@@ -11,7 +11,6 @@ from heapq import heapify, heappop, heappush
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.api.windows import SessionWindows, TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
@@ -72,7 +71,7 @@ class SessionOperator(FiringOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Add records to the sessions of their keys; late ones fire them at once."""
-        rows = as_rows(batch)
+        rows = self._rows(batch, port)
         stamps: Iterable[int] = ()
         if self._event_time and rows.values:
             stamps = event_times(rows, self._name)

@@ -6,7 +6,6 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.evictors import TimestampedValue
 from tidegate.api.functions import TimeDomain
 from tidegate.api.state import ValueStateDescriptor
@@ -84,7 +83,7 @@ class WindowOperator(FiringOperator):
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Add records to their windows; some may fire at once."""
-        rows = as_rows(batch)
+        rows = self._rows(batch, port)
         if self._event_time and rows.values:
             event_times(rows, self._name)
         return self._emit(self._added(rows, out), out)

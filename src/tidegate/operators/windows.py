@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tidegate.api.batches import as_rows
 from tidegate.api.functions import AggregateFunction
 from tidegate.api.operator import Pause
 from tidegate.api.window_functions import (
@@ -19,6 +20,7 @@ from tidegate.api.window_functions import (
 from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
+from tidegate.operators.co_process import SharedKeys
 from tidegate.operators.emit import emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     )
     from tidegate.api.triggers import Trigger
     from tidegate.api.windows import Window, WindowAssigner
-    from tidegate.model.elements import Watermark
+    from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
 CONTENTS: Final = "window-contents"
@@ -65,7 +67,8 @@ class WindowPlan:
     results of a window; None for what was gathered. functions: all objects of the program among
     them, to be opened and closed. content_type: of what is gathered, or of the
     records that are kept; None for any. late_tag: id of the side output of late records; None
-    drops them.
+    drops them. paired: a record of input n becomes ``(n, record, None)``, of the second input
+    ``(n, None, record)``.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -77,6 +80,26 @@ class WindowPlan:
     function: object = None
     functions: tuple[object, ...] = ()
     content_type: TypeInformation | None = None
+    paired: bool = False
+
+
+class WindowInput:
+    """Batches of the inputs as windows hold them. operator: its name."""
+
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
+        self._keys = SharedKeys(operator) if plan.paired else None
+
+    def rows(self, batch: Batch, port: int) -> RowBatch:
+        """The rows of a batch. Raises UnsupportedKey where two inputs have keys of two types."""
+        if self._keys is None:
+            return as_rows(batch)
+        rows = self._keys.checked(batch, port)
+        marked: list[object] = (
+            [(1, None, value) for value in rows.values]
+            if port
+            else [(0, value, None) for value in rows.values]
+        )
+        return RowBatch(marked, rows.timestamps_ms, rows.keys, rows.key_groups)
 
 
 class WindowContents(AggregateFunction[Any, Any, Any]):
@@ -329,6 +352,7 @@ class FiringOperator(FunctionOperator):
         self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
         self._evaluation = Evaluation(self._plan.function, contents, context.name)
         self._late = LateRecords(context, self._plan.late_tag)
+        self._rows = WindowInput(self._plan, context.name).rows
 
     def _fire(
         self, due: Callable[[], Iterator[object]], is_due: Callable[[], bool], out: Output

@@ -57,8 +57,9 @@ class _Refusing(dict[object, object]):
 def _no_key() -> Exception:
     return UserError(
         "Keyed state was used where there is no current key",
-        where="outside of the processing of a record, such as in open or close",
-        remedy="Read and write keyed state only while a record or a timer is processed.",
+        where="outside of the processing of a keyed record, such as in open or close, or for a "
+        "broadcast record",
+        remedy="Read and write keyed state only while a keyed record or a timer is processed.",
     )
 
 

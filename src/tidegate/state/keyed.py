@@ -17,7 +17,7 @@ from tidegate.state import kinds, ttl
 from tidegate.state.format import MISSING, PRESENT, Block, StateHeader, reading
 from tidegate.state.hashmap import HashMapTable, Missing, Present
 from tidegate.typeinfo.evolution import reader_for
-from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.key_hash import key_type_of, may_be_alike
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, TupleTypeInfo
 
@@ -149,7 +149,7 @@ class KeyedStates:
         """Undeclared keys show only now whether they are those of the restored state."""
         assert self._keys is not None, "what was restored has told the type of its keys"
         held, found = self._keys.type_info, key_type_of(key, where=self._where)
-        if not _may_be(held, found):
+        if not may_be_alike(held, found):
             raise SerializerIncompatible(
                 f"The keys of the state are {held} and those of the stream are {found}",
                 where=self._where,
@@ -209,14 +209,6 @@ def _kind(header: StateHeader) -> str:
 def _pairs(keys: Serializer, namespace: TypeInformation) -> Serializer:
     """The serializer of keys with their namespaces."""
     return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
-
-
-def _may_be(one: TypeInformation, other: TypeInformation) -> bool:
-    """Whether two types of keys may be the same: of a field that was None nothing is known."""
-    if isinstance(one, TupleTypeInfo) and isinstance(other, TupleTypeInfo):
-        fields = len(one.children) == len(other.children)
-        return fields and all(map(_may_be, one.children, other.children))
-    return one == other or PICKLED in (one, other)
 
 
 def _decoded(block: Block, keys: Reader, values: Reader, where: str) -> Present | Missing:

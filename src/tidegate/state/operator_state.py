@@ -55,10 +55,14 @@ class SubtaskListState:
 
 
 class SubtaskBroadcastState:
-    """A map that is the same in all subtasks; implements ``api.state.BroadcastState``."""
+    """A map that is the same in all subtasks; implements ``api.state.BroadcastState``.
 
-    def __init__(self, entries: dict[object, object]) -> None:
+    where: names operator and state in errors.
+    """
+
+    def __init__(self, entries: dict[object, object], where: str) -> None:
         self._entries = entries
+        self.where = where
 
     def get(self, key: object) -> object:
         """The value under a key."""
@@ -121,12 +125,13 @@ class ReadBroadcastState:
         self.keys = state.keys
         self.values = state.values
         self.is_empty = state.is_empty
+        self._where = state.where
 
     def put(self, *_: object) -> NoReturn:
         """Refused, like every other write: raises UserError."""
         raise UserError(
             "Broadcast state was written where it can only be read",
-            where="on the side of the stream that is not broadcast",
+            where=f"{self._where}, on the side of the stream that is not broadcast",
             remedy="Write it in process_broadcast_element only: there every subtask does the same.",
         )
 
@@ -213,7 +218,8 @@ class OperatorStates:
             for restored in self._claim(header, mode, serializer):
                 assert isinstance(restored, dict)
                 entries.update(restored)
-            state = SubtaskBroadcastState(entries)
+            place = f"{self._where}, broadcast state '{descriptor.name}'"
+            state = SubtaskBroadcastState(entries, place)
             held = _Registered(descriptor, mode, state, serializer, header)
             self._states[descriptor.name] = held
         assert isinstance(held.state, SubtaskBroadcastState)

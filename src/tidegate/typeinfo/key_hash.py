@@ -107,6 +107,14 @@ def key_type_of(key: object, *, where: str = "key") -> TypeInformation:
     return column.type_info
 
 
+def may_be_alike(one: TypeInformation, other: TypeInformation) -> bool:
+    """Whether two types of keys may be the same: of a field that was None nothing is known."""
+    if isinstance(one, TupleTypeInfo) and isinstance(other, TupleTypeInfo):
+        fields = len(one.children) == len(other.children)
+        return fields and all(map(may_be_alike, one.children, other.children))
+    return one == other or PICKLED in (one, other)
+
+
 def subtasks_of(
     key_groups: NDArray[np.int16], parallelism: int, max_parallelism: int
 ) -> NDArray[np.int32]:

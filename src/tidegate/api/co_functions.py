@@ -1,0 +1,243 @@
+"""User functions of two streams: connected, with a broadcast one, joined. Names are PyFlink's."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tidegate.api.functions import Function, KeyedProcessFunction, ProcessFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.api.functions import TimeDomain, TimerService
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.api.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+
+In1 = TypeVar("In1", contravariant=True)
+In2 = TypeVar("In2", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class CoMapFunction(Function, Generic[In1, In2, Out]):
+    """One value for each, of either stream."""
+
+    @abstractmethod
+    def map1(self, value: In1) -> Out:
+        """The value for a value of the first stream."""
+
+    @abstractmethod
+    def map2(self, value: In2) -> Out:
+        """The value for a value of the second stream."""
+
+
+class CoFlatMapFunction(Function, Generic[In1, In2, Out]):
+    """Any number of values for each, of either stream."""
+
+    @abstractmethod
+    def flat_map1(self, value: In1) -> Iterable[Out] | None:
+        """The values for a value of the first stream."""
+
+    @abstractmethod
+    def flat_map2(self, value: In2) -> Iterable[Out] | None:
+        """The values for a value of the second stream."""
+
+
+class CoProcessFunction(Function, Generic[In1, In2, Out]):
+    """A ``ProcessFunction`` of two streams. Each call yields results as there."""
+
+    class Context(ProcessFunction.Context, Protocol):
+        """What is known of the current record."""
+
+    @abstractmethod
+    def process_element1(
+        self, value: In1, ctx: CoProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value of the first stream."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: In2, ctx: CoProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value of the second stream."""
+
+
+class KeyedCoProcessFunction(Function, Generic[In1, In2, Out]):
+    """A ``KeyedProcessFunction`` of two streams, which share the state and timers of a key."""
+
+    class Context(KeyedProcessFunction.Context, Protocol):
+        """What is known of the current record."""
+
+    class OnTimerContext(KeyedProcessFunction.OnTimerContext, Protocol):
+        """What is known of a timer that is due; ``timestamp`` is its time."""
+
+    @abstractmethod
+    def process_element1(
+        self, value: In1, ctx: KeyedCoProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value of the first stream."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: In2, ctx: KeyedCoProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value of the second stream."""
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
+
+
+class TimeContext(Protocol):
+    """Time, for the current record of either stream."""
+
+    def timestamp(self) -> int | None:
+        """Event time of the record, milliseconds; None where it has none."""
+        ...
+
+    def current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        ...
+
+    def current_watermark(self) -> int:
+        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        ...
+
+
+class WritingContext(TimeContext, Protocol):
+    """What is known of a broadcast record."""
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+        """The map of that name. Raises UserError for one that ``broadcast`` did not name."""
+        ...
+
+
+class ReadingContext(TimeContext, Protocol):
+    """What is known of a record of the stream that is not broadcast."""
+
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor
+    ) -> ReadOnlyBroadcastState[Any, Any]:
+        """The map of that name, to look at only: writes raise UserError.
+
+        Raises UserError for one that ``broadcast`` did not name.
+        """
+        ...
+
+
+class BaseBroadcastProcessFunction(Function):
+    """Base of functions with a broadcast stream."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, Out]):
+    """A stream without keys, and a broadcast stream that tells every subtask the same.
+
+    ``process_broadcast_element`` writes broadcast state, and must do the same in every subtask.
+    """
+
+    class Context(WritingContext, Protocol):
+        """What is known of a broadcast record."""
+
+    class ReadOnlyContext(ReadingContext, Protocol):
+        """What is known of a record of the stream that is not broadcast."""
+
+    @abstractmethod
+    def process_element(
+        self, value: In1, ctx: BroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: In2, ctx: BroadcastProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Take in a broadcast value; results are emitted by every subtask."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, Out]):
+    """A keyed stream, and a broadcast stream that tells every subtask the same.
+
+    State and timers of keys belong to the keyed stream: a broadcast record has no key.
+    """
+
+    class Context(WritingContext, Protocol):
+        """What is known of a broadcast record."""
+
+    class ReadOnlyContext(ReadingContext, Protocol):
+        """What is known of a record of the keyed stream."""
+
+        def get_current_key(self) -> object:
+            """The record's key."""
+            ...
+
+        def timer_service(self) -> TimerService:
+            """Time and timers."""
+            ...
+
+    class OnTimerContext(ReadOnlyContext, Protocol):
+        """What is known of a timer that is due; ``timestamp`` is its time."""
+
+        def time_domain(self) -> TimeDomain:
+            """What the timer goes by."""
+            ...
+
+    @abstractmethod
+    def process_element(
+        self, value: In1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a value."""
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: In2, ctx: KeyedBroadcastProcessFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Take in a broadcast value; results are emitted by every subtask."""
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
+
+
+class ProcessJoinFunction(Function, Generic[In1, In2, Out]):
+    """Any number of values for each pair of an interval join."""
+
+    class Context(Protocol):
+        """The event times of the current pair, milliseconds."""
+
+        def get_left_timestamp(self) -> int:
+            """Of the left value."""
+            ...
+
+        def get_right_timestamp(self) -> int:
+            """Of the right value."""
+            ...
+
+        def get_timestamp(self) -> int:
+            """The greater of the two, which is that of the results."""
+            ...
+
+    @abstractmethod
+    def process_element(
+        self, left: In1, right: In2, ctx: ProcessJoinFunction.Context
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results for a pair."""
+
+
+class JoinFunction(Function, Generic[In1, In2, Out]):
+    """One value for each pair in a window."""
+
+    @abstractmethod
+    def join(self, first: In1, second: In2) -> Out:
+        """The value for a pair."""
+
+
+class CoGroupFunction(Function, Generic[In1, In2, Out]):
+    """Any number of values for what a window holds of two streams."""
+
+    @abstractmethod
+    def co_group(
+        self, first: Iterable[In1], second: Iterable[In2]
+    ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
+        """Yield (or return an iterable of) the results. One side may be empty, not both."""
