@@ -1,9 +1,14 @@
-"""Element-wise functions on a keyed stream, where they may use keyed state."""
+"""Element-wise functions, of one stream or of two, where they may use keyed state."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from tidegate.api.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 from tidegate.api.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -22,23 +27,26 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId
 
 T = TypeVar("T")
+S = TypeVar("S")
 R = TypeVar("R")
-F = TypeVar("F", bound=Function)
+F = TypeVar("F")
 
 
-class _Adapter(
-    KeyedProcessFunction[T, R], CheckpointedFunction, CheckpointListener, Generic[F, T, R]
-):
+class Adapter(Function, CheckpointedFunction, CheckpointListener, Generic[F]):
+    """Around a function object or a plain function: its life, and its part in checkpoints."""
+
     def __init__(self, function: F) -> None:
         self._function = function
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Open the function that is adapted."""
-        self._function.open(runtime_context)
+        if isinstance(self._function, Function):
+            self._function.open(runtime_context)
 
     def close(self) -> None:
         """Close the function that is adapted."""
-        self._function.close()
+        if isinstance(self._function, Function):
+            self._function.close()
 
     def snapshot_state(self, context: SnapshotContext) -> None:
         """Let the function that is adapted put its state in order."""
@@ -56,7 +64,7 @@ class _Adapter(
             self._function.notify_checkpoint_aborted(checkpoint_id)
 
 
-class KeyedMap(_Adapter[MapFunction[T, R], T, R]):
+class KeyedMap(Adapter[MapFunction[T, R]], KeyedProcessFunction[T, R]):
     """A map under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R]:
@@ -64,7 +72,7 @@ class KeyedMap(_Adapter[MapFunction[T, R], T, R]):
         return (self._function.map(value),)
 
 
-class KeyedFlatMap(_Adapter[FlatMapFunction[T, R], T, R]):
+class KeyedFlatMap(Adapter[FlatMapFunction[T, R]], KeyedProcessFunction[T, R]):
     """A flat map under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[R] | None:
@@ -72,9 +80,33 @@ class KeyedFlatMap(_Adapter[FlatMapFunction[T, R], T, R]):
         return self._function.flat_map(value)
 
 
-class KeyedFilter(_Adapter[FilterFunction[T], T, T]):
+class KeyedFilter(Adapter[FilterFunction[T]], KeyedProcessFunction[T, T]):
     """A filter under a key."""
 
     def process_element(self, value: T, ctx: KeyedProcessFunction.Context) -> Iterable[T]:
         """The value or nothing."""
         return (value,) if self._function.filter(value) else ()
+
+
+class CoMap(Adapter[CoMapFunction[T, S, R]], KeyedCoProcessFunction[T, S, R]):
+    """Maps of two streams as a process function, with or without keys."""
+
+    def process_element1(self, value: T, ctx: object) -> Iterable[R]:
+        """One value."""
+        return (self._function.map1(value),)
+
+    def process_element2(self, value: S, ctx: object) -> Iterable[R]:
+        """One value."""
+        return (self._function.map2(value),)
+
+
+class CoFlatMap(Adapter[CoFlatMapFunction[T, S, R]], KeyedCoProcessFunction[T, S, R]):
+    """Flat maps of two streams as a process function, with or without keys."""
+
+    def process_element1(self, value: T, ctx: object) -> Iterable[R] | None:
+        """Any number of values."""
+        return self._function.flat_map1(value)
+
+    def process_element2(self, value: S, ctx: object) -> Iterable[R] | None:
+        """Any number of values."""
+        return self._function.flat_map2(value)

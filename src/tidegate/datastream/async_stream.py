@@ -112,9 +112,7 @@ def _wait(
         timeout_ms=timeout.to_milliseconds(),
         capacity=capacity,
     )
-    # One room: the stream's own steps are made in the same way.
-    add = data_stream._add  # pyright: ignore[reportPrivateUsage]
-    return add("async wait operator", operator, output_type, stateful=True)
+    return data_stream.transform("async wait operator", operator, output_type, stateful=True)
 
 
 def _check(function: object, timeout: object, retry: object, capacity: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from tidegate.api.functions import Function
+from tidegate.api.functions import CheckpointedFunction, Function
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError
 from tidegate.model.ids import OperatorId
@@ -21,6 +21,7 @@ _HASH: Final = re.compile("[0-9a-fA-F]{32}")
 def check_function(given: object, kind: type[Function], call: str) -> None:
     """Raises GraphError unless it is a function object of that kind, or a plain callable."""
     if isinstance(given, kind):
+        _check_complete(given, call)
         return
     if isinstance(given, Function) or not callable(given) or _is_function_class(given):
         raise _unfit(given, f"a {kind.__name__} or a plain function", call)
@@ -40,6 +41,23 @@ def check_function_object(
     """Raises GraphError unless it is a function object of that kind; otherwise: the remedy."""
     if not isinstance(given, kind):
         raise _unfit(given, f"a {kind.__name__}", call, otherwise)
+    _check_complete(given, call)
+
+
+def _check_complete(given: Function, call: str) -> None:
+    kind = type(given)
+    missing = [n for n in dir(kind) if getattr(getattr(kind, n), "__isabstractmethod__", False)]
+    if missing:
+        raise GraphError(
+            f"{kind.__name__} has no {' and no '.join(missing)} of its own",
+            where=call,
+            remedy="Write it; one that does nothing returns None.",
+        )
+
+
+def has_state(function: object) -> bool:
+    """Whether a function has operator state, which a restore looks up by the step's id."""
+    return isinstance(function, CheckpointedFunction)
 
 
 def _unfit(given: object, wanted: str, call: str, otherwise: str = "") -> GraphError:

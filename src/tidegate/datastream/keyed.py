@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tidegate.api.functions import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.api.windows import WindowAssigner
     from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.datastream.joined import IntervalJoin
     from tidegate.datastream.program import Program
     from tidegate.datastream.results import CloseableIterator
     from tidegate.datastream.windowed import WindowedStream
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 K = TypeVar("K")
+S = TypeVar("S")
 
 
 class KeyedStream(DataStream[T]):
@@ -64,6 +67,7 @@ class KeyedStream(DataStream[T]):
     ) -> None:
         super().__init__(environment, program, transformation, output_type)
         self._key = key
+        self._partition = transformation
 
     def map(
         self,
@@ -174,7 +178,7 @@ class KeyedStream(DataStream[T]):
         """As of any stream, each record as ``Row(f0=key, f1=record)``."""
         from tidegate.operators.keying import WithKeyOperator
 
-        paired = self._add("WithKey", WithKeyOperator(), None, keyed=True)
+        paired = self.transform("WithKey", WithKeyOperator(), None, keyed=True)
         if limit is None:
             return paired.execute_and_collect(job_execution_name)
         return paired.execute_and_collect(job_execution_name, limit=limit)
@@ -236,6 +240,31 @@ class KeyedStream(DataStream[T]):
         """Always refused: the records have their subtasks already. Raises GraphError."""
         raise _partitioned_already("partition_custom")
 
+    def interval_join(self, other_stream: KeyedStream[S]) -> IntervalJoin[T, S]:
+        """Pairs of records of this stream and another of equal key and about the same event time.
+
+        >>> orders.interval_join(payments).between(Time.seconds(0), Time.minutes(5)).process(Pay())
+        """
+        from tidegate.datastream.joined import IntervalJoin
+
+        return IntervalJoin(self, other_stream)
+
+    def keys_shared_with(
+        self, other: KeyedStream[S], call: str
+    ) -> tuple[KeyedStream[T], KeyedStream[S]]:
+        """Both streams, with keys of the type that one of them may have declared.
+
+        Raises GraphError where they have declared two.
+        """
+        mine, yours = self._key.key_type, other._key.key_type
+        if mine is not None and yours is not None and mine != yours:
+            raise GraphError(
+                f"The keys of the two streams have two types, {mine} and {yours}",
+                where=call,
+                remedy="Let both selectors give keys of one type, and declare that one.",
+            )
+        return self._with_key_type(mine or yours), other._with_key_type(mine or yours)
+
     @property
     def key_type(self) -> TypeInformation | None:
         """Declared type of the keys; None where they say it themselves."""
@@ -258,13 +287,18 @@ class KeyedStream(DataStream[T]):
         operator = RollingOperator(call, field, self._type)
         return self._keyed("Keyed Aggregation", operator, self._type)
 
+    def _with_key_type(self, key_type: TypeInformation | None) -> KeyedStream[T]:
+        key = replace(self._key, key_type=key_type)
+        made = replace(self._partition, key=key)
+        return KeyedStream(self._environment, self._program, made, key, self._type)
+
     def _process(self, func: KeyedProcessFunction[T, R]) -> Operator:
         return KeyedProcessOperator(func, self._key.key_type)
 
     def _keyed(
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> DataStream[Any]:
-        return self._add(name, operator, output_type, keyed=True, stateful=True)
+        return self.transform(name, operator, output_type, keyed=True, stateful=True)
 
     def _step(self, call: str) -> OperatorTransformation:
         raise GraphError(

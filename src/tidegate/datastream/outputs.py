@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from tidegate.api.functions import CheckpointedFunction, SinkFunction
+from tidegate.api.functions import SinkFunction
 from tidegate.datastream import checks, results
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
@@ -62,7 +62,7 @@ class StreamOutputs(Generic[T]):
 
         checks.check_function(sink_func, SinkFunction, "add_sink")
         operator = SinkFunctionOperator(sink_func)
-        stateful = isinstance(sink_func, CheckpointedFunction)
+        stateful = checks.has_state(sink_func)
         return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidegate.api.functions import (
-    CheckpointedFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
@@ -39,16 +38,23 @@ from tidegate.typeinfo.hints import declared_type
 from tidegate.typeinfo.types import BYTE, PICKLED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
+    from tidegate.api.state import MapStateDescriptor
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows import WindowAssigner
+    from tidegate.datastream.connected import (
+        BroadcastConnectedStream,
+        BroadcastStream,
+        ConnectedStreams,
+    )
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.execution_config import ExecutionConfig
+    from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams, JoinedWindows
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
@@ -58,6 +64,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 K = TypeVar("K")
 
 
@@ -227,7 +234,7 @@ class DataStream(StreamOutputs[T]):
         checks.check_strategy(
             watermark_strategy, "assign_timestamps_and_watermarks", can_rest=False
         )
-        return self._add(
+        return self.transform(
             "Timestamps/Watermarks", TimestampsOperator(watermark_strategy), self._type
         )
 
@@ -239,7 +246,7 @@ class DataStream(StreamOutputs[T]):
         kept = types.projected(self._type, field_indexes)
         operator = MapOperator(Projection(field_indexes))
         operator.keeps_type = True
-        return self._add("Projection", operator, kept)
+        return self.transform("Projection", operator, kept)
 
     # Steps, batch by batch
 
@@ -346,7 +353,7 @@ class DataStream(StreamOutputs[T]):
         from tidegate.operators.keying import ReinterpretOperator
 
         key = self._key_by(key_selector, key_type, "reinterpret_as_keyed_stream")
-        keyed = self._add("Reinterpret", ReinterpretOperator(key), None)
+        keyed = self.transform("Reinterpret", ReinterpretOperator(key), None)
         made = PartitionTransformation(keyed._transformation, Partitioner.FORWARD, key)
         return KeyedStream(self._environment, self._program, made, key, self._type)
 
@@ -378,9 +385,29 @@ class DataStream(StreamOutputs[T]):
         """Each record to a subtask drawn at random."""
         return self._partitioned(Partitioner.SHUFFLE)
 
-    def broadcast(self) -> DataStream[T]:
-        """Each record to every subtask."""
-        return self._partitioned(Partitioner.BROADCAST)
+    @overload
+    def broadcast(self) -> DataStream[T]: ...
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream[T]: ...
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream[T] | BroadcastStream[T]:
+        """Each record to every subtask; with descriptors, into broadcast state there (`connect`).
+
+        >>> rules.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
+        """
+        if broadcast_state_descriptor is None:
+            return self._partitioned(Partitioner.BROADCAST)
+        from tidegate.datastream.connected import BroadcastStream
+
+        given = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        return BroadcastStream(self, given)
 
     def forward(self) -> DataStream[T]:
         """Each subtask's records to one subtask; both sides have the same parallelism."""
@@ -395,12 +422,7 @@ class DataStream(StreamOutputs[T]):
 
         >>> morning.union(evening, night)
         """
-        if any(other._environment is not self._environment for other in streams):
-            raise GraphError(
-                "Streams of two environments cannot be united",
-                where="union",
-                remedy="Build both on one environment.",
-            )
+        self._check_together(streams, "union")
         if not streams:
             return self._with(self._transformation)
         given = (self, *streams)
@@ -408,7 +430,76 @@ class DataStream(StreamOutputs[T]):
         of = types.united([each._type for each in given])
         return DataStream(self._environment, self._program, made, of)
 
+    @overload
+    def connect(self, ds: BroadcastStream[S]) -> BroadcastConnectedStream[T, S]: ...
+    @overload
+    def connect(self, ds: DataStream[S]) -> ConnectedStreams[T, S]: ...
+    def connect(
+        self, ds: DataStream[S] | BroadcastStream[S]
+    ) -> ConnectedStreams[T, S] | BroadcastConnectedStream[T, S]:
+        """This stream and another one as the two inputs of one step, which shares its state.
+
+        >>> orders.connect(payments).key_by(order_of, paid_order_of).process(Match())
+        """
+        from tidegate.datastream import connected
+
+        if isinstance(ds, connected.BroadcastStream):
+            descriptors = ds.broadcast_state_descriptors
+            return connected.BroadcastConnectedStream(self, ds, descriptors)
+        return connected.ConnectedStreams(self, ds)
+
+    def join(self, other_stream: DataStream[S]) -> JoinedStreams[JoinedWindows[T, S]]:
+        """Pairs of records of this stream and another that have a key and a window in common.
+
+        >>> orders.join(payments).where(key_of).equal_to(key_of).window(windows).apply(pair_up)
+        """
+        from tidegate.datastream.joined import JoinedStreams, JoinedWindows
+
+        return JoinedStreams(self, other_stream, JoinedWindows[T, S])
+
+    def co_group(self, other_stream: DataStream[S]) -> JoinedStreams[CoGroupedWindows[T, S]]:
+        """As ``join``, for all records of a key and window at once, those without a pair too."""
+        from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams
+
+        return JoinedStreams(self, other_stream, CoGroupedWindows[T, S])
+
     # Within
+
+    def transform(
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeHint | None = None,
+        *,
+        others: Sequence[DataStream[Any]] = (),
+        keyed: bool = False,
+        stateful: bool = False,
+    ) -> DataStream[Any]:
+        """What an operator makes of this stream, its port 0, and of others, the ports after it.
+
+        keyed: it has state of the streams' keys. stateful: it has state that a restore looks up.
+        Raises GraphError for streams of two environments.
+        """
+        self._check_together(others, name)
+        output_type = declared_type(output_type, where=f"output_type of {name}")
+        operator.result_type = output_type
+        made = self._program.add(
+            NodeKind.OPERATOR,
+            name,
+            operator,
+            tuple(each._transformation for each in (self, *others)),
+            keyed=keyed,
+            stateful=stateful,
+        )
+        return DataStream(self._environment, self._program, made, output_type)
+
+    def _check_together(self, others: Sequence[DataStream[Any]], call: str) -> None:
+        if any(other._environment is not self._environment for other in others):
+            raise GraphError(
+                "Streams of two environments cannot be put together",
+                where=call,
+                remedy="Build both on one environment.",
+            )
 
     def _step(self, call: str) -> OperatorTransformation:
         if isinstance(self._transformation, OperatorTransformation):
@@ -436,28 +527,7 @@ class DataStream(StreamOutputs[T]):
     def _then(
         self, name: str, operator: Operator, func: object, output_type: TypeHint | None
     ) -> DataStream[Any]:
-        return self._add(name, operator, output_type, stateful=_has_state(func))
-
-    def _add(
-        self,
-        name: str,
-        operator: Operator,
-        output_type: TypeHint | None,
-        *,
-        keyed: bool = False,
-        stateful: bool = False,
-    ) -> DataStream[Any]:
-        output_type = declared_type(output_type, where=f"output_type of {name}")
-        operator.result_type = output_type
-        made = self._program.add(
-            NodeKind.OPERATOR,
-            name,
-            operator,
-            (self._transformation,),
-            keyed=keyed,
-            stateful=stateful,
-        )
-        return DataStream(self._environment, self._program, made, output_type)
+        return self.transform(name, operator, output_type, stateful=checks.has_state(func))
 
     def _partitioned(self, partitioner: Partitioner) -> DataStream[T]:
         return self._with(PartitionTransformation(self._transformation, partitioner))
@@ -468,7 +538,3 @@ class DataStream(StreamOutputs[T]):
 
 def _no_key(_: object) -> int:
     return 0
-
-
-def _has_state(func: object) -> bool:
-    return isinstance(func, CheckpointedFunction)

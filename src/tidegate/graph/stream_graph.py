@@ -247,8 +247,10 @@ def _edge_faults(graph: StreamGraph, nodes: dict[int, StreamNode]) -> list[UserE
                     "rebalance, shuffle or global.",
                 )
             )
-        is_keyed_in_place = edge.partitioner is Partitioner.FORWARD and edge.key is not None
-        if target.keyed and edge.partitioner is not Partitioner.HASH and not is_keyed_in_place:
+        is_in_place = edge.partitioner is Partitioner.FORWARD and edge.key is not None
+        is_told_all = edge.partitioner is Partitioner.BROADCAST and edge.port > 0
+        has_keys = edge.partitioner is Partitioner.HASH or is_in_place or is_told_all
+        if target.keyed and not has_keys:
             faults.append(
                 GraphError(
                     f"operator '{target.name}' has keyed state, but its input from "

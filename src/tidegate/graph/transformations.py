@@ -42,9 +42,10 @@ class OperatorTransformation:
     """An operator and where its input comes from; inputs stand in the order of its ports.
 
     parallelism_max: what ``parallelism`` may be at most, 1 for what cannot be split.
-    parallelism_set: whether the program chose it for this operator. keyed: the input must be a key
-    exchange. stateful: has state that a restore looks up by its id. slot_sharing_group: only kept,
-    since each slot hosts a subtask of every vertex.
+    parallelism_set: whether the program chose it for this operator. keyed: its inputs must be key
+    exchanges, but for those after the first that are broadcast. stateful: has state that a restore
+    looks up by its id. slot_sharing_group: only kept, since each slot hosts a subtask of every
+    vertex.
     """
 
     id: int
