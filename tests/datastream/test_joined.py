@@ -10,16 +10,23 @@ import pytest
 
 from tests.datastream.fakes import environment, exchanges, numbers
 from tests.datastream.test_connected import at, collected, first, local
+from tests.operators.backed import BackedJob
+from tests.operators.world import World
 from tidegate import (
     CoGroupFunction,
+    CountTrigger,
     Duration,
+    EventTimeSessionWindows,
+    GlobalWindows,
     GraphError,
     JobFailed,
     JoinFunction,
     OutputTag,
     ProcessJoinFunction,
+    PurgingTrigger,
     SlidingEventTimeWindows,
     Time,
+    TimeEvictor,
     TumblingEventTimeWindows,
     Types,
 )
@@ -27,7 +34,8 @@ from tidegate import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate import RuntimeContext
+    from tidegate import DataStream, RuntimeContext
+    from tidegate.api.operator import Operator
 
 Row = tuple[str, int]
 SLOW = pytest.mark.slow
@@ -189,6 +197,92 @@ def test_groups_hold_records_without_a_pair() -> None:
     one, other = in_windows(lefts, 20, 20), in_windows(rights, 20, 20)
     expected = [(one.get(window, []), other.get(window, [])) for window in one | other]
     assert sorted(found) == sorted(expected)
+
+
+def sessions(rows: list[tuple[int, Row]], gap: int) -> list[list[tuple[int, Row]]]:
+    """Rows of one key, each with its stream, cut where nothing came for the gap."""
+    cut: list[list[tuple[int, Row]]] = []
+    for row in sorted(rows, key=lambda row: row[1][1]):
+        if not cut or row[1][1] > cut[-1][-1][1][1] + gap:
+            cut.append([])
+        cut[-1].append(row)
+    return cut
+
+
+def test_sessions_go_over_both_streams() -> None:
+    lefts, rights = drawn(8, rows=60)
+    env = local()
+    grouped = at(env, lefts).co_group(at(env, rights)).where(first).equal_to(first)
+    windows = EventTimeSessionWindows.with_gap(Time(12))
+    found = collected(grouped.window(windows).apply(lambda a, b: [(sorted(a), sorted(b))]))
+    expected: list[tuple[list[Row], list[Row]]] = []
+    for key in "abcde":
+        own = [(n, row) for n, rows in enumerate((lefts, rights)) for row in rows if row[0] == key]
+        for session in sessions(own, 12):
+            left, right = ([row for n, row in session if n == port] for port in (0, 1))
+            expected.append((sorted(left), sorted(right)))
+    assert sorted(found) == sorted(expected)
+
+
+def test_a_trigger_fires_by_the_records_of_both_streams() -> None:
+    env = local()
+    grouped = at(env, [("a", 1), ("a", 2), ("b", 1)]).co_group(at(env, [("a", 3), ("a", 4)]))
+    keyed = grouped.where(first).equal_to(first).window(GlobalWindows.create())
+    each_second = keyed.trigger(PurgingTrigger.of(CountTrigger.of(2)))
+    sizes = collected(each_second.apply(lambda a, b: [len(a) + len(b)]))
+    assert sizes == [2, 2]
+
+
+def test_an_evictor_keeps_the_newest_of_both_streams() -> None:
+    env = local()
+    joined = at(env, [("a", 1), ("a", 4)]).join(at(env, [("a", 5), ("a", 6)]))
+    windows = joined.where(first).equal_to(first).window(assigner(10, 10))
+    newest = windows.evictor(TimeEvictor.of(Time(3))).apply(lambda a, b: (a[1], b[1]))
+    assert sorted(collected(newest)) == [(4, 5), (4, 6)]
+
+
+def step_of(stream: DataStream[Any]) -> Callable[[], Operator]:
+    """Loads the operator that made a stream, as a slot would."""
+    stream.print()
+    graph = stream.get_execution_environment().get_job_graph()
+    made = graph.topology.vertices[-1].id
+    return lambda: graph.plan(made).operators[0]
+
+
+def test_late_records_join_as_long_as_their_window_is_kept() -> None:
+    env = environment()
+    joined = numbers(env, "one").join(numbers(env, "other")).where(first).equal_to(first)
+    kept = joined.window(assigner(10, 10)).allowed_lateness(15).apply(lambda a, b: (a, b))
+    with World() as world:
+        job = BackedJob(world, step_of(kept), 2)
+        assert job.feed(0, ("a", "left", 1), ("b", "left", 12)) == []
+        assert job.feed(1, ("a", "right", 2)) == []
+        assert job.watermark(12) == [(("left", "right"), 9)]
+        job = job.restored(3)
+        assert job.watermark(12) == []
+        again = [(("left", "right"), 9), (("left", "late"), 9)]
+        assert job.feed(1, ("a", "late", 3)) == again
+        assert job.watermark(24) == []
+        assert job.feed(1, ("a", "too late", 3), ("b", "in time", 13)) == [
+            (("left", "in time"), 19)
+        ]
+
+
+def test_late_records_of_an_interval_join_go_aside() -> None:
+    env = environment()
+    left, right = (numbers(env, name).key_by(first) for name in ("one", "other"))
+    joined = left.interval_join(right).between(Time(0), Time(5))
+    aside = joined.side_output_left_late_data(OutputTag("left"))
+    with World() as world:
+        job = BackedJob(world, step_of(aside.process(Plain())), 2)
+        job.watermark(10)
+        assert job.feed(0, ("a", "late", 9), ("a", "in time", 10)) == [(("left", "late"), 9)]
+        assert job.feed(1, ("a", "late", 9), ("a", "right", 12)) == [(("in time", "right"), 12)]
+
+
+class Plain(ProcessJoinFunction[Any, Any, Any]):
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any:
+        return [(left, right)]
 
 
 def test_a_group_may_give_nothing() -> None:
