@@ -123,6 +123,19 @@ def test_a_keyed_operator_without_a_key_is_refused() -> None:
     assert raised.value.remedy == "Put key_by directly in front of it."
 
 
+def test_a_keyed_operator_may_read_what_is_broadcast_beside_its_keyed_input() -> None:
+    program = Program()
+    told = partitioned(program.source("rules"), Partitioner.BROADCAST)
+    program.step("Judge", keyed(program.source()), told, keyed=True)
+    edges = build_stream_graph(program.made).edges
+    assert [edge.partitioner.name for edge in edges] == ["HASH", "BROADCAST"]
+    program = Program()
+    told = partitioned(program.source("rules"), Partitioner.BROADCAST)
+    program.step("Judge", told, keyed(program.source()), keyed=True)
+    with pytest.raises(GraphError, match="'Judge' has keyed state, but its input from 'Source: ru"):
+        build_stream_graph(program.made)
+
+
 def test_all_faults_are_told_at_once() -> None:
     program = Program()
     source = program.source("one", parallelism=4, parallelism_max=1)

@@ -3,16 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.backed import BackedJob, Row
+from tests.operators.backed import BackedJob
 from tests.operators.world import World
 from tests.properties import examples
 from tidegate import MapStateDescriptor, ProcessJoinFunction, Types
-from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from tidegate.model.elements import MAX_WATERMARK_MS
 from tidegate.operators.interval_join import IntervalJoinOperator, IntervalPlan
 from tidegate.typeinfo.types import PICKLED
 
 KEYS = ("a", "b", "c")
 SIDES = ("left", "right")
+
+Row = tuple[str, int, int]
 
 
 class Pairs(ProcessJoinFunction):
@@ -21,56 +23,79 @@ class Pairs(ProcessJoinFunction):
         return [(left, right, ctx.get_timestamp())]
 
 
-def row(drawn: tuple[str, int, int]) -> Row:
-    """A row whose value is all of it, so that pairs say who they are. Times are even."""
-    key, number, half = drawn
-    return key, (key, number, 2 * half), 2 * half
-
-
-rows = st.tuples(st.sampled_from(KEYS), st.integers(0, 999), st.integers(-20, 40)).map(row)
-bounds = st.tuples(st.integers(-15, 15), st.integers(-15, 15)).map(lambda b: (min(b), max(b)))
+rows = st.tuples(st.sampled_from(KEYS), st.integers(0, 999), st.integers(-4, 12))
+bounds = st.tuples(st.integers(-12, 12), st.integers(-12, 12)).map(lambda b: (min(b), max(b)))
 steps = st.one_of(
-    st.tuples(st.just("feed"), st.integers(0, 1), st.lists(rows, max_size=6)),
-    st.tuples(st.just("watermark"), st.integers(-30, 60)),
+    st.tuples(st.just("feed"), st.integers(0, 1), st.lists(rows, min_size=1, max_size=6)),
+    st.tuples(st.just("watermark"), st.integers(0, 5)),
     st.tuples(st.just("restore"), st.integers(1, 4)),
 )
 
 
-@examples(150)
+class Joined:
+    """A join under test, and what it was given."""
+
+    def __init__(self, world: World, plan: IntervalPlan) -> None:
+        self.plan = plan
+        self.job = BackedJob(world, lambda: IntervalJoinOperator(Pairs(), plan), 2)
+        self.reached = -1
+        self.sides: tuple[list[Row], list[Row]] = [], []
+        self.found: list[tuple[object, int]] = []
+        self.late: list[tuple[object, int]] = []
+
+    def feed(self, port: int, drawn: list[tuple[str, int, int]]) -> None:
+        """Rows whose values are all of them, so that pairs say who they are.
+
+        Their times are even and lie around the watermark, which is odd: no record lies at it.
+        """
+        stamped = [(key, number, self.reached + 1 + 2 * ago) for key, number, ago in drawn]
+        self.found += self.job.feed(port, *((row[0], row, row[2]) for row in stamped))
+        for row in stamped:
+            if row[2] < self.reached:
+                self.late.append(((SIDES[port], row), row[2]))
+            else:
+                self.sides[port].append(row)
+
+    def watermark(self, ms: int) -> None:
+        """What is kept after it is what somebody may still be paired with."""
+        self.reached = ms
+        assert self.job.watermark(ms) == []
+        waits = max(0, self.plan.upper_ms), max(0, -self.plan.lower_ms)
+        for name, wait_ms in zip(("left-buffer", "right-buffer"), waits, strict=True):
+            for kept in self.job.held(MapStateDescriptor(name, Types.LONG())).values():
+                assert min(kept) + wait_ms > ms, "what nobody needs any more is kept"
+
+    def restored(self, parallelism: int) -> None:
+        self.job = self.job.restored(parallelism)
+        self.watermark(self.reached)
+
+    def expected(self) -> list[tuple[object, int]]:
+        """By all pairs."""
+        pairs = [
+            ((left, right, max(left[2], right[2])), max(left[2], right[2]))
+            for left in self.sides[0]
+            for right in self.sides[1]
+            if left[0] == right[0]
+            and self.plan.lower_ms <= right[2] - left[2] <= self.plan.upper_ms
+        ]
+        return [*pairs, *self.late]
+
+
+@examples(200)
 @given(bounds, st.booleans(), st.lists(steps, max_size=25))
 def test_each_pair_within_the_bounds_comes_once(
     bounds: tuple[int, int], typed: bool, drawn: list[tuple]
 ) -> None:
     record = Types.TUPLE([Types.STRING(), Types.LONG(), Types.LONG()]) if typed else PICKLED
-    plan = IntervalPlan(*bounds, types=(record, record), late_tags=SIDES)
-    sides: tuple[list[Row], list[Row]] = [], []
-    late: list[object] = []
-    found: list[tuple[object, int]] = []
-    reached = MIN_TIMESTAMP_MS
     with World() as world:
-        job = BackedJob(world, lambda: IntervalJoinOperator(Pairs(), plan), 2)
+        joined = Joined(world, IntervalPlan(*bounds, types=(record, record), late_tags=SIDES))
+        joined.watermark(-1)
         for kind, *arguments in drawn:
             if kind == "feed":
-                port, given_rows = arguments
-                found += job.feed(port, *given_rows)
-                behind = [r for r in given_rows if r[2] < reached]
-                late += [((SIDES[port], value), stamp) for _, value, stamp in behind]
-                sides[port].extend(r for r in given_rows if r not in behind)
+                joined.feed(*arguments)
             elif kind == "watermark":
-                # Odd, so that no record lies at the watermark itself.
-                reached = max(2 * arguments[0] + 1, reached)
-                assert job.watermark(reached) == []
+                joined.watermark(joined.reached + 2 * arguments[0])
             else:
-                job = job.restored(arguments[0])
-                assert job.watermark(reached) == []
-        assert job.watermark(MAX_WATERMARK_MS) == []
-        for name in ("left-buffer", "right-buffer"):
-            state = MapStateDescriptor(name, Types.LONG())
-            assert job.held(state) == {}, "what nobody needs any more is kept"
-    expected = [
-        ((left[1], right[1], max(left[2], right[2])), max(left[2], right[2]))
-        for left in sides[0]
-        for right in sides[1]
-        if left[0] == right[0] and bounds[0] <= right[2] - left[2] <= bounds[1]
-    ]
-    assert sorted(found, key=repr) == sorted([*expected, *late], key=repr)
+                joined.restored(arguments[0])
+        joined.watermark(MAX_WATERMARK_MS)
+    assert sorted(joined.found, key=repr) == sorted(joined.expected(), key=repr)

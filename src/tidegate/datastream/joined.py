@@ -210,8 +210,8 @@ class _Windows(WindowedStream[Any]):
 class _PairWindows(Generic[T, S]):
     """What window joins and groups share.
 
-    Triggers and evictors of their own see a record of the first stream as ``(0, record, None)``,
-    one of the second as ``(1, None, record)``.
+    Triggers, evictors and gap functions of one's own see a record of the first stream as
+    ``(0, record, None)``, one of the second as ``(1, None, record)``.
     """
 
     def __init__(self, windows: _Windows) -> None:
