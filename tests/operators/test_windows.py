@@ -1,0 +1,97 @@
+"""Window operators where their user does not see them: clocks that jump, rounds that take long."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.operators.window_run import WindowRun
+from tidegate import (
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    ProcessingTimeSessionWindows,
+    PurgingTrigger,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TimeWindow,
+    Trigger,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowAssigner,
+)
+from tidegate.datastream.windowed import window_operator
+from tidegate.model.elements import Watermark
+from tidegate.operators.process import PIECE_MS
+from tidegate.operators.windows import WindowPlan
+
+
+def spans(key: object, window: TimeWindow, elements: Iterable[Any]) -> list[Any]:
+    return [(key, window.start, window.end, list(elements))]
+
+
+def running(
+    assigner: WindowAssigner[Any, Any],
+    trigger: Trigger[Any, Any] | None = None,
+    clock_ms: int = 0,
+    lateness_ms: int = 0,
+) -> WindowRun:
+    trigger = trigger or assigner.get_default_trigger()
+    plan = WindowPlan(assigner, trigger, lateness_ms, "late", function=spans)
+    return WindowRun(lambda: window_operator(plan, None, None), clock_ms=clock_ms)
+
+
+@pytest.mark.parametrize(
+    ("assigner", "windows"),
+    [
+        (TumblingProcessingTimeWindows(10), [(100, 110, [1]), (110, 120, [2])]),
+        (
+            SlidingProcessingTimeWindows(10, 5),
+            [(95, 105, [1]), (100, 110, [1]), (105, 115, [2]), (110, 120, [2])],
+        ),
+        (ProcessingTimeSessionWindows(10), [(100, 110, [1]), (110, 120, [2])]),
+    ],
+)
+def test_a_clock_that_was_put_back_makes_nobody_late(
+    assigner: WindowAssigner[Any, Any], windows: list[Any]
+) -> None:
+    run = running(assigner, clock_ms=100)
+    run.send([("a", 1, None)])
+    run.at(110)
+    run.clock.now_ms = 93
+    run.send([("a", 2, None)])
+    run.at(200)
+    assert [value for value, _ in run.taken()] == [("a", *window) for window in windows]
+    assert run.late() == [] and run.counted("numLateRecordsDropped") == 0
+
+
+@pytest.mark.parametrize("lateness_ms", [0, 5])
+@pytest.mark.parametrize(
+    ("assigner", "trigger"),
+    [
+        (TumblingEventTimeWindows(10), None),
+        (SlidingEventTimeWindows(10, 5), None),
+        (EventTimeSessionWindows(10), None),
+        (TumblingEventTimeWindows(10), PurgingTrigger(EventTimeTrigger())),
+    ],
+)
+def test_many_windows_that_are_due_at_once_let_a_checkpoint_in_between(
+    assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any] | None, lateness_ms: int
+) -> None:
+    run = running(assigner, trigger, lateness_ms=lateness_ms)
+    run.send([(f"key {n}", n, 0) for n in range(50)])
+    (hosted,) = run.subtasks
+    run.clock.step_ms = PIECE_MS
+    steps = hosted.operator.on_watermark(Watermark(100), hosted.out)
+    assert steps is not None
+    pauses = sum(step is not None for step in steps)
+    assert pauses >= 7, "after each key group at the latest"
+    assert hosted.out.watermarks == [100]
+
+
+def test_contents_that_a_purging_trigger_leaves_are_gone() -> None:
+    run = running(TumblingEventTimeWindows(10), PurgingTrigger(EventTimeTrigger()), lateness_ms=5)
+    run.send([("a", 1, 3)])
+    run.watermark(9)
+    assert set(run.held()) == {"_timer_state/event_window-timers"}
+    run.watermark(14)
+    assert run.held() == {}
