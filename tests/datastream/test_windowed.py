@@ -5,14 +5,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.datastream.windows import TEN, Full, Kept, Whole, keyed, listed, stamped
 from tidegate import (
     AggregateFunction,
-    AggregatingStateDescriptor,
-    AllWindowFunction,
     CountTrigger,
     DataStream,
     DeltaEvictor,
-    Duration,
     EventTimeSessionWindows,
     EventTimeTrigger,
     Evictor,
@@ -27,66 +25,24 @@ from tidegate import (
     ProcessingTimeSessionWindows,
     ProcessWindowFunction,
     PurgingTrigger,
-    ReducingStateDescriptor,
     RuntimeContext,
     SlidingEventTimeWindows,
     StreamExecutionEnvironment,
-    Time,
     TimeWindow,
     Trigger,
-    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     Types,
-    ValueStateDescriptor,
     Window,
     WindowAssigner,
 )
-from tidegate.errors import SerializerIncompatible, UserCodeFailed, UserError
+from tidegate.errors import UserError
 from tidegate.testing import OperatorHarness
 
-TEN = TumblingEventTimeWindows.of(Time.milliseconds(10))
 LATE = OutputTag[Any]("late")
 
 
-def keyed(stream: DataStream[Any]) -> KeyedStream[Any]:
-    return stream.key_by(lambda event: event[0], Types.STRING())
-
-
-def listed(key: object, window: Window, elements: Iterable[Any]) -> list[Any]:
-    return [(key, window, list(elements))]
-
-
-def stamped(key: object, window: TimeWindow, elements: Iterable[Any]) -> list[Any]:
-    return [(key, window.start, window.end, [n for _, n in elements])]
-
-
 # --- what functions are given ---
-
-
-class Kept(ProcessWindowFunction[Any, Any, str, TimeWindow]):
-    """Counts its firings, for the window and for the key."""
-
-    def process(
-        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[Any]
-    ) -> Iterable[Any]:
-        per_window = context.window_state().get_state(ValueStateDescriptor("fired", Types.LONG()))
-        per_key = context.global_state().get_state(ValueStateDescriptor("fired", Types.LONG()))
-        for state in (per_window, per_key):
-            state.update((state.value() or 0) + 1)
-        yield (
-            context.window().start,
-            len(list(elements)),
-            per_window.value(),
-            per_key.value(),
-            context.current_watermark(),
-            context.current_processing_time(),
-        )
-
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
-        state = context.window_state().get_state(ValueStateDescriptor("fired", Types.LONG()))
-        assert state.value() is not None
-        state.clear()
 
 
 @pytest.mark.parametrize("windows", [TEN, SlidingEventTimeWindows(10, 10)])
@@ -203,11 +159,6 @@ def test_a_result_is_not_changed_by_what_comes_after_it() -> None:
             harness.watermark(40)
             harness.process(("a", 2), timestamp=6)
             assert [1] in harness.take()
-
-
-class Whole(AllWindowFunction[Any, Any, Window]):
-    def apply(self, window: Window, inputs: Iterable[Any]) -> Iterable[Any]:
-        yield window, sorted(inputs)
 
 
 class WholeWithState(ProcessAllWindowFunction[Any, Any, Window]):
@@ -388,58 +339,6 @@ def test_windows_may_not_be_merged_into_one_that_is_over() -> None:
             harness.process(("a", 1), timestamp=8)
 
 
-class Longest(AggregateFunction[int, int, int]):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return max(value, accumulator)
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return max(acc_a, acc_b)
-
-
-class Full(Trigger[Any, TimeWindow]):
-    """Fires once a window has three records that are not all alike, whatever has merged."""
-
-    seen = ListStateDescriptor("seen", Types.LONG())
-    count = ReducingStateDescriptor("count", lambda x, y: x + y, Types.LONG())
-    most = AggregatingStateDescriptor("most", Longest(), Types.LONG())
-
-    def on_element(
-        self, element: Any, timestamp: int, window: TimeWindow, ctx: Any
-    ) -> TriggerResult:
-        ctx.register_event_time_timer(timestamp)
-        ctx.get_partitioned_state(self.seen).add(element[1])
-        ctx.get_partitioned_state(self.count).add(1)
-        ctx.get_partitioned_state(self.most).add(element[1])
-        seen = sorted(ctx.get_partitioned_state(self.seen).get())
-        assert len(seen) == ctx.get_partitioned_state(self.count).get()
-        assert seen[-1] == ctx.get_partitioned_state(self.most).get()
-        full = len(seen) >= 3 and seen[0] != seen[-1]
-        return TriggerResult.FIRE_AND_PURGE if full else TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: TimeWindow, ctx: Any) -> TriggerResult:
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        return True
-
-    def on_merge(self, window: TimeWindow, ctx: Any) -> None:
-        for state in (self.seen, self.count, self.most):
-            ctx.merge_partitioned_state(state)
-
-    def clear(self, window: TimeWindow, ctx: Any) -> None:
-        for state in (self.seen, self.count, self.most):
-            ctx.get_partitioned_state(state).clear()
-
-
 def test_a_trigger_of_ones_own_keeps_its_state_where_windows_merge() -> None:
     with OperatorHarness(
         lambda s: keyed(s).window(EventTimeSessionWindows(5)).trigger(Full()).apply(stamped)
@@ -469,142 +368,6 @@ def test_what_differs_too_much_from_the_newest_is_evicted() -> None:
     ) as harness:
         harness.process_all([("a", n) for n in (1, 4, 20, 3)])
         assert harness.take() == [("a", 5), ("a", 8)]
-
-
-# --- what is refused ---
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda s: s.window(TumblingEventTimeWindows), "window takes a WindowAssigner, not Tumb"),
-        (lambda s: s.window(TEN).trigger(CountTrigger), "trigger takes a Trigger, not CountTrig"),
-        (lambda s: s.window(TEN).evictor(CountTrigger(1)), "evictor takes an? Evictor"),
-        (lambda s: s.window(TEN).side_output_late_data("late"), "takes an? OutputTag, not str"),
-        (lambda s: s.window(TEN).allowed_lateness(-1), "allowed lateness is -1"),
-        (lambda s: s.window(TEN).allowed_lateness(Time.seconds(1)), "allowed lateness is Time"),
-        (lambda s: s.window(TEN).apply(Kept()), "apply takes a WindowFunction"),
-        (lambda s: s.window(TEN).process(Whole()), "process takes a ProcessWindowFunction"),
-        (lambda s: s.window(TEN).aggregate(max), "aggregate takes an? AggregateFunction"),
-        (lambda s: s.window(EventTimeSessionWindows(1)).trigger(Fixed()), "cannot be used with"),
-        (lambda s: EventTimeSessionWindows.with_gap(Duration.of_nanos(1)), "gap of 0 ms can't be"),
-        (lambda s: EventTimeSessionWindows.with_dynamic_gap(3), "3 extracts no gap"),
-        (lambda s: s.count_window(0), "can't be"),
-    ],
-)
-def test_what_is_wrong_with_a_window_is_said_at_the_call(
-    call: Callable[[Any], object], message: str
-) -> None:
-    stream = StreamExecutionEnvironment.local().from_collection([("a", 1)])
-    with pytest.raises(GraphError, match=message):
-        call(keyed(stream))
-
-
-class Fixed(Full):
-    def can_merge(self) -> bool:
-        return False
-
-
-class Forgets(AggregateFunction[Any, Any, Any]):
-    def create_accumulator(self) -> list[Any]:
-        return []
-
-    def add(self, value: Any, accumulator: list[Any]) -> Any:
-        accumulator.append(value)
-
-    def get_result(self, accumulator: list[Any]) -> Any:
-        return accumulator
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return acc_a + acc_b
-
-
-class PerWindow(ProcessWindowFunction[Any, Any, str, TimeWindow]):
-    def process(
-        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[Any]
-    ) -> Iterable[Any]:
-        yield context.window_state().get_state(ValueStateDescriptor("any")).value()
-
-
-class Undecided(Full):
-    def on_element(self, element: Any, timestamp: int, window: TimeWindow, ctx: Any) -> Any:
-        return None
-
-
-FIVE = EventTimeSessionWindows(5)
-ANY = PurgingTrigger(EventTimeTrigger())
-
-
-@pytest.mark.parametrize(
-    ("step", "message"),
-    [
-        (lambda s: s.window(TEN).apply(lambda k, w, e: 5), "has returned 5"),
-        (lambda s: s.window(FIVE).apply(lambda k, w, e: "ab"), "has returned 'ab'"),
-        (lambda s: s.window(TEN).aggregate(Forgets()), "AggregateFunction.add has returned None"),
-        (lambda s: s.window(FIVE).aggregate(Forgets()), "AggregateFunction.add has returned None"),
-        (lambda s: s.count_window(9).aggregate(Forgets()), "AggregateFunction.add has returned"),
-        (lambda s: s.window(TEN).reduce(lambda x, y: None), "reduce function has returned None"),
-        (lambda s: s.window(FIVE).reduce(lambda x, y: None), "reduce function has returned None"),
-        (
-            lambda s: s.window(TEN).trigger(ANY).reduce(lambda x, y: None),
-            "reduce function has returned None",
-        ),
-        (lambda s: s.window(FIVE).process(PerWindow()), "Per-window state is not allowed"),
-        (lambda s: s.window(FIVE).trigger(ANY).process(PerWindow()), "Per-window state is not"),
-        (lambda s: s.window(TEN).trigger(Undecided()).apply(listed), "no TriggerResult"),
-        (
-            lambda s: s.window(EventTimeSessionWindows.with_dynamic_gap(lambda e: 0)).apply(listed),
-            "a session gap has to be an int of 1 ms or more, not 0",
-        ),
-        (
-            lambda s: (
-                s.window(EventTimeSessionWindows.with_dynamic_gap(lambda e: 1.5))
-                .trigger(ANY)
-                .apply(listed)
-            ),
-            "not 1.5",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_function_is_said_with_the_operators_name(
-    step: Callable[[Any], DataStream[Any]], message: str
-) -> None:
-    with OperatorHarness(lambda s: step(keyed(s)).name("my windows")) as harness:
-        with pytest.raises((UserError, UserCodeFailed), match=message) as caught:
-            for _ in range(3):
-                harness.process(("a", 1), timestamp=1)
-            harness.end()
-        assert "my windows" in str(caught.value)
-
-
-@pytest.mark.parametrize("trigger", [EventTimeTrigger(), ANY])
-@pytest.mark.parametrize("windows", [TEN, FIVE])
-@pytest.mark.parametrize(
-    ("timestamp", "message"), [(None, "have no event time"), (2**63 - 1, "end of all time")]
-)
-def test_windows_of_event_time_refuse_records_without_one(
-    trigger: Trigger[Any, Any], windows: Any, timestamp: int | None, message: str
-) -> None:
-    with (
-        OperatorHarness(
-            lambda s: keyed(s).window(windows).trigger(trigger).apply(listed).name("timeless")
-        ) as harness,
-        pytest.raises(UserError, match=rf"(?s){message}.*'timeless'"),
-    ):
-        harness.process(("a", 1), timestamp)
-
-
-def test_contents_of_other_windows_are_refused_at_a_restore() -> None:
-    with OperatorHarness(lambda s: keyed(s).window(TEN).apply(stamped)) as harness:
-        harness.process(("a", 1), timestamp=1)
-        snapshot = harness.snapshot()
-    for changed in (
-        lambda s: keyed(s).window(TEN).trigger(ANY).apply(stamped),
-        lambda s: keyed(s).window(FIVE).apply(stamped),
-        lambda s: keyed(s).count_window(2).apply(stamped),
-    ):
-        with pytest.raises(SerializerIncompatible, match="window-contents"):
-            OperatorHarness(changed, restore=snapshot)
 
 
 class Opened(ProcessWindowFunction[Any, Any, str, Window]):

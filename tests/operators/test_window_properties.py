@@ -304,7 +304,7 @@ TRIGGERS: dict[str, tuple[Callable[[int], Trigger[Any, Any]], Callable[[int], di
 
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "sessions"])
 @pytest.mark.parametrize("name", [*TRIGGERS])
-@examples(60)
+@examples(40)
 @given(st.data(), ACTIONS, PARALLELISM, st.integers(1, 5))
 def test_triggers(
     kind: str,
@@ -325,7 +325,7 @@ def test_triggers(
 
 
 @pytest.mark.parametrize("name", ["tumbling by clock", "sliding by clock", "sessions by clock"])
-@examples(60)
+@examples(40)
 @given(st.data(), ACTIONS, PARALLELISM, st.integers(1, 5), st.booleans())
 def test_triggers_by_the_clock(
     name: str,
@@ -376,7 +376,7 @@ def session_case(
 
 
 @pytest.mark.parametrize("by_clock", [False, True])
-@examples(250)
+@examples(150)
 @given(st.data(), ACTIONS, PARALLELISM, st.integers(1, 5))
 def test_sessions(
     by_clock: bool, data: st.DataObject, actions: list[Any], parallelism: int, batch_rows: int
@@ -406,7 +406,7 @@ def test_count_windows(
     agree(case, actions, parallelism, batch_rows, tidy=False)
 
 
-@examples(100)
+@examples(60)
 @given(
     st.integers(1, 6),
     st.booleans(),
@@ -440,7 +440,7 @@ def newest(span_ms: int) -> Callable[[Kept], Kept]:
 
 
 @pytest.mark.parametrize("kind", ["tumbling", "sliding", "sessions"])
-@examples(100)
+@examples(60)
 @given(
     st.data(),
     st.integers(1, 4),
