@@ -83,11 +83,12 @@ class AlignedWindowOperator(FiringOperator):
         super().snapshot(context)
         if self._progress is None:
             return
-        if not self._is_due():
+        to_fire = [at for at, what, _ in self._due if what == _FIRE and at <= self._time_ms]
+        if not to_fire:
             self._progress.note(self._time_ms)
             return
         # In the midst of a round: it goes on with this window, for the key groups that are left.
-        end_ms = self._due[0][0]
+        end_ms = min(to_fire)
         first_left = self._left[0][1] if self._left else 0
         self._progress.note(end_ms, end_ms - 1, first_left)
 
