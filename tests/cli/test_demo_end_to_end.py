@@ -18,6 +18,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 SMALL = ["--runtime", "local", "--parallelism", "2", "--flights", "9000", "--rate", "3000"]
 LIMIT_S = 150
 
+DAYS = 33
+"""Airports and days that the flights are of."""
+
+STRAGGLERS = 44
+"""Flights that may be too late for their day."""
+
 
 @contextmanager
 def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
@@ -52,6 +58,8 @@ def assert_exactly_once(result: dict, killed: int) -> None:
     assert (result["read"], result["counted"]) == (9_000, 9_000)
     assert (result["lost"], result["doubled"], result["killed"]) == (0, 0, killed)
     assert result["checkpoints"] >= 2
+    assert result["windows"] == DAYS
+    assert 0 <= result["late"] <= STRAGGLERS
 
 
 @pytest.mark.feature("F189")
@@ -89,7 +97,7 @@ def test_without_a_kill_there_is_nothing_to_recover_from(tmp_path: Path) -> None
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {
         "checkpoints",
         "driver.log",
-        "flights",
+        "flights.parquet",
         "output",
         "weather.parquet",
     }

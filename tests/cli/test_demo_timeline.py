@@ -24,7 +24,7 @@ from tidegate.cli.demo.news import (
     from_lines,
     to_line,
 )
-from tidegate.cli.demo.screen import LiveDisplay, PlainDisplay, display, print_ranking
+from tidegate.cli.demo.screen import LiveDisplay, PlainDisplay, display, print_days, print_ranking
 from tidegate.cli.demo.timeline import Kill, Timeline
 from tidegate.errors import ConfigError
 
@@ -33,7 +33,7 @@ STORY: list[AnyNews] = [
     SlotUp(10, "b", "here", 12),
     StatusChanged(50, "RUNNING"),
     AllRunning(100),
-    Progress(600, 1_000),
+    Progress(600, 1_000, 1_357_100_000_000),
     CheckpointBegun(1_000, 1),
     CheckpointCompleted(1_050, 1, 40, 2_048, 4_096),
     Progress(1_100, 6_000),
@@ -116,6 +116,11 @@ def test_the_rate_is_that_of_the_subtasks_that_run_now() -> None:
     assert told([Progress(2_700, 800)], timeline).rate == 5_000
 
 
+def test_event_time_stays_known_while_the_job_has_none() -> None:
+    assert told(STORY[:4]).watermark_ms is None
+    assert killed_and_back().watermark_ms == 1_357_100_000_000
+
+
 def test_without_a_wish_kills_are_spread_over_the_replay() -> None:
     first, second = kill_moments(2, None, 20.0, Random(1))
     assert 2.5 <= first <= 7.5
@@ -172,6 +177,7 @@ def test_on_a_terminal_the_same_things_are_said_beside_the_live_figures() -> Non
     assert "SIGKILL to a worker, pid 12" in text
     assert "all running again 0.50 s after the kill" in text
     assert "6,000 flights" in text
+    assert "event time 2013-01-02" in text
     assert "2.0 KiB" in text
 
 
@@ -187,3 +193,10 @@ def test_the_ranking_is_a_table_with_places() -> None:
     print_ranking(Console(file=out, width=80), [("United", 1_234, 12.345)])
     assert "1,234" in out.getvalue()
     assert "12.3" in out.getvalue()
+
+
+def test_the_worst_days_are_a_table() -> None:
+    out = io.StringIO()
+    print_days(Console(file=out, width=80), [("JFK", "2013-07-10", 1_234, 56, 78.91)])
+    row = out.getvalue().splitlines()[-1].split()
+    assert row == ["JFK", "2013-07-10", "1,234", "56", "78.9"]

@@ -3,13 +3,21 @@
 import pandas as pd
 import pytest
 
-from tests.cli.flights import committed_rows, small_dataset
+from tests.cli.flights import (
+    FIRST_DAY,
+    SECOND_DAY,
+    committed,
+    committed_rows,
+    day_rows,
+    late_rows,
+    small_dataset,
+)
 from tidegate.cli.demo.outcome import Outcome, recovery_s
-from tidegate.cli.demo.verify import Verdict, ranking, verify
+from tidegate.cli.demo.verify import Verdict, ranking, verify, worst_days
 
 
 def verdict(rows: pd.DataFrame) -> Verdict:
-    return verify(small_dataset(), rows)
+    return verify(small_dataset(), committed(rows))
 
 
 def changed(row: int, column: str, value: object) -> pd.DataFrame:
@@ -20,7 +28,9 @@ def changed(row: int, column: str, value: object) -> pd.DataFrame:
 
 
 def test_the_right_rows_match() -> None:
-    assert verdict(committed_rows()) == Verdict(read=5, counted=5, lost=0, doubled=0, wrong=0)
+    assert verdict(committed_rows()) == Verdict(
+        read=7, counted=7, lost=0, doubled=0, windows=2, late=1, wrong=0
+    )
     assert verdict(committed_rows()).matches
 
 
@@ -46,7 +56,7 @@ def test_a_lost_row_is_seen() -> None:
 
 def test_all_rows_lost_is_seen() -> None:
     found = verdict(committed_rows().head(0))
-    assert (found.lost, found.counted, found.matches) == (5, 0, False)
+    assert (found.lost, found.counted, found.matches) == (7, 0, False)
 
 
 def test_a_doubled_row_is_seen() -> None:
@@ -61,7 +71,7 @@ def test_a_flight_that_was_counted_twice_in_state_alone_is_seen() -> None:
     rows.loc[4, ["count", "departed"]] = [4, 4]
     found = verdict(rows)
     assert (found.lost, found.doubled) == (0, 0)
-    assert found.counted == 6
+    assert found.counted == 8
     assert not found.matches
 
 
@@ -92,10 +102,84 @@ def test_a_wrong_figure_is_seen(column: str, value: object) -> None:
 
 def test_a_row_of_no_flight_is_seen() -> None:
     rows = committed_rows()
-    stray = rows.tail(1).assign(id=77, count=4)
+    stray = rows.tail(1).assign(id=77, count=3)
     found = verdict(pd.concat([rows, stray]))
     assert found.wrong == 1
     assert not found.matches
+
+
+def found_in(days: pd.DataFrame | None = None, late: pd.DataFrame | None = None) -> Verdict:
+    return verify(small_dataset(), committed(days=days, late=late))
+
+
+WITH_THE_STRAGGLER = (1, 6, 5, 58, 11.6, 4)
+ONLY_THE_STRAGGLER = (1, 1, 1, 20, 20.0, 1)
+
+
+def test_a_straggler_may_be_in_its_day_or_fire_it_again() -> None:
+    nobody = late_rows().head(0)
+    in_its_day = found_in(day_rows(WITH_THE_STRAGGLER, SECOND_DAY), nobody)
+    again = found_in(day_rows(FIRST_DAY, SECOND_DAY, ONLY_THE_STRAGGLER), nobody)
+    assert in_its_day.matches
+    assert again.matches
+    assert (again.windows, again.late) == (2, 0)
+
+
+def test_a_straggler_that_is_in_its_day_and_late_is_seen() -> None:
+    assert found_in(day_rows(WITH_THE_STRAGGLER, SECOND_DAY)).wrong == 1
+
+
+def test_a_straggler_that_is_nowhere_is_seen() -> None:
+    assert found_in(late=late_rows().head(0)).wrong == 1
+
+
+def test_a_day_that_fired_twice_for_the_same_flights_is_seen() -> None:
+    assert not found_in(day_rows(FIRST_DAY, FIRST_DAY, SECOND_DAY)).matches
+
+
+def test_a_day_in_two_parts_without_a_straggler_is_seen() -> None:
+    halves = (1, 4, 4, 38, 9.5, 3), (1, 1, 0, 0, None, 0)
+    assert found_in(day_rows(*halves, SECOND_DAY)).wrong == 1
+
+
+def test_a_day_that_is_missing_and_one_of_no_flight_are_seen() -> None:
+    assert found_in(day_rows(FIRST_DAY)).wrong == 1
+    assert found_in(day_rows(FIRST_DAY, SECOND_DAY, (3, 1, 1, 8, 8.0, 0))).wrong == 1
+
+
+@pytest.mark.parametrize(
+    "day",
+    [
+        (2, 2, 1, 8, 8.0, 0),
+        (2, 1, 0, 8, None, 0),
+        (2, 1, 1, 9, 9.0, 0),
+        (2, 1, 1, 8, 8.5, 0),
+        (2, 1, 1, 8, None, 0),
+        (2, 1, 1, 8, 8.0, 1),
+    ],
+)
+def test_a_wrong_figure_of_a_day_is_seen(day: tuple[int, int, int, int, float, int]) -> None:
+    assert found_in(day_rows(FIRST_DAY, day)).wrong > 0
+
+
+def test_a_late_flight_that_did_not_straggle_is_seen() -> None:
+    row = small_dataset().flights.loc[5]
+    late = pd.concat(
+        [late_rows(), late_rows().assign(id=5, time=row["time"], dep_delay=8.0, bad_weather=False)]
+    )
+    assert found_in(day_rows(FIRST_DAY), late).wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("carrier", "AA"), ("time", 1), ("dep_delay", None), ("bad_weather", False), ("id", 77)],
+)
+def test_a_wrong_figure_of_a_late_flight_is_seen(column: str, value: object) -> None:
+    assert not found_in(late=late_rows().assign(**{column: value})).matches
+
+
+def test_a_late_flight_that_is_there_twice_is_seen() -> None:
+    assert found_in(late=pd.concat([late_rows(), late_rows()])).wrong == 1
 
 
 def test_the_ranking_weighs_airports_by_flights_that_left() -> None:
@@ -103,8 +187,14 @@ def test_the_ranking_weighs_airports_by_flights_that_left() -> None:
     more = pd.DataFrame([{**rows.loc[4].to_dict(), "origin": "JFK", "count": 1, "departed": 1}])
     assert ranking(pd.concat([rows, more.assign(delay_mean=54.0)]), small_dataset().airlines) == [
         ("United", 4, 24.0),
+        ("JetBlue", 2, 14.0),
         ("American", 1, -4.0),
     ]
+
+
+def test_the_worst_days_are_those_with_the_greatest_mean_of_all_their_rows() -> None:
+    days = day_rows(SECOND_DAY, FIRST_DAY, ONLY_THE_STRAGGLER, (3, 2, 0, 0, None, 2))
+    assert worst_days(days) == [("EWR", "2013-01-01", 6, 4, 11.6), ("EWR", "2013-01-02", 1, 0, 8.0)]
 
 
 def test_recovery_is_from_the_kill_to_the_first_row_of_the_next_run() -> None:
@@ -135,13 +225,15 @@ def outcome(verdict: Verdict, killed: int = 1) -> Outcome:
 
 def test_the_json_has_the_promised_fields_and_no_others() -> None:
     assert outcome(verdict(committed_rows())).as_json() == {
-        "read": 5,
-        "counted": 5,
+        "read": 7,
+        "counted": 7,
         "lost": 0,
         "doubled": 0,
         "killed": 1,
         "recovery_s": 0.6,
         "checkpoints": 3,
+        "windows": 2,
+        "late": 1,
         "seconds": 9.9,
         "matches": True,
     }
@@ -149,8 +241,8 @@ def test_the_json_has_the_promised_fields_and_no_others() -> None:
 
 def test_the_line_says_the_same() -> None:
     assert outcome(verdict(committed_rows())).as_line() == (
-        "read 5, counted 5, lost 0, doubled 0, killed 1, recovered in 0.60 s, 3 checkpoints, "
-        "9.9 s: all numbers agree"
+        "read 7, counted 7, lost 0, doubled 0, killed 1, recovered in 0.60 s, 3 checkpoints, "
+        "2 windows, 1 late, 9.9 s: all numbers agree"
     )
 
 

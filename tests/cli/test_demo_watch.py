@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from tidegate.checkpoint.statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -25,7 +27,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.jobmaster.view import FailureView, JobView, SlotView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
-from tidegate.model.elements import SnapshotKind
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, SnapshotKind
 from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
 from tidegate.model.settings import RetentionPolicy
 from tidegate.model.snapshots import CheckpointProperties
@@ -134,9 +136,16 @@ def test_failures_are_told_oldest_first() -> None:
     ]
 
 
-def subtask(index: int, state: ExecutionState, running_ms: int = 0, rows: int = 0) -> SubtaskView:
+def subtask(
+    index: int,
+    state: ExecutionState,
+    running_ms: int = 0,
+    rows: int = 0,
+    watermark_ms: int | None = None,
+) -> SubtaskView:
     entered = {ExecutionState.RUNNING: running_ms}
-    return SubtaskView(index, 0, state, None, entered, SubtaskFigures(rows_out=rows))
+    figures = SubtaskFigures(rows_out=rows, watermark_ms=watermark_ms)
+    return SubtaskView(index, 0, state, None, entered, figures)
 
 
 def with_vertices(**vertices: list[SubtaskView]) -> JobView:
@@ -166,10 +175,33 @@ def test_subtasks_that_had_finished_before_a_restore_do_not_keep_the_job_from_ru
     assert news_of(EMPTY, over) == []
 
 
-def test_progress_is_what_the_sources_have_emitted() -> None:
+def test_progress_is_what_the_first_source_has_emitted() -> None:
     deploying = ExecutionState.DEPLOYING
     view = with_vertices(
         flights=[subtask(0, deploying, rows=100), subtask(1, deploying, rows=120)],
         counts=[subtask(0, deploying, rows=90)],
     )
     assert news_of(EMPTY, view) == [Progress(NOW_MS, 220)]
+
+
+@pytest.mark.parametrize(
+    ("marks", "told"),
+    [
+        ((None, 7_000, 8_000), 7_000),
+        ((None, MIN_TIMESTAMP_MS, 8_000), None),
+        ((None, 7_000, MAX_WATERMARK_MS), 7_000),
+        ((None, MAX_WATERMARK_MS, MAX_WATERMARK_MS), None),
+        ((None, None, None), None),
+    ],
+)
+def test_event_time_has_come_as_far_as_the_last_of_the_subtasks(
+    marks: tuple[int | None, ...], told: int | None
+) -> None:
+    running = ExecutionState.RUNNING
+    subtasks = [subtask(i, running, rows=5, watermark_ms=ms) for i, ms in enumerate(marks)]
+    progress = [news for news in news_of(EMPTY, with_vertices(job=subtasks)) if is_progress(news)]
+    assert progress == [Progress(NOW_MS, 15, told)]
+
+
+def is_progress(news: object) -> bool:
+    return isinstance(news, Progress)

@@ -13,6 +13,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 FLIGHTS = 40_000
 LIMIT_S = 280
 
+DAYS = 138
+"""Airports and days that the flights are of."""
+
+STRAGGLERS = 196
+"""Flights that may be too late for their day."""
+
 
 def demo(*options: str) -> tuple[dict, str]:
     """The JSON object of the last line, and all that was printed."""
@@ -39,6 +45,8 @@ def assert_exactly_once(result: dict, killed: int) -> None:
     }
     assert result["matches"] is True
     assert result["checkpoints"] >= 3
+    assert result["windows"] == DAYS
+    assert 0 < result["late"] <= STRAGGLERS
 
 
 def assert_restored(output: str) -> None:

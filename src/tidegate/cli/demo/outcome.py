@@ -7,13 +7,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from tidegate.cli.demo.job import STATISTICS_SCHEMA
+from tidegate.cli.demo.job import (
+    DAYS,
+    DAYS_SCHEMA,
+    LATE,
+    LATE_SCHEMA,
+    STATISTICS,
+    STATISTICS_SCHEMA,
+)
+from tidegate.cli.demo.verify import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     import pandas as pd
+    import pyarrow as pa
 
     from tidegate.cli.demo.verify import Verdict
 
@@ -48,6 +57,8 @@ class Outcome:
             "killed": self.killed,
             "recovery_s": self.recovery_s,
             "checkpoints": self.checkpoints,
+            "windows": self.verdict.windows,
+            "late": self.verdict.late,
             "seconds": round(self.seconds, 1),
             "matches": self.verdict.matches,
         }
@@ -63,33 +74,42 @@ class Outcome:
         return (
             f"read {verdict.read:,}, counted {verdict.counted:,}, lost {verdict.lost:,}, "
             f"doubled {verdict.doubled:,}, killed {self.killed}{wanted}, {recovery}"
-            f"{self.checkpoints} checkpoints, {self.seconds:.1f} s: {agreement}"
+            f"{self.checkpoints} checkpoints, {verdict.windows:,} windows, {verdict.late:,} late, "
+            f"{self.seconds:.1f} s: {agreement}"
         )
 
 
-def read_committed(output: Path) -> pd.DataFrame:
-    """All rows of the files that the sink has committed, and of no others."""
-    files = sorted(path for path in output.glob("**/*.parquet") if _is_committed(path, output))
-    tables = [pq.read_table(file, schema=STATISTICS_SCHEMA) for file in files]
-    rows = [table.to_pandas() for table in tables]
-    import pandas as pd
+def read_committed(output: Path) -> Committed:
+    """All rows of the files that the sinks have committed, and of no others."""
+    return Committed(
+        statistics=_rows(output / STATISTICS, STATISTICS_SCHEMA),
+        days=_rows(output / DAYS, DAYS_SCHEMA),
+        late=_rows(output / LATE, LATE_SCHEMA),
+    )
 
-    return pd.concat(rows) if rows else STATISTICS_SCHEMA.empty_table().to_pandas()
 
-
-def recovery_s(kills_ms: Iterable[int], committed: pd.DataFrame) -> float | None:
+def recovery_s(kills_ms: Iterable[int], statistics: pd.DataFrame) -> float | None:
     """Of the kills the longest time from the kill to the first record emitted after the restore.
 
     The moments stand in the rows themselves. A run that began after the kill counts, whatever
     another subtask of the run before still emitted; rows that were never committed do not.
     """
-    runs = committed.groupby(["driver", "attempt"])["emitted_ms"].min()
+    runs = statistics.groupby(["driver", "attempt"])["emitted_ms"].min()
     waits: list[int] = []
     for kill_ms in kills_ms:
         after = [int(begun) - kill_ms for begun in runs if begun >= kill_ms]
         if after:
             waits.append(min(after))
     return max(waits) / 1000 if waits else None
+
+
+def _rows(output: Path, schema: pa.Schema) -> pd.DataFrame:
+    files = sorted(path for path in output.glob("**/*.parquet") if _is_committed(path, output))
+    tables = [pq.read_table(file, schema=schema) for file in files]
+    rows = [table.to_pandas() for table in tables]
+    import pandas as pd
+
+    return pd.concat(rows) if rows else schema.empty_table().to_pandas()
 
 
 def _is_committed(path: Path, output: Path) -> bool:

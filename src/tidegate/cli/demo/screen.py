@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from rich.box import HEAVY_HEAD
@@ -87,10 +88,14 @@ def size(count: int) -> str:
     return f"{count} B" if count < 1024 else f"{count / 1024:.1f} KiB"
 
 
+def day(time_ms: int | None) -> str:
+    """The day of an event time, in UTC."""
+    return "…" if time_ms is None else f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d}"
+
+
 def print_ranking(console: Console, ranking: Sequence[tuple[str, int, float]]) -> None:
     """The carriers, the latest first."""
-    plain = None if not console.is_terminal else HEAVY_HEAD
-    table = Table(title="Carriers by mean departure delay", box=plain, title_justify="left")
+    table = _table(console, "Carriers by mean departure delay")
     table.add_column("", justify="right")
     table.add_column("carrier")
     table.add_column("flights", justify="right")
@@ -98,6 +103,23 @@ def print_ranking(console: Console, ranking: Sequence[tuple[str, int, float]]) -
     for place, (name, flights, minutes) in enumerate(ranking, 1):
         table.add_row(str(place), name, f"{flights:,}", f"{minutes:.1f}")
     console.print(table)
+
+
+def print_days(console: Console, days: Sequence[tuple[str, str, int, int, float]]) -> None:
+    """The worst days, as the windows have them."""
+    table = _table(console, "Days with the greatest mean departure delay")
+    table.add_column("airport")
+    table.add_column("day")
+    table.add_column("flights", justify="right")
+    table.add_column("in bad weather", justify="right")
+    table.add_column("minutes", justify="right")
+    for airport, date, flights, bad_weather, minutes in days:
+        table.add_row(airport, date, f"{flights:,}", f"{bad_weather:,}", f"{minutes:.1f}")
+    console.print(table)
+
+
+def _table(console: Console, title: str) -> Table:
+    return Table(title=title, box=HEAVY_HEAD if console.is_terminal else None, title_justify="left")
 
 
 class PlainDisplay:
@@ -120,7 +142,8 @@ class PlainDisplay:
             self._rate_at_ms = news.at_ms
             self._print(
                 _moment(news.at_ms, timeline),
-                f"{timeline.read:,} of {timeline.rows:,} flights, {timeline.rate:,.0f} a second",
+                f"{timeline.read:,} of {timeline.rows:,} flights, {timeline.rate:,.0f} a second, "
+                f"event time {day(timeline.watermark_ms)}",
             )
 
     def killed(self, kill: Kill, timeline: Timeline) -> None:
@@ -175,6 +198,7 @@ class LiveDisplay:
         bar.add_row(
             ProgressBar(total=timeline.rows, completed=read, width=30),
             f"{read:,} flights",
+            Text(f"event time {day(timeline.watermark_ms)}", style="magenta"),
             Text(f"{timeline.rate:,.0f}/s", style="bold cyan"),
             Text(timeline.status or "…", style="green" if timeline.running else "yellow"),
         )

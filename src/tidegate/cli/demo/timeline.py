@@ -40,7 +40,7 @@ class Timeline:
     rows: flights that there are to read. slots: pid by slot. status: of the job, as in Flink.
     running: whether all subtasks run, so far as is known. first_running_ms: wall clock.
     under_way: the checkpoint that has begun and not ended. back_after_ms: of each kill, the time
-    until all subtasks were running again.
+    until all subtasks were running again. watermark_ms: how far event time has come.
     """
 
     rows: int
@@ -52,6 +52,7 @@ class Timeline:
     back_after_ms: list[int] = field(default_factory=list)
     under_way: int | None = None
     completed: list[CheckpointCompleted] = field(default_factory=list)
+    watermark_ms: int | None = None
     _rows: int = 0
     _rows_before: int = 0
     _rows_at: dict[int, int] = field(default_factory=dict)
@@ -126,6 +127,7 @@ class Timeline:
         if news.rows < self._rows:
             self._recent.clear()  # subtasks were deployed anew
         self._rows = news.rows
+        self.watermark_ms = news.watermark_ms or self.watermark_ms
         self._recent.append((news.at_ms, news.rows))
         while self._recent[0][0] < news.at_ms - RATE_WINDOW_MS:
             self._recent.popleft()

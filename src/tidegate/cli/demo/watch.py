@@ -18,6 +18,7 @@ from tidegate.cli.demo.news import (
     StatusChanged,
 )
 from tidegate.model.control import ExecutionState
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +108,7 @@ class JobWatch:
         rows = sum(subtask.figures.rows_out for each in sources for subtask in each.subtasks)
         if rows != self._rows:
             self._rows = rows
-            yield Progress(now_ms, rows)
+            yield Progress(now_ms, rows, _watermark_ms(view))
 
 
 def _running_since_ms(view: JobView) -> int | None:
@@ -117,6 +118,14 @@ def _running_since_ms(view: JobView) -> int | None:
     if ExecutionState.RUNNING not in states or states - _RUNNING_OR_DONE:
         return None
     return max(subtask.timestamps_ms.get(ExecutionState.RUNNING, 0) for subtask in subtasks)
+
+
+def _watermark_ms(view: JobView) -> int | None:
+    """The least watermark of all subtasks; None while one has none, and once event time is over."""
+    figures = [subtask.figures for vertex in view.vertices for subtask in vertex.subtasks]
+    marks = [each.watermark_ms for each in figures if each.watermark_ms is not None]
+    least = min(marks, default=MIN_TIMESTAMP_MS)
+    return least if MIN_TIMESTAMP_MS < least < MAX_WATERMARK_MS else None
 
 
 def _end_of(checkpoint: CheckpointStatistics, now_ms: int) -> News:
