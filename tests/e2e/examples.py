@@ -37,7 +37,6 @@ from tests.e2e.staged import KILL, Pause, Script, StagedSource
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
 from tidegate import DataStream, JobFailed, RowKind, Time, TypeInformation
 from tidegate.connectors import CollectSink, FileSource
-from tidegate.jobmaster.view import JobView
 
 
 @dataclass(frozen=True)
@@ -339,7 +338,7 @@ def check_upgrade(jobs: Jobs) -> None:
     env = jobs.checkpointed(1, upgrade.NEVER_MS, **RETAIN)
     upgrade.first_version(env, out)
     client = jobs.start(env, "first version")
-    wait_for(client, has_read_a_hundred, "a hundred numbers")
+    wait_for(client, lambda seen: upgrade.rows_read(client) >= 100, "a hundred numbers")
     checkpoint = client.trigger_checkpoint().result(timeout=30)
     client.cancel().result(timeout=30)
 
@@ -356,11 +355,6 @@ def check_upgrade(jobs: Jobs) -> None:
     first = sorted(number for number, _, *version in rows if not version)
     assert first == list(range(1, len(first) + 1))
     assert 100 <= len(first) < upgrade.NUMBERS
-
-
-def has_read_a_hundred(seen: JobView) -> bool:
-    sources = [vertex for vertex in seen.vertices if vertex.name.startswith("Source")]
-    return any(subtask.figures.rows_out >= 100 for each in sources for subtask in each.subtasks)
 
 
 def json_rows(folder: Path) -> list[dict[str, Any]]:
