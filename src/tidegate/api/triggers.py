@@ -32,11 +32,11 @@ class TriggerResult(Enum):
 
     def is_fire(self) -> bool:
         """Whether the window is evaluated."""
-        return self in {TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE}
+        return self is TriggerResult.FIRE or self is TriggerResult.FIRE_AND_PURGE
 
     def is_purge(self) -> bool:
         """Whether its contents are dropped."""
-        return self in {TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE}
+        return self is TriggerResult.PURGE or self is TriggerResult.FIRE_AND_PURGE
 
 
 class TriggerContext(Protocol):

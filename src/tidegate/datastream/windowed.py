@@ -223,7 +223,7 @@ class WindowedStream(_Windowed[T]):
         window_function: KeyedFunction[T, R] | None = None,
         output_type: TypeInformation | None = None,
     ) -> DataStream[Any]:
-        """One value of all records, made as they come.
+        """One value of all records, made as they come; in whatever order, where windows slide.
 
         window_function: gets an iterable of that one value.
 
