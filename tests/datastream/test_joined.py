@@ -328,7 +328,10 @@ def between(low: int, high: int) -> Callable[[Any, Any], Any]:
         (lambda a, b: between(5, 5)(a, b).lower_bound_exclusive(), "is above the upper one"),
         (lambda a, b: between(0, 1)(a, b).process(len), "takes a ProcessJoinFunction"),
         (joined_by(Sizes()), "takes a JoinFunction or a plain function, not Sizes"),
-        (lambda a, b: a.join(b).where(first).equal_to(first).window(5), "window takes a WindowAssigner, not int"),
+        (
+            lambda a, b: a.join(b).where(first).equal_to(first).window(5),
+            "takes a WindowAssigner, not int",
+        ),
         (
             lambda a, b: a.join(b).where(first, Types.INT()).equal_to(first, Types.LONG()),
             "keys of the two streams have two types, Integer and Long",
