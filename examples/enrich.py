@@ -59,7 +59,7 @@ TWICE = AsyncRetryStrategy.fixed_delay(
 )
 
 
-def with_names(ids, ordered):
+def with_names(ids, ordered, timeout_ms=500):
     """Each id with its name, and with how many calls were in flight. ids: a stream of numbers.
 
     ordered: in the order of the ids.
@@ -69,7 +69,7 @@ def with_names(ids, ordered):
         if ordered
         else AsyncDataStream.unordered_wait_with_retry
     )
-    found = wait(ids, LookUp(), Time.milliseconds(500), TWICE, CAPACITY)
+    found = wait(ids, LookUp(), Time.milliseconds(timeout_ms), TWICE, CAPACITY)
     return found.set_parallelism(1).uid("names")
 
 

@@ -18,9 +18,12 @@ from examples import (
     deduplicate,
     enrich,
     file_etl,
+    fraud_rules,
     heartbeats,
     late_data,
     latest_row,
+    live_rules,
+    orders_and_payments,
     page_views,
     sensor_average,
     top_products,
@@ -33,7 +36,7 @@ from examples import (
 from tests.e2e import plain
 from tests.e2e.files import committed_rows, hidden_files
 from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
-from tests.e2e.staged import KILL, Pause, Script, StagedSource
+from tests.e2e.staged import KILL, Death, Pause, Script, StagedSource
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
 from tidegate import DataStream, JobFailed, RowKind, Time, TypeInformation
 from tidegate.connectors import CollectSink, FileSource
@@ -41,17 +44,22 @@ from tidegate.connectors import CollectSink, FileSource
 
 @dataclass(frozen=True)
 class Example:
-    """A program with one input.
+    """A program with one input, or with two.
 
-    plain: what plain Python finds in a script. order: results of which it gives the same come in
-    the order of plain Python's.
+    plain: what plain Python finds in the scripts. order: results of which it gives the same come
+    in the order of plain Python's. type_info: of the input.
     """
 
-    program: Callable[[DataStream[Any]], DataStream[Any]]
+    program: Callable[..., DataStream[Any]]
     script: Script
-    plain: Callable[[Script], list[Any]]
+    plain: Callable[..., list[Any]]
     order: Callable[[Any], object] = repr
     type_info: TypeInformation | None = None
+    second: Script | None = None
+
+    @property
+    def scripts(self) -> list[Script]:
+        return [script for script in (self.script, self.second) if script is not None]
 
 
 def nothing(result: object) -> bool:
@@ -109,6 +117,14 @@ def watching(offline_after_ms: int, script: Script) -> Example:
     )
 
 
+def enriching(timeout_ms: int, *, ordered: bool) -> Example:
+    def program(ids: DataStream[int]) -> DataStream[Any]:
+        found = enrich.with_names(ids, ordered, timeout_ms)
+        return found.map(with_calls_in_bounds).set_parallelism(1)
+
+    return Example(program, enrich.IDS, names, order=whole if ordered else repr)
+
+
 def features(by_record: bool) -> Example:
     form = transaction_features.by_record if by_record else transaction_features.by_batch
     return Example(
@@ -158,17 +174,22 @@ EXAMPLES = {
     "top_products": Example(top_products.best_products, top_products.SALES, plain.best_products),
     "transaction_features, by record": features(by_record=True),
     "transaction_features, by batch": features(by_record=False),
-    "enrich, ordered": Example(
-        lambda ids: enrich.with_names(ids, True).map(with_calls_in_bounds).set_parallelism(1),
-        enrich.IDS,
-        names,
-        order=whole,
-    ),
-    "enrich, unordered": Example(
-        lambda ids: enrich.with_names(ids, False).map(with_calls_in_bounds), enrich.IDS, names
-    ),
+    "enrich, ordered": enriching(500, ordered=True),
+    "enrich, unordered": enriching(500, ordered=False),
     "abandoned_carts": Example(
         abandoned_carts.abandoned, abandoned_carts.ACTIONS, plain.abandoned, order=lambda a: a[0]
+    ),
+    "fraud_rules": Example(
+        fraud_rules.frauds,
+        fraud_rules.PAYMENTS,
+        plain.frauds,
+        second=fraud_rules.RULES,
+    ),
+    "orders_and_payments": Example(
+        orders_and_payments.matched,
+        orders_and_payments.ORDERS,
+        plain.matched,
+        second=orders_and_payments.PAYMENTS,
     ),
     "heartbeats": watching(1_500, beats(30)),
     "cache": caching(2_000, ["put", Pause(1_200), "get", Pause(1_200), "get", Pause(3_000), "get"]),
@@ -176,9 +197,9 @@ EXAMPLES = {
 """The programs as the page gives them."""
 
 
-def killed(example: Example, script: Script, at: int) -> Example:
-    """The example with another script, and a death before one of its steps."""
-    return replace(example, script=[*script[:at], KILL, *script[at:]])
+def killed(example: Example, script: Script, at: int, second: Script | None = None) -> Example:
+    """The example with other scripts, and a death before one of the first one's steps."""
+    return replace(example, script=[*script[:at], KILL, *script[at:]], second=second)
 
 
 CHANGES = [latest_row.change(RowKind.UPDATE_AFTER, n % 7, f"name {n}", n) for n in range(1, 300)]
@@ -220,12 +241,24 @@ KILLED = {
     "transaction_features, by batch": killed(
         features(by_record=False), transaction_features.TRANSACTIONS, 5_000
     ),
-    "enrich, ordered": killed(EXAMPLES["enrich, ordered"], enrich.IDS, 15),
-    "enrich, unordered": killed(EXAMPLES["enrich, unordered"], enrich.IDS, 15),
+    "enrich, ordered": killed(enriching(2_000, ordered=True), enrich.IDS, 15),
+    "enrich, unordered": killed(enriching(2_000, ordered=False), enrich.IDS, 15),
     "abandoned_carts": killed(
         EXAMPLES["abandoned_carts"],
         [("buy" if n % 5 == 4 else "add", f"u{n * n % 13}", n * 4) for n in range(300)],
         77,
+    ),
+    "fraud_rules": killed(
+        EXAMPLES["fraud_rules"],
+        [(f"card{n % 7}", n * n % 150, n) for n in range(300)],
+        140,
+        [("limit", 120 - n, 10 * n) for n in range(50)],
+    ),
+    "orders_and_payments": killed(
+        EXAMPLES["orders_and_payments"],
+        [(f"o{n}", n) for n in range(400) if n % 7],
+        170,
+        [(f"o{n}", n + n % 5) for n in range(400) if n % 11],
     ),
     "heartbeats": killed(watching(5_000, []), beats(80), 4 * (heartbeats.SILENT_FROM + 5)),
     "cache": killed(caching(8_000, []), ["put", Pause(5_000), "get", Pause(4_000), "get"], 3),
@@ -234,26 +267,51 @@ KILLED = {
 
 
 def check(jobs: Jobs, example: Example, parallelism: int) -> None:
-    """The program finds what plain Python finds; a slot that is to be killed, was."""
+    """The program finds what plain Python finds."""
+    found = found_by(jobs, example, parallelism)
+    undisturbed = [[step for step in script if step is not KILL] for script in example.scripts]
+    expected = example.plain(*undisturbed)
+    assert in_order(found, example) == in_order(expected, example), found
+
+
+def found_by(jobs: Jobs, example: Example, parallelism: int) -> list[Any]:
+    """What the program finds; a slot that is to be killed, was."""
     env = jobs.checkpointed(parallelism, 100)
-    source = StagedSource(example.script)
-    rows = env.from_source(source, None, "input", example.type_info).set_parallelism(1)
-    results = example.program(rows.uid("input"))
+    inputs = [
+        env.from_source(StagedSource(script), None, "input", example.type_info)
+        .set_parallelism(1)
+        .uid(f"input {number}")
+        for number, script in enumerate(example.scripts)
+    ]
+    results = example.program(*inputs)
     results.sink_to(CollectSink("results")).set_parallelism(1)
     # Some programs have one subtask throughout; this makes a local job of theirs run in processes.
     results.filter(nothing).set_parallelism(parallelism).print()
     client = jobs.start(env, "example")
     found = list(client.collected("results"))
     finished(client)
-    deaths = [step for step in example.script if step is KILL]
+    deaths = [step for script in example.scripts for step in script if step is KILL]
     assert view(client).restarts == len(deaths)
-    expected = example.plain([step for step in example.script if step is not KILL])
-    assert in_order(found, example) == in_order(expected, example), found
+    return found
 
 
 def in_order(results: list[Any], example: Example) -> list[Any]:
     """The results, sorted as far as their order does not count."""
     return sorted(results, key=lambda result: repr(example.order(result)))
+
+
+def check_live_rules(jobs: Jobs, rules: Script, parallelism: int, *deaths: Death) -> None:
+    """Each payment above all limits is reported once, none below all of them ever."""
+    payments = [(f"card{n % 7}", n * 37 % 150, n) for n in range(400)]
+    script: list[object] = []
+    for number, payment in enumerate(payments):
+        script += [payment, Pause(20)] if number % 8 == 0 else [payment]
+    script[250:250] = deaths
+    example = Example(live_rules.frauds, script, list, second=rules)
+    found = found_by(jobs, example, parallelism)
+    assert len(found) == len(set(found))
+    assert {payment for payment in payments if payment[1] > 100} <= set(found)
+    assert {payment for payment in payments if payment[1] > 50} >= set(found)
 
 
 # Programs with files of their own

@@ -142,6 +142,20 @@ def abandoned(rows: Rows) -> Found:
     return found + list(due.items())
 
 
+def frauds(payments: Rows, rules: Rows) -> Found:
+    *_, (_, limit, _) = rules
+    return [(card, amount) for card, amount, _ in payments if amount > limit]
+
+
+def matched(orders: Rows, payments: Rows) -> Found:
+    ordered, paid = {key for key, _ in orders}, {key for key, _ in payments}
+    return [
+        *(("joined", key) for key in ordered & paid),
+        *(("unpaid", key) for key in ordered - paid),
+        *(("payment without order", key) for key in paid - ordered),
+    ]
+
+
 def first_seen(script: Sequence[Any], ttl_ms: int) -> Found:
     found: Found = []
     passed_at: dict[Hashable, int] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples import latest_row, word_count
+from examples import latest_row, live_rules, word_count
 from tests.e2e.examples import (
     EXAMPLES,
     KILLED,
@@ -15,9 +15,11 @@ from tests.e2e.examples import (
     check_backfill,
     check_crash_loop,
     check_file_etl,
+    check_live_rules,
     check_upgrade,
 )
 from tests.e2e.runtimes import Jobs
+from tests.e2e.staged import KILL, Pause
 
 ON_THE_PAGE = {
     "word_count": [
@@ -51,6 +53,13 @@ ON_THE_PAGE = {
     "latest_row": latest_row.CHANGES,
     "top_products": [(10, [("p1", 12), ("p3", 9), ("p4", 9)]), (20, [("p2", 8)])],
     "abandoned_carts": [("u2", 35), ("u3", 80)],
+    "fraud_rules": [("card1", 80), ("card1", 60)],
+    "orders_and_payments": [
+        ("joined", "o1"),
+        ("joined", "o2"),
+        ("unpaid", "o3"),
+        ("payment without order", "o4"),
+    ],
     "heartbeats": [("offline", "d2"), ("online", "d2")],
     "cache": [
         ("kept by reads", "hit"),
@@ -67,7 +76,7 @@ ON_THE_PAGE = {
 @pytest.mark.parametrize("name", ON_THE_PAGE)
 def test_plain_python_finds_what_the_page_says(name: str) -> None:
     example = EXAMPLES[name]
-    assert sorted(example.plain(example.script), key=repr) == sorted(ON_THE_PAGE[name], key=repr)
+    assert sorted(example.plain(*example.scripts), key=repr) == sorted(ON_THE_PAGE[name], key=repr)
 
 
 def test_the_changes_make_the_table_of_the_page() -> None:
@@ -109,6 +118,25 @@ def test_word_count_prints_typed_pairs(options: list[str], expected: str, tmp_pa
 @pytest.mark.parametrize("name", KILLED)
 def test_the_example_finds_the_same_where_a_slot_is_killed(jobs: Jobs, name: str) -> None:
     check(jobs, KILLED[name], 2)
+
+
+RULES = {
+    "before all payments": [*live_rules.RULES, Pause(1_500)],
+    "among payments": [Pause(300), live_rules.RULES[0], Pause(400), live_rules.RULES[1]],
+    "behind all payments": [Pause(2_500), *live_rules.RULES],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", RULES)
+def test_no_payment_is_lost_however_it_meets_the_rules(jobs: Jobs, rules: str) -> None:
+    check_live_rules(jobs, RULES[rules], 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", RULES)
+def test_no_payment_is_lost_or_doubled_by_a_kill(jobs: Jobs, rules: str) -> None:
+    check_live_rules(jobs, RULES[rules], 2, KILL)
 
 
 @pytest.mark.slow

@@ -17,6 +17,8 @@ ON_SPARK = [
     "transaction_features, by batch",
     "enrich, ordered",
     "abandoned_carts",
+    "fraud_rules",
+    "orders_and_payments",
 ]
 
 
