@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidegate.errors import GraphError
+from tidegate.model.duration import millis_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +108,7 @@ class TimeEvictor(_Evicts):
     @staticmethod
     def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
         """The evictor."""
-        return TimeEvictor(window_size.to_millis(), do_evict_after)
+        return TimeEvictor(millis_of(window_size, where="TimeEvictor"), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
         stamps = [each.timestamp for each in elements if each.timestamp is not None]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 from tidegate.api.functions import ReduceFunction
 from tidegate.api.state import ReducingStateDescriptor
 from tidegate.errors import GraphError
+from tidegate.model.duration import millis_of
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
@@ -465,7 +466,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 def _interval_ms(where: str, interval: Time | Duration) -> int:
-    interval_ms = interval.to_millis()
+    interval_ms = millis_of(interval, where=where)
     if interval_ms < 1:
         raise GraphError(
             f"A window cannot fire each {interval_ms} ms",

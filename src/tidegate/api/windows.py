@@ -17,6 +17,7 @@ from tidegate.api.triggers import (
     PurgingTrigger,
 )
 from tidegate.errors import GraphError
+from tidegate.model.duration import millis_of
 from tidegate.typeinfo.types import LONG, TupleTypeInfo
 
 if TYPE_CHECKING:
@@ -545,8 +546,8 @@ def _check_count(where: str, size: int, slide: int) -> None:
 def _checked(
     where: str, size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None
 ) -> tuple[int, int, int]:
-    size_ms, slide_ms = size.to_millis(), slide.to_millis()
-    offset_ms = 0 if offset is None else offset.to_millis()
+    size_ms, slide_ms = millis_of(size, where=where), millis_of(slide, where=where)
+    offset_ms = 0 if offset is None else millis_of(offset, where=where)
     if size_ms < 1 or slide_ms < 1 or abs(offset_ms) >= slide_ms:
         raise GraphError(
             f"Windows of {size_ms} ms each {slide_ms} ms with an offset of {offset_ms} ms can't be",
@@ -557,7 +558,7 @@ def _checked(
 
 
 def _checked_gap(where: str, size: Time | Duration) -> int:
-    gap_ms = size.to_millis()
+    gap_ms = millis_of(size, where=where)
     if gap_ms < 1:
         raise GraphError(
             f"Sessions with a gap of {gap_ms} ms can't be",

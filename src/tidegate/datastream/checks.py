@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from tidegate.api.functions import CheckpointedFunction, Function
+from tidegate.api.output_tag import OutputTag
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError
 from tidegate.model.ids import OperatorId
@@ -105,6 +106,16 @@ def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
             f"{call} cannot hold back its input, so watermark alignment has no effect there",
             where=f"{call}, group '{given.alignment.group}'",
             remedy="Give the strategy with alignment to from_source.",
+        )
+
+
+def check_tag(given: object, call: str) -> None:
+    """Raises GraphError for what is no tag of a side output."""
+    if not isinstance(given, OutputTag):
+        raise GraphError(
+            f"{call} takes an OutputTag, not {given!r}",
+            where=call,
+            remedy='Make one, such as OutputTag("late"), and use it in both places.',
         )
 
 

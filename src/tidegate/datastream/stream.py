@@ -211,6 +211,7 @@ class DataStream(StreamOutputs[T]):
         >>> late = OutputTag("late")
         >>> numbers.process(SplitLate(late)).get_side_output(late)
         """
+        checks.check_tag(output_tag, "get_side_output")
         step = self._step("get_side_output")
         if output_tag.type_info is not None:
             side = {output_tag.tag_id: output_tag.type_info}

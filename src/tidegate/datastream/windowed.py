@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidegate.api.evictors import Evictor
 from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
-from tidegate.api.output_tag import OutputTag
 from tidegate.api.triggers import Trigger
 from tidegate.api.window_functions import (
     AllWindowFunction,
@@ -38,6 +37,7 @@ from tidegate.operators.windows import WindowPlan
 if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
     from tidegate.api.operator import Operator
+    from tidegate.api.output_tag import OutputTag
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.stream import DataStream
@@ -118,7 +118,7 @@ class _Windowed(Generic[T]):
 
     def side_output_late_data(self: S, output_tag: OutputTag[Any]) -> S:
         """Sends records that came too late for all their windows to a side output."""
-        _check_kind(output_tag, OutputTag, "side_output_late_data")
+        checks.check_tag(output_tag, "side_output_late_data")
         self._plan = replace(self._plan, late_tag=output_tag.tag_id)
         return self
 
@@ -189,7 +189,7 @@ class _Windowed(Generic[T]):
 
 def _check_kind(given: object, kind: type, call: str) -> None:
     if not isinstance(given, kind):
-        found = given.__name__ if isinstance(given, type) else type(given).__name__
+        found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise GraphError(
             f"{call} takes a {kind.__name__}, not {found}",
             where=call,

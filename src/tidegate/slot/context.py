@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidegate.api.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from tidegate.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -11,24 +21,18 @@ if TYPE_CHECKING:
     from tidegate.api.operator import KeyCell, Timers
     from tidegate.api.state import (
         AggregatingState,
-        AggregatingStateDescriptor,
         BroadcastState,
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
         KeyedPanes,
         ListState,
-        ListStateDescriptor,
         MapState,
-        MapStateDescriptor,
         OperatorListState,
         OperatorStateDescriptor,
         ReducingState,
-        ReducingStateDescriptor,
         State,
-        StateDescriptor,
         ValueState,
-        ValueStateDescriptor,
     )
     from tidegate.clock import Clock
     from tidegate.metrics import MetricGroup
@@ -237,21 +241,21 @@ class SlotRuntimeContext:
         return self._context.metrics
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        return cast("ValueState[Any]", self._context.keyed_state(state_descriptor))
+        return self._state(state_descriptor, ValueStateDescriptor, "get_state")
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
-        return cast("ListState[Any]", self._context.keyed_state(state_descriptor))
+        return self._state(state_descriptor, ListStateDescriptor, "get_list_state")
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
-        return cast("MapState[Any, Any]", self._context.keyed_state(state_descriptor))
+        return self._state(state_descriptor, MapStateDescriptor, "get_map_state")
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        return cast("ReducingState[T]", self._context.keyed_state(state_descriptor))
+        return self._state(state_descriptor, ReducingStateDescriptor, "get_reducing_state")
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor
     ) -> AggregatingState[Any, Any]:
-        return cast("AggregatingState[Any, Any]", self._context.keyed_state(state_descriptor))
+        return self._state(state_descriptor, AggregatingStateDescriptor, "get_aggregating_state")
 
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor
@@ -260,3 +264,12 @@ class SlotRuntimeContext:
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return self._context.broadcast_state(state_descriptor)
+
+    def _state(self, given: object, kind: type[StateDescriptor], call: str) -> Any:
+        if not isinstance(given, kind):
+            raise UserError(
+                f"{call} takes a {kind.__name__}, not {given!r}",
+                where=f"operator '{self._context.name}'",
+                remedy="Describe the state by its name and type, and ask by the call of its kind.",
+            )
+        return self._context.keyed_state(given)
