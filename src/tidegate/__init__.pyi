@@ -69,6 +69,7 @@ from tidegate.api.source import SourceReader as SourceReader
 from tidegate.api.source import SplitEnumerator as SplitEnumerator
 from tidegate.api.state import AggregatingState as AggregatingState
 from tidegate.api.state import AggregatingStateDescriptor as AggregatingStateDescriptor
+from tidegate.api.state import AppendingState as AppendingState
 from tidegate.api.state import BroadcastState as BroadcastState
 from tidegate.api.state import ColumnState as ColumnState
 from tidegate.api.state import ColumnStateDescriptor as ColumnStateDescriptor
@@ -76,11 +77,14 @@ from tidegate.api.state import ListState as ListState
 from tidegate.api.state import ListStateDescriptor as ListStateDescriptor
 from tidegate.api.state import MapState as MapState
 from tidegate.api.state import MapStateDescriptor as MapStateDescriptor
+from tidegate.api.state import MergingState as MergingState
 from tidegate.api.state import OperatorListState as OperatorListState
 from tidegate.api.state import OperatorStateDescriptor as OperatorStateDescriptor
+from tidegate.api.state import ReadOnlyBroadcastState as ReadOnlyBroadcastState
 from tidegate.api.state import RedistributionMode as RedistributionMode
 from tidegate.api.state import ReducingState as ReducingState
 from tidegate.api.state import ReducingStateDescriptor as ReducingStateDescriptor
+from tidegate.api.state import State as State
 from tidegate.api.state import StateDescriptor as StateDescriptor
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
@@ -160,6 +164,7 @@ from tidegate.errors import TidegateError as TidegateError
 from tidegate.errors import UnsupportedKey as UnsupportedKey
 from tidegate.errors import UserCodeFailed as UserCodeFailed
 from tidegate.errors import UserError as UserError
+from tidegate.metrics import MetricGroup as MetricGroup
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Instant as Instant
