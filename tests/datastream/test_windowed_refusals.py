@@ -30,10 +30,10 @@ from tidegate.testing import OperatorHarness
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.window(TumblingEventTimeWindows), "window takes a WindowAssigner, not Tumb"),
-        (lambda s: s.window(TEN).trigger(CountTrigger), "trigger takes a Trigger, not CountTrig"),
+        (lambda s: s.window(TumblingEventTimeWindows), "takes a WindowAssigner, not the class"),
+        (lambda s: s.window(TEN).trigger(CountTrigger), "takes a Trigger, not the class Count"),
         (lambda s: s.window(TEN).evictor(CountTrigger(1)), "evictor takes an? Evictor"),
-        (lambda s: s.window(TEN).side_output_late_data("late"), "takes an? OutputTag, not str"),
+        (lambda s: s.window(TEN).side_output_late_data("late"), "takes an? OutputTag, not .late"),
         (lambda s: s.window(TEN).allowed_lateness(-1), "allowed lateness is -1"),
         (lambda s: s.window(TEN).allowed_lateness(Time.seconds(1)), "allowed lateness is Time"),
         (lambda s: s.window(TEN).apply(Kept()), "apply takes a WindowFunction"),

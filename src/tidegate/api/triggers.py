@@ -117,16 +117,24 @@ class Trigger(ABC, Generic[T, W]):
         """The window goes: remove its state and timers."""
 
 
-class _ByEnd(Trigger[Any, "Window"]):
-    """Fires at the end of the window, by one clock or the other."""
+class _Mergeable(Trigger[Any, "Window"]):
+    """Does nothing at timers of either kind, and may be used where windows merge."""
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Nothing."""
+        return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
-        """Yes: the end is all it goes by."""
+        """Yes."""
         return True
 
 
 @dataclass(frozen=True)
-class EventTimeTrigger(_ByEnd):
+class EventTimeTrigger(_Mergeable):
     """Fires once the watermark passes the window's end, then at once for each late record."""
 
     @staticmethod
@@ -141,10 +149,6 @@ class EventTimeTrigger(_ByEnd):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -163,7 +167,7 @@ class EventTimeTrigger(_ByEnd):
 
 
 @dataclass(frozen=True)
-class ProcessingTimeTrigger(_ByEnd):
+class ProcessingTimeTrigger(_Mergeable):
     """Fires once the wall clock passes the window's end."""
 
     @staticmethod
@@ -182,10 +186,6 @@ class ProcessingTimeTrigger(_ByEnd):
         """Fire."""
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Wait for the end of the merged window."""
         if window.max_timestamp() > ctx.get_current_processing_time():
@@ -197,7 +197,7 @@ class ProcessingTimeTrigger(_ByEnd):
 
 
 @dataclass(frozen=True)
-class ContinuousEventTimeTrigger(Trigger[Any, "Window"]):
+class ContinuousEventTimeTrigger(_Mergeable):
     """Fires at every multiple of an interval of event time, and at the end of the window."""
 
     interval: int
@@ -218,10 +218,6 @@ class ContinuousEventTimeTrigger(Trigger[Any, "Window"]):
             self._wait(timestamp - timestamp % self.interval, window, ctx)
         return TriggerResult.CONTINUE
 
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Fire, and wait for the next multiple."""
         if time == window.max_timestamp():
@@ -232,10 +228,6 @@ class ContinuousEventTimeTrigger(Trigger[Any, "Window"]):
         next_fire.clear()
         self._wait(time, window, ctx)
         return TriggerResult.FIRE
-
-    def can_merge(self) -> bool:
-        """Yes."""
-        return True
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Go on with the earliest of what was waited for."""
@@ -265,7 +257,7 @@ class ContinuousEventTimeTrigger(Trigger[Any, "Window"]):
 
 
 @dataclass(frozen=True)
-class ContinuousProcessingTimeTrigger(Trigger[Any, "Window"]):
+class ContinuousProcessingTimeTrigger(_Mergeable):
     """Fires at every multiple of an interval of the wall clock, up to the end of the window."""
 
     interval: int
@@ -294,14 +286,6 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, "Window"]):
         self._wait(time, window, ctx)
         return TriggerResult.FIRE
 
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        """Yes."""
-        return True
-
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Go on with the earliest of what was waited for."""
         ctx.merge_partitioned_state(_NEXT_FIRE)
@@ -328,7 +312,7 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, "Window"]):
 
 
 @dataclass(frozen=True)
-class CountTrigger(Trigger[Any, "Window"]):
+class CountTrigger(_Mergeable):
     """Fires at each so-manieth record of the window; the contents stay unless they are purged."""
 
     window_size: int
@@ -354,18 +338,6 @@ class CountTrigger(Trigger[Any, "Window"]):
             return TriggerResult.CONTINUE
         count.clear()
         return TriggerResult.FIRE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        """Yes: counts add up."""
-        return True
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Add up the counts."""
@@ -419,7 +391,7 @@ class PurgingTrigger(Trigger[Any, "Window"]):
 
 
 @dataclass(frozen=True)
-class NeverTrigger(Trigger[Any, "Window"]):
+class NeverTrigger(_Mergeable):
     """Never fires."""
 
     def on_element(
@@ -427,18 +399,6 @@ class NeverTrigger(Trigger[Any, "Window"]):
     ) -> TriggerResult:
         """Nothing."""
         return TriggerResult.CONTINUE
-
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
-        return TriggerResult.CONTINUE
-
-    def can_merge(self) -> bool:
-        """Yes."""
-        return True
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Nothing to be done."""
