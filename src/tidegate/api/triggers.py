@@ -90,6 +90,9 @@ class OnMergeContext(TriggerContext, Protocol):
 class Trigger(ABC, Generic[T, W]):
     """Decides when a window fires. Subclassable by users; one object serves all windows."""
 
+    TriggerContext = TriggerContext
+    OnMergeContext = OnMergeContext
+
     @abstractmethod
     def on_element(
         self, element: T, timestamp: int, window: W, ctx: TriggerContext

@@ -136,6 +136,7 @@ class WindowAssigner(ABC, Generic[T, W]):
     """
 
     window_type: ClassVar[TypeInformation | None] = None
+    WindowAssignerContext = WindowAssignerContext
 
     @abstractmethod
     def assign_windows(

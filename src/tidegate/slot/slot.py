@@ -474,10 +474,14 @@ class Slot:
                 del self._tasks[execution]
         self._with(execution, Subtask.idle_again)
 
-    def _start(self, execution: ExecutionId, work: Coroutine[object, object, None]) -> None:
-        """Run it guarded. One that is cancelled before its first step is closed all the same."""
+    def _start(
+        self, execution: ExecutionId, work: Coroutine[object, object, None], inner: object = None
+    ) -> None:
+        """Run it guarded. What is cancelled before its first step is closed, with its inner one."""
         task = self._task(execution, self._guard(execution, work))
         task.add_done_callback(lambda _: work.close())
+        if asyncio.iscoroutine(inner):
+            task.add_done_callback(lambda _: inner.close())
 
     async def _guard(self, execution: ExecutionId, work: Coroutine[object, object, None]) -> None:
         try:
@@ -499,7 +503,7 @@ class Slot:
             done()
             self._list_execution(execution)
 
-        return lambda awaited, done: self._start(execution, wait(awaited, done))
+        return lambda awaited, done: self._start(execution, wait(awaited, done), awaited)
 
     def _call_at(self, execution: ExecutionId, at_ms: int, act: Callable[[Subtask], None]) -> None:
         delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
