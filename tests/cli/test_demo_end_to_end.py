@@ -64,7 +64,7 @@ def assert_exactly_once(result: dict, killed: int) -> None:
 
 @pytest.mark.feature("F189")
 def test_a_killed_worker_loses_and_doubles_nothing() -> None:
-    result, output = result_of("--kill-at", "1.7")
+    result, output = result_of("--kill-at", "2.5")
     assert_exactly_once(result, killed=1)
     assert result["recovery_s"] > 0
     assert "SIGKILL to a worker" in output
