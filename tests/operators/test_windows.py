@@ -21,7 +21,7 @@ from tidegate import (
 )
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import Watermark
-from tidegate.operators.process import PIECE_MS
+from tidegate.operators.emit import PIECE_MS
 from tidegate.operators.windows import WindowPlan
 
 

@@ -234,7 +234,7 @@ class ReducingStateOfDict(ValueStateOfDict):
         self, values: dict[object, object], cell: KeyCell, descriptor: ReducingStateDescriptor
     ) -> None:
         super().__init__(values, cell)
-        self._reduce = descriptor.reduce_function.reduce
+        self._reduce = descriptor.reduce_function
 
     def get(self) -> object:
         return self.value()

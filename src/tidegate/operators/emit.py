@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, OutputTag, is_aside
 from tidegate.model.elements import RowBatch
 
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidegate.api.operator import Output, Steps
+    from tidegate.model.elements import Watermark
+
+PIECE_MS: Final = 5
+"""How long what is due at once is worked on before a checkpoint may come in between."""
 
 
 def emit_rows(
@@ -82,3 +87,21 @@ def _draw(results: Iterator[object], rows_max: int, stamp: Callable[[], int] | N
         values.append(value)
         stamps.append(stamp())
     return RowBatch(values, stamps)
+
+
+def in_pieces(piece: Callable[[], Steps | None], is_due: Callable[[], bool]) -> Steps:
+    """Do what is due at once, in pieces between which a checkpoint may come.
+
+    piece: does about ``PIECE_MS`` of it; called once at least. is_due: whether any is left.
+    """
+    while True:
+        yield from piece() or ()
+        if not is_due():
+            return
+        yield Pause.HERE
+
+
+def ahead_of(watermark: Watermark, steps: Steps | None, out: Output) -> Steps:
+    """Do what comes before a watermark, then pass it on."""
+    yield from steps or ()
+    out.emit_watermark(watermark)

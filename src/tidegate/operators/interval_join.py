@@ -15,9 +15,9 @@ from tidegate.api.state import MapStateDescriptor
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
-from tidegate.operators.emit import emit_rows
+from tidegate.operators.emit import ahead_of, emit_rows
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.process import ProcessOperator, keys_of
+from tidegate.operators.process import ProcessOperator, is_due, keys_of
 from tidegate.operators.windows import LateRecords
 from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
 
@@ -105,9 +105,8 @@ class IntervalJoinOperator(ProcessOperator):
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Remove what no record can be paired with any more, then pass the watermark on."""
         self._watermark_ms = watermark.ms
-        next_ms = self._timers.next_ms
-        if next_ms is not None and next_ms <= watermark.ms:
-            return self._clean_up(watermark, out)
+        if is_due(self._timers, watermark.ms):
+            return ahead_of(watermark, self._clean_up(watermark.ms), out)
         out.emit_watermark(watermark)
         return None
 
@@ -156,13 +155,12 @@ class IntervalJoinOperator(ProcessOperator):
         except Exception as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
 
-    def _clean_up(self, watermark: Watermark, out: Output) -> Steps:
-        due = self._timers.due(watermark.ms)
+    def _clean_up(self, until_ms: int) -> Steps:
+        due = self._timers.due(until_ms)
         for count, (ms, port) in enumerate(due, start=1):
             self._sides[cast("int", port)].remove_needed_until(ms)
             if count % self._chunk_rows == 0:
                 yield Pause.HERE
-        out.emit_watermark(watermark)
 
 
 class _Side:

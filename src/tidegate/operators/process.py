@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.batches import as_rows
 from tidegate.api.functions import TimeDomain
-from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, is_aside
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
-from tidegate.operators.emit import emit_rows
+from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.typeinfo.copies import private_copy
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 TIMERS = "user-timers"
-
-PIECE_MS = 5
-"""How long timers are called before a checkpoint may come in between."""
 
 
 class OperatorTime:
@@ -186,39 +183,37 @@ class TimedOperator(ProcessOperator):
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Call what is due, then pass the watermark on."""
         self._time.watermark_ms = watermark.ms
-        next_ms = self._timers.event.next_ms
-        if next_ms is not None and next_ms <= watermark.ms:
-            return self._on_event_time(watermark, out)
+        if is_due(self._timers.event, watermark.ms):
+            stamp = self._keyed_row.stamp
+            due = self._fire(TimeDomain.EVENT_TIME, watermark.ms, out, stamp=stamp)
+            return ahead_of(watermark, due, out)
         out.emit_watermark(watermark)
         return None
 
     def on_ready(self, out: Output) -> Steps | None:
         """Call what is due by the wall clock."""
-        self._keyed_row.domain = TimeDomain.PROCESSING_TIME
-        return self._fire(self._timers.processing, self._time.current_processing_time(), out)
-
-    def _on_event_time(self, watermark: Watermark, out: Output) -> Steps:
-        self._keyed_row.domain = TimeDomain.EVENT_TIME
-        yield from self._fire(self._timers.event, watermark.ms, out, stamp=self._keyed_row.stamp)
-        out.emit_watermark(watermark)
+        now_ms = self._time.current_processing_time()
+        return self._fire(TimeDomain.PROCESSING_TIME, now_ms, out)
 
     def _fire(
         self,
-        timers: TimerQueue,
+        domain: TimeDomain,
         until_ms: int,
         out: Output,
         *,
         stamp: Callable[[], int] | None = None,
     ) -> Steps:
-        """Call what is due, in pieces between which a checkpoint may come."""
+        """Call what is due, in pieces."""
+        self._keyed_row.domain = domain
+        event_time = domain is TimeDomain.EVENT_TIME
+        timers = self._timers.event if event_time else self._timers.processing
         due = timers.due(until_ms)
-        while True:
-            end_ms = self._monotonic_ms() + PIECE_MS
-            fired = self._fired(self._until(end_ms, due))
-            yield from emit_rows(fired, self._chunk_rows, out, stamp=stamp) or ()
-            if timers.next_ms is None or timers.next_ms > until_ms:
-                return
-            yield Pause.HERE
+
+        def piece() -> Steps | None:
+            fired = self._fired(self._until(self._monotonic_ms() + PIECE_MS, due))
+            return emit_rows(fired, self._chunk_rows, out, stamp=stamp)
+
+        return in_pieces(piece, partial(is_due, timers, until_ms))
 
     def _until(
         self, end_ms: int, due: Iterator[tuple[int, object]]
@@ -263,6 +258,11 @@ class KeyedProcessOperator(TimedOperator):
                     yield from results if own is None else map(own, results)
         except Exception as error:
             raise user_code_failed(error, operator=self._name, row=value) from error
+
+
+def is_due(timers: TimerQueue, until_ms: int) -> bool:
+    """Whether a timer may be due by then."""
+    return timers.next_ms is not None and timers.next_ms <= until_ms
 
 
 def stamps_of(rows: RowBatch) -> Iterable[int | None]:

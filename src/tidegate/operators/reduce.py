@@ -6,10 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api.batches import as_rows
-from tidegate.api.functions import ReduceFunction
 from tidegate.api.state import ReducingState, ReducingStateDescriptor
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
-from tidegate.operators.emit import emit_rows
+from tidegate.operators.emit import ahead_of, emit_rows
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.operators.process import keys_of
@@ -37,7 +36,7 @@ class ReduceOperator(FunctionOperator):
     def open(self, context: OperatorContext) -> None:
         """Get the state, then open the function."""
         call = row_call(self._function, self._method)
-        reduce = _Reduce(typed_reduce(call, self._type_info, context.name))
+        reduce = typed_reduce(call, self._type_info, context.name)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
         self._context = context
@@ -60,12 +59,8 @@ class ReduceOperator(FunctionOperator):
         """At the end of a batch job: what each key has been reduced to."""
         if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
             return super().on_watermark(watermark, out)
-        return self._emit_finals(watermark, out)
-
-    def _emit_finals(self, watermark: Watermark, out: Output) -> Steps:
         finals = (final for _, _, final in self._context.entries(STATE_NAME))
-        yield from emit_rows(finals, self._chunk_rows, out) or ()
-        out.emit_watermark(watermark)
+        return ahead_of(watermark, emit_rows(finals, self._chunk_rows, out), out)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         """What to raise for what the function raised at a row."""
@@ -107,11 +102,3 @@ def _is_row(names: tuple[str, ...], value: object) -> bool:
 
 def _is_a(kind: type, value: object) -> bool:
     return type(value) is kind
-
-
-class _Reduce(ReduceFunction[object]):
-    """The user's function, whatever its form."""
-
-    def __init__(self, call: Callable[[object, object], object]) -> None:
-        # A method that calls would be one more call a row.
-        self.reduce = call  # pyright: ignore[reportAttributeAccessIssue]  # parameter names

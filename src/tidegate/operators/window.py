@@ -14,7 +14,7 @@ from tidegate.api.windows import CountWindow, MergingWindowAssigner
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.process import keys_of
+from tidegate.operators.process import is_due, keys_of
 from tidegate.operators.window_merging import MergingWindows
 from tidegate.operators.window_triggers import WindowTimers, WindowTriggerContext
 from tidegate.operators.windows import (
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.api.evictors import Evictor
-    from tidegate.api.operator import OperatorContext, Output, Steps, TimerQueue
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
     from tidegate.api.windows import Window
     from tidegate.model.elements import Batch, RowBatch, Watermark
@@ -192,7 +192,7 @@ class WindowOperator(FiringOperator):
         def fired() -> Iterator[object]:
             return self._fired(timers.due(watermark.ms), TimeDomain.EVENT_TIME, on_time)
 
-        return self._fire_then(fired, partial(_is_due, timers, watermark.ms), watermark, out)
+        return self._fire_then(fired, partial(is_due, timers, watermark.ms), watermark, out)
 
     def on_ready(self, out: Output) -> Steps | None:
         """Let triggers fire the windows whose time has come by the clock."""
@@ -203,7 +203,7 @@ class WindowOperator(FiringOperator):
             due = ((ms - 1, namespace) for ms, namespace in timers.due(now_ms))
             return self._fired(due, TimeDomain.PROCESSING_TIME, on_time)
 
-        return self._fire(fired, partial(_is_due, timers, now_ms), out)
+        return self._fire(fired, partial(is_due, timers, now_ms), out)
 
     def _fired(
         self,
@@ -273,10 +273,6 @@ class WindowOperator(FiringOperator):
         self._clear(window)
         if self._merging is not None:
             self._merging.retire(window)
-
-
-def _is_due(timers: TimerQueue, until_ms: int) -> bool:
-    return timers.next_ms is not None and timers.next_ms <= until_ms
 
 
 class _AssignerContext:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.batches import as_rows
 from tidegate.api.functions import AggregateFunction
-from tidegate.api.operator import Pause
 from tidegate.api.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -21,10 +20,9 @@ from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigne
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
-from tidegate.operators.emit import emit_rows
+from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
-from tidegate.operators.process import PIECE_MS
 from tidegate.operators.reduce import typed_reduce
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
@@ -362,12 +360,12 @@ class FiringOperator(FunctionOperator):
         due: gives results of what is due, up to where ``_piece_is_over`` or nothing is left; called
         at least once, and asks to be woken for what is due later.
         """
-        while True:
+
+        def piece() -> Steps | None:
             self._piece_end_ms = self._context.monotonic_ms() + PIECE_MS
-            yield from self._emit(due(), out) or ()
-            if not is_due():
-                return
-            yield Pause.HERE
+            return self._emit(due(), out)
+
+        return in_pieces(piece, is_due)
 
     def _fire_then(
         self,
@@ -378,19 +376,9 @@ class FiringOperator(FunctionOperator):
     ) -> Steps | None:
         """Fire what is due, then pass the watermark on."""
         if is_due():
-            return self._fire_first(due, is_due, watermark, out)
+            return ahead_of(watermark, self._fire(due, is_due, out), out)
         out.emit_watermark(watermark)
         return None
-
-    def _fire_first(
-        self,
-        due: Callable[[], Iterator[object]],
-        is_due: Callable[[], bool],
-        watermark: Watermark,
-        out: Output,
-    ) -> Steps:
-        yield from self._fire(due, is_due, out)
-        out.emit_watermark(watermark)
 
     def _piece_is_over(self) -> bool:
         return self._context.monotonic_ms() >= self._piece_end_ms
