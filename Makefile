@@ -11,7 +11,7 @@ setup: ## the virtual environment, with the package and its tools
 demo: setup ## the main job on Spark, with a killed worker: make demo ARGS="--json --kill-at 5"
 	@bash scripts/demo.sh $(ARGS)
 
-test: check ## everything that must hold
+test: setup ## everything that must hold
 	@bash scripts/test.sh
 
 check: setup ## format, lint, types, contracts, house style, quick tests: under a minute

@@ -9,7 +9,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.measure import HERE, Contender, interleaved, keep, median_rates, whole
+from benchmarks.measure import Contender, interleaved, keep, median_rates, whole
 
 FEATURES = {"F217": "checkpoint-loss.jsonl"}
 FLOOR = 0.9
@@ -37,7 +37,7 @@ def main(console: Console, rounds: int, only: str, scale: float) -> bool:
 
 def contenders(scale: float) -> list[Contender]:
     """Each API with a checkpoint each second and with none."""
-    program = (sys.executable, str(HERE / "w1_tidegate.py"), "--runtime", "local")
+    program = (sys.executable, "-m", "benchmarks.w1_tidegate", "--runtime", "local")
     return [
         Contender(
             f"{api} {name}",

@@ -1,7 +1,7 @@
 """What bringing a result to its declared type costs, beside the copy of an undeclared one.
 
-Batches of 2,048 values, the median of rounds. Guards: a declared pair of plain values within half
-of what the copy of an undeclared pair takes.
+Batches of 2,048 values, the median of rounds. Guards: a declared pair of plain values in
+about half of what the copy of an undeclared pair takes.
 
     python benchmarks/convert.py
 """

@@ -9,13 +9,30 @@ import sys
 
 from rich.console import Console
 
-from benchmarks import checkpoint_loss, recovery, w1, w2
+from benchmarks import (
+    changelog,
+    checkpoint_loss,
+    million_keys,
+    recovery,
+    rocksdb_state,
+    savepoint,
+    state_read,
+    w1,
+    w1_rocksdb,
+    w2,
+)
 
 BENCHMARKS = {
-    "w1": w1.main,
-    "w2": w2.main,
+    "w1": w1.W1.main,
+    "w2": w2.W2.main,
     "checkpoint-loss": checkpoint_loss.main,
+    "million-keys": million_keys.main,
     "recovery": recovery.main,
+    "w1-rocksdb": w1_rocksdb.main,
+    "rocksdb-state": rocksdb_state.main,
+    "changelog": changelog.main,
+    "savepoint": savepoint.main,
+    "state-read": state_read.main,
 }
 
 

@@ -1,9 +1,9 @@
 """Stops a job, changes its program, and goes on where it was, with three subtasks instead of one.
 
-The first version sums numbers by key into files. A checkpoint is taken and kept, and the job is
-cancelled; nothing that it has read behind the checkpoint has been committed. The second version
-has a step more. Sources, sums and files are found again by their uids. On Spark it takes three
-cores.
+The first version sums numbers by key into files. It is stopped with a savepoint: its source stops,
+and what it has read is summed, written and committed. The second version has a step more, and
+starts from that savepoint. Sources, sums and files are found again by their uids. On Spark it takes
+three cores.
 """
 
 import json
@@ -19,18 +19,18 @@ KEYS = 11
 NEVER_MS = 24 * 3_600_000
 
 
-def kept(folder):
-    """Checkpoints go to a folder, and stay when the job is cancelled."""
+def below(folder):
+    """Where checkpoints and savepoints go."""
     return Configuration.from_dict(
         {
-            "execution.checkpointing.dir": str(folder),
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.dir": str(folder / "checkpoints"),
+            "execution.checkpointing.savepoint-dir": str(folder / "savepoints"),
         }
     )
 
 
-def from_checkpoint(pointer):
-    return Configuration.from_dict({"execution.state-recovery.path": pointer})
+def from_savepoint(path):
+    return Configuration.from_dict({"execution.state-recovery.path": path})
 
 
 def sums(env, rate):
@@ -66,21 +66,20 @@ def rows_read(job):
 
 def main():
     with tempfile.TemporaryDirectory() as name:
-        folder, settings = Path(name) / "out", kept(Path(name) / "checkpoints")
+        folder, settings = Path(name) / "out", below(Path(name))
 
         env = StreamExecutionEnvironment.get_execution_environment(settings)
-        # Nothing is committed but by the checkpoint that is asked for.
+        # Nothing is committed but by the savepoint with which the job stops.
         env.set_parallelism(1).enable_checkpointing(NEVER_MS)
         first_version(env, folder)
         job = env.execute_async("first version")
         while rows_read(job) < 100:
             time.sleep(0.05)
-        checkpoint = job.trigger_checkpoint().result()
-        job.cancel().result()
+        savepoint = job.stop_with_savepoint(False).result()
         print(f"first version: {len(committed(folder))} rows")
 
         env = StreamExecutionEnvironment.get_execution_environment(settings)
-        env.configure(from_checkpoint(checkpoint.pointer))
+        env.configure(from_savepoint(savepoint))
         env.set_parallelism(3).enable_checkpointing(500)
         second_version(env, folder)
         env.execute("second version")

@@ -65,6 +65,9 @@ def one(seed: int) -> Run:
     gc.disable()
     try:
         return simulate(seed)
+    except Exception as error:
+        error.add_note(f"simulating seed {seed}")
+        raise
     finally:
         gc.enable()
         gc.collect(1)

@@ -1,7 +1,8 @@
 """What all tests share: profiles, Spark's worker, the record of what each test shows.
 
 `--results FILE` writes the outcome of every test, `--feature-marks FILE` which test carries which
-rows of docs/features.tsv; scripts/features.py lays the two together.
+rows of docs/features.tsv; scripts/features.py lays the two together. `--part 1/2` runs the tests of
+about half the files, `--part 2/2` the others.
 """
 
 import json
@@ -9,18 +10,21 @@ import os
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.e2e.kafka import KafkaServer
 from tests.e2e.zookeeper import ZooKeeperServer
 from tests.properties import register_profiles
 
 register_profiles()
 
-SPARK_TESTS = Path(__file__).parent / "spark"
+TESTS = Path(__file__).parent
+SPARK_TESTS = TESTS / "spark"
 ENDS_WITHIN_S = 3.0
 
 
@@ -28,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tidegate")
     group.addoption("--results", type=Path, help="write the outcome of each test as JSON")
     group.addoption("--feature-marks", type=Path, help="write which test marks which feature")
+    group.addoption("--part", default="1/1", help="run the files of one part only, such as 1/2")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,6 +41,15 @@ def pytest_configure(config: pytest.Config) -> None:
     results = config.getoption("--results")
     if results is not None:
         config.pluginmanager.register(OutcomeRecord(results))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Passes over files of other parts before they are imported. None leaves it to pytest."""
+    part, parts = map(int, config.getoption("--part").split("/"))
+    name = collection_path.relative_to(TESTS).as_posix().encode()
+    if collection_path.suffix == ".py" and zlib.crc32(name) % parts != part - 1:
+        return True
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -63,7 +77,8 @@ class OutcomeRecord:
         self._outcomes: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        name = report.nodeid.removesuffix("@spark")  # xdist adds the group to the name
+        # xdist adds the group to the name
+        name = report.nodeid.removesuffix("@spark").removesuffix("@kafka")
         ended = report.when == "call" or report.outcome != "passed"
         if ended and self._outcomes.get(name) != "failed":
             self._outcomes[name] = report.outcome
@@ -106,6 +121,20 @@ def zookeeper(
 ) -> Iterator[ZooKeeperServer]:
     """A real server, one for all tests of this process; each keeps to a root of its own."""
     server = ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"))
+    try:
+        server.start()
+        known_processes |= child_processes()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(
+    tmp_path_factory: pytest.TempPathFactory, known_processes: set[psutil.Process]
+) -> Iterator[KafkaServer]:
+    """A real broker, one for all tests of this process; each makes topics of its own."""
+    server = KafkaServer(tmp_path_factory.mktemp("kafka"))
     try:
         server.start()
         known_processes |= child_processes()

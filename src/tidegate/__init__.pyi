@@ -1,3 +1,4 @@
+from concurrent.futures import Future
 from typing import Final
 
 from tidegate.api.aggregates import Aggregate as Aggregate
@@ -55,12 +56,17 @@ from tidegate.api.functions import TimeDomain as TimeDomain
 from tidegate.api.functions import TimerService as TimerService
 from tidegate.api.hooks import MasterStateSerializer as MasterStateSerializer
 from tidegate.api.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
+from tidegate.api.listeners import JobExecutionStatusEvent as JobExecutionStatusEvent
+from tidegate.api.listeners import JobStatusChangedListener as JobStatusChangedListener
 from tidegate.api.operator import SnapshotContext as SnapshotContext
 from tidegate.api.output_tag import OutputTag as OutputTag
+from tidegate.api.sink import CommittableMessage as CommittableMessage
 from tidegate.api.sink import Committer as Committer
 from tidegate.api.sink import Prepared as Prepared
 from tidegate.api.sink import Sink as Sink
 from tidegate.api.sink import SinkWriter as SinkWriter
+from tidegate.api.sink import WithPostCommitTopology as WithPostCommitTopology
+from tidegate.api.sink import WithPreCommitTopology as WithPreCommitTopology
 from tidegate.api.sink import WriterContext as WriterContext
 from tidegate.api.source import EnumeratorContext as EnumeratorContext
 from tidegate.api.source import ReaderContext as ReaderContext
@@ -132,6 +138,22 @@ from tidegate.api.windows import WindowAssigner as WindowAssigner
 from tidegate.config.checkpoint import CheckpointConfig as CheckpointConfig
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
+from tidegate.config.restart_strategies import RestartStrategies as RestartStrategies
+from tidegate.config.restart_strategies import (
+    RestartStrategyConfiguration as RestartStrategyConfiguration,
+)
+from tidegate.config.state_backends import CheckpointStorage as CheckpointStorage
+from tidegate.config.state_backends import (
+    EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend,
+)
+from tidegate.config.state_backends import (
+    FileSystemCheckpointStorage as FileSystemCheckpointStorage,
+)
+from tidegate.config.state_backends import HashMapStateBackend as HashMapStateBackend
+from tidegate.config.state_backends import (
+    JobManagerCheckpointStorage as JobManagerCheckpointStorage,
+)
+from tidegate.config.state_backends import StateBackend as StateBackend
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
 from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream
 from tidegate.datastream.connected import BroadcastStream as BroadcastStream
@@ -145,6 +167,7 @@ from tidegate.datastream.joined import JoinedStreams as JoinedStreams
 from tidegate.datastream.joined import JoinedWindows as JoinedWindows
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
+from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
@@ -160,6 +183,7 @@ from tidegate.errors import JobFailed as JobFailed
 from tidegate.errors import RescaleRefused as RescaleRefused
 from tidegate.errors import RestoreRefused as RestoreRefused
 from tidegate.errors import SlotsMissing as SlotsMissing
+from tidegate.errors import StopWithSavepointFailed as StopWithSavepointFailed
 from tidegate.errors import TidegateError as TidegateError
 from tidegate.errors import UnsupportedKey as UnsupportedKey
 from tidegate.errors import UserCodeFailed as UserCodeFailed
@@ -169,16 +193,65 @@ from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Instant as Instant
 from tidegate.model.duration import Time as Time
+from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode
 from tidegate.model.settings import RetentionPolicy
+from tidegate.model.snapshots import SavepointFormatType as SavepointFormatType
+from tidegate.savepoints.diff import EntryDiff as EntryDiff
+from tidegate.savepoints.diff import FileReuse as FileReuse
+from tidegate.savepoints.diff import OperatorDiff as OperatorDiff
+from tidegate.savepoints.diff import SnapshotDiff as SnapshotDiff
+from tidegate.savepoints.diff import StateDiff as StateDiff
+from tidegate.savepoints.diff import diff_snapshots as diff_snapshots
+from tidegate.savepoints.findings import CheckedSnapshot as CheckedSnapshot
+from tidegate.savepoints.findings import Fault as Fault
+from tidegate.savepoints.findings import Finding as Finding
+from tidegate.savepoints.findings import FsckReport as FsckReport
+from tidegate.savepoints.flink.migrate import MigratedState as MigratedState
+from tidegate.savepoints.flink.migrate import MigrationReport as MigrationReport
+from tidegate.savepoints.flink.migrate import migrate_savepoint as migrate_savepoint
+from tidegate.savepoints.flink.rewrite import (
+    rewrite_flink_savepoint as rewrite_flink_savepoint,
+)
+from tidegate.savepoints.folders import SavepointInfo as SavepointInfo
+from tidegate.savepoints.folders import dispose_savepoint as dispose_savepoint
+from tidegate.savepoints.folders import list_savepoints as list_savepoints
+from tidegate.savepoints.fsck import fsck as fsck
+from tidegate.savepoints.read import OperatorInfo as OperatorInfo
+from tidegate.savepoints.read import Snapshot as Snapshot
+from tidegate.savepoints.state_rows import StateInfo as StateInfo
+from tidegate.savepoints.state_rows import StateKind as StateKind
+from tidegate.savepoints.state_rows import StateRow as StateRow
+from tidegate.savepoints.summary import KeyGroupSummary as KeyGroupSummary
+from tidegate.savepoints.summary import OperatorSummary as OperatorSummary
+from tidegate.savepoints.summary import SnapshotSummary as SnapshotSummary
+from tidegate.savepoints.summary import StateSummary as StateSummary
+from tidegate.savepoints.summary import inspect_snapshot as inspect_snapshot
+from tidegate.savepoints.tables import StateTable as StateTable
+from tidegate.savepoints.tables import read_state as read_state
+from tidegate.savepoints.write import SavepointWriter as SavepointWriter
+from tidegate.spark.state_source import StateDataSource as StateDataSource
+from tidegate.spark.state_source import register_state_source as register_state_source
+from tidegate.spark.state_source import state_options as state_options
 from tidegate.typeinfo.row import Row as Row
 from tidegate.typeinfo.row import RowKind as RowKind
 from tidegate.typeinfo.types import RowTypeInfo as RowTypeInfo
 from tidegate.typeinfo.types import TupleTypeInfo as TupleTypeInfo
 from tidegate.typeinfo.types import TypeInformation as TypeInformation
 from tidegate.typeinfo.types import Types as Types
+from tidegate.upgrade.check import check_upgrade as check_upgrade
+from tidegate.upgrade.report import OperatorFit as OperatorFit
+from tidegate.upgrade.report import OperatorMatch as OperatorMatch
+from tidegate.upgrade.report import StateFit as StateFit
+from tidegate.upgrade.report import StateVerdict as StateVerdict
+from tidegate.upgrade.report import UpgradeFault as UpgradeFault
+from tidegate.upgrade.report import UpgradeFinding as UpgradeFinding
+from tidegate.upgrade.report import UpgradeReport as UpgradeReport
+from tidegate.upgrade.report import UpgradeSeverity as UpgradeSeverity
 
 __version__: Final = "0.1.0"
 
+CompletableFuture = Future
 ExternalizedCheckpointRetention = RetentionPolicy
+JobID = JobId

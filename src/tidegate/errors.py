@@ -13,6 +13,7 @@ TidegateError                     carries what, where, remedy; pickles, since it
 │     └─ MaxParallelismChanged    key groups cannot be mapped
 ├─ UserCodeFailed                 a user's function raised
 ├─ CheckpointAborted              a checkpoint was given up; carries Flink's reason
+├─ StopWithSavepointFailed        the savepoint is there, but the job has not stopped with it
 ├─ JobFailed                      the job ended in FAILED; carries the failure that ended it
 ├─ JobCanceled                    the job was ended from outside
 ├─ WorldError                     retried by policy
@@ -126,6 +127,19 @@ class CheckpointAborted(TidegateError):
     def __init__(self, reason: str, what: str, *, where: str = "", remedy: str = "") -> None:
         super().__init__(what, where=where, remedy=remedy)
         self.reason = reason
+
+
+class StopWithSavepointFailed(TidegateError):
+    """A job failed behind the savepoint with which it was to stop.
+
+    savepoint: path of the savepoint, which is complete and can be started from.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", remedy: str = "", savepoint: str = ""
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.savepoint = savepoint
 
 
 class JobFailed(TidegateError):

@@ -1,4 +1,4 @@
-"""Counters, gauges and distributions as values in a registry that is passed in.
+"""Counters, gauges, meters and distributions as values in a registry that is passed in.
 
 Names are Flink's where it has one. Nothing here is read or written per row, except what a user
 function asks for itself.
@@ -6,10 +6,15 @@ function asks for itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+_SAMPLES: Final = 60
+"""How many counts a meter keeps to tell its rate."""
 
 
 class Counter:
@@ -33,6 +38,40 @@ class Counter:
         return self._count
 
 
+class Meter:
+    """Counts events, and tells how many there are a second.
+
+    The rate is that of the last ``span_s`` seconds, as far as it was asked for in them, else since
+    it was last asked for. now_ms: a clock that never goes back.
+    """
+
+    __slots__ = ("_count", "_now_ms", "_seen", "_span_ms")
+
+    def __init__(self, now_ms: Callable[[], int], span_s: int) -> None:
+        self._now_ms = now_ms
+        self._span_ms = span_s * 1_000
+        self._count = 0
+        self._seen = deque([(now_ms(), 0)])
+
+    def mark_event(self, value: int = 1) -> None:
+        """So many have happened."""
+        self._count += value
+
+    def get_count(self) -> int:
+        """How many have happened in all."""
+        return self._count
+
+    def get_rate(self) -> float:
+        """How many happen a second."""
+        now_ms, seen = self._now_ms(), self._seen
+        while len(seen) > 1 and seen[1][0] <= now_ms - self._span_ms:
+            seen.popleft()
+        since_ms, count = seen[0]
+        if now_ms - seen[-1][0] >= self._span_ms // _SAMPLES:
+            seen.append((now_ms, self._count))
+        return (self._count - count) * 1_000 / max(now_ms - since_ms, 1)
+
+
 class Distribution:
     """How values are spread: their number, sum, least and greatest."""
 
@@ -53,9 +92,10 @@ class Distribution:
 
 
 class MetricRegistry:
-    """All metrics of one subtask, by full name."""
+    """All metrics of one subtask, by full name. now_ms: a clock that never goes back."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self.now_ms = now_ms
         self._readers: dict[str, Callable[[], float]] = {}
 
     def group(self, *names: str) -> MetricGroup:
@@ -78,9 +118,10 @@ class MetricGroup:
         self._registry = registry
         self._path = path
 
-    def add_group(self, name: str) -> MetricGroup:
-        """The group below this one."""
-        return MetricGroup(self._registry, (*self._path, name))
+    def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
+        """The group below this one; with ``extra``, that of a key and its value."""
+        below = (name,) if extra is None else (name, extra)
+        return MetricGroup(self._registry, (*self._path, *below))
 
     def counter(self, name: str) -> Counter:
         """A new counter."""
@@ -91,6 +132,13 @@ class MetricGroup:
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A value that is asked for when it is read."""
         self._registry.register(self._full(name), read)
+
+    def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
+        """A new meter; its count is a metric of its own."""
+        made = Meter(self._registry.now_ms, time_span_in_seconds)
+        self._registry.register(self._full(name), made.get_rate)
+        self._registry.register(self._full(f"{name}.count"), made.get_count)
+        return made
 
     def distribution(self, name: str) -> Distribution:
         """A new distribution; its count, sum, least and greatest are metrics of their own."""

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tidegate.checkpoint import metadata
@@ -272,6 +274,21 @@ def test_state_without_an_operator_is_refused_naming_the_likely_one(renamed: Ope
     assert f"operator 'count' (uid 'counts', id {GONE.hex()}, 200 bytes)" in caught.value.what
     assert f"If it is the operator '{renamed.name}'" in caught.value.remedy
     assert "give that one uid('counts')" in caught.value.remedy
+
+
+def test_all_state_of_an_operator_that_is_missing_is_named() -> None:
+    splits = OperatorStreamStateHandle(
+        {"splits": StateMetaInfo(StateDistribution.SPLIT_DISTRIBUTE, (4,))}, FILE
+    )
+    state = replace(keyed(0, 1), managed_operator=splits)
+    coordinator = ByteStreamStateHandle("c", b"x")
+    taken = snapshot(operator(GONE, state, coordinator_state=coordinator))
+    with pytest.raises(OperatorMissing) as caught:
+        fit(taken, job(), keyed_names={GONE: ["counts", "totals"]})
+    assert (
+        "with keyed state 'counts', 'totals' and operator state 'splits' and coordinator state"
+        in caught.value.what
+    )
 
 
 def test_state_of_an_operator_without_uid_is_to_be_taken_over_by_its_hash() -> None:

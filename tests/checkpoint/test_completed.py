@@ -23,13 +23,13 @@ from tidegate.model.snapshots import (
     FINISHED,
     CheckpointProperties,
     OperatorState,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SubtaskState,
 )
 
 STOP = CheckpointProperties.for_savepoint(
-    SavepointType.terminate(SavepointFormat.CANONICAL), forced=True
+    SavepointType.terminate(SavepointFormatType.CANONICAL), forced=True
 )
 
 
@@ -124,7 +124,7 @@ def test_the_private_files_of_a_checkpoint_are_those_of_its_subtasks() -> None:
     metadata = replace(completed.metadata, operators=(operator,))
     found = replace(completed, metadata=metadata)
     assert found.private_paths() == ("/a", "/b")
-    assert found.paths() == {"/a", "/b"}
+    assert found.paths().keys() == {"/a", "/b"}
 
 
 def test_a_file_that_states_share_is_named_once_and_not_released_as_shared() -> None:
@@ -145,7 +145,7 @@ def test_a_file_that_states_share_is_named_once_and_not_released_as_shared() -> 
     metadata = replace(completed.metadata, operators=(operator(b"a", 0), operator(b"b", 10)))
     found = replace(completed, metadata=metadata)
     assert found.private_paths() == ("/merged",)
-    assert found.paths() == {"/merged"}
+    assert found.paths().keys() == {"/merged"}
     registry = SharedStateRegistry()
     ours = CheckpointProperties.for_checkpoint(RetentionPolicy.DELETE_ON_CANCELLATION)
     registry.register_restored(metadata, ours)

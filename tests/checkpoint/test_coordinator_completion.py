@@ -22,6 +22,7 @@ from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
+    CheckpointAborted,
     CheckpointComplete,
     ExecutionState,
     JobStatus,
@@ -156,8 +157,17 @@ def test_a_request_whose_id_was_being_taken_gives_way_to_a_stop() -> None:
 def test_a_declined_savepoint_of_a_stop_restarts_the_job_whatever_is_tolerated() -> None:
     world = started(TOLERANT)
     world.request(5, SnapshotKind.SUSPEND)
-    given = world.decline(1, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+    given = world.decline(1, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED)
     assert len(only(given, commands.FailJob)) == 1
+
+
+def test_a_job_that_ends_by_itself_is_not_restarted_for_the_stop_that_came_too_late() -> None:
+    """Subtasks that have stopped fail by themselves when they hear that it is given up."""
+    world = started(TOLERANT)
+    world.request(5, SnapshotKind.SUSPEND)
+    given = world.decline(1, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+    assert not only(given, commands.FailJob)
+    assert only(given, CheckpointAborted) and only(given, commands.RequestDone)
 
 
 # --- failover and restore ---------------------------------------------------------------------

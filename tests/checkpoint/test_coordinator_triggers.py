@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.checkpoint.world import (
     BY_HAND,
     EVERY_SECOND,
+    TOLERANT,
     WALL_MS,
     FixedChance,
     World,
@@ -21,6 +23,7 @@ from tests.checkpoint.world import (
     vertex,
 )
 from tidegate.checkpoint import commands, events
+from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.model.control import (
     CheckpointComplete,
@@ -121,7 +124,9 @@ def test_what_the_format_has_no_place_for_goes_into_a_master_state() -> None:
     (write,) = world.all(commands.WriteMetadata)
     (state,) = write.metadata.master_states
     assert state.name == "tidegate"
-    assert state.payload == b'{"checksums":{"/chk-1/a":[10,77]},"job":"flights"}'
+    said = json.loads(state.payload)
+    assert said.pop("crc32c") is not None
+    assert said == {"checksums": {"/chk-1/a": [10, 77]}, "job": "flights"}
 
 
 # --- when checkpoints are triggered -----------------------------------------------------------
@@ -167,6 +172,17 @@ def test_a_long_pause_of_the_process_is_followed_by_one_checkpoint() -> None:
     world.advance(1_000)
     times = sorted({t.triggered_ms - WALL_MS for t in world.all(TriggerCheckpoint)})
     assert times == [0, 50_400, 51_000]
+
+
+def test_a_checkpoint_that_is_long_under_way_is_followed_by_one_at_once() -> None:
+    world = started(TOLERANT)
+    world.advance(9_500)
+    for checkpoint in (1, 2):
+        world.decline(checkpoint, world.subtask("map"), FailureReason.CHECKPOINT_DECLINED)
+    world.advance(400)
+    assert len(world.all(commands.TakeNextId)) == 2
+    world.advance(100)
+    assert len(world.all(commands.TakeNextId)) == 3
 
 
 @pytest.mark.feature("F056")

@@ -46,6 +46,14 @@ def test_a_closed_gateway_holds_back_until_the_acknowledgement() -> None:
     assert gateways.send(event("c")) == [event("c")]
 
 
+def test_a_confirmation_passes_since_the_subtask_may_take_no_barrier_before_it() -> None:
+    gateways = closed(FIVE)
+    assert gateways.send(event("a")) == []
+    taken = ToOperator(LEFT, OPERATOR, OperatorEvent("taken", confirms=True))
+    assert gateways.send(taken) == [taken]
+    assert gateways.acknowledged(FIVE, LEFT) == [event("a")]
+
+
 def test_each_subtask_has_a_gateway_of_its_own() -> None:
     gateways = closed(FIVE)
     gateways.acknowledged(FIVE, RIGHT)

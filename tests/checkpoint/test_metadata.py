@@ -42,7 +42,7 @@ from tidegate.model.snapshots import (
     CheckpointProperties,
     MasterState,
     OperatorState,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SubtaskState,
 )
@@ -268,16 +268,16 @@ PROPERTIES = {
         RetentionPolicy.RETAIN_ON_CANCELLATION, snapshot_type=FULL_CHECKPOINT
     ),
     "savepoint-canonical": CheckpointProperties.for_savepoint(
-        SavepointType.savepoint(SavepointFormat.CANONICAL), forced=False
+        SavepointType.savepoint(SavepointFormatType.CANONICAL), forced=False
     ),
     "savepoint-native-forced": CheckpointProperties.for_savepoint(
-        SavepointType.savepoint(SavepointFormat.NATIVE), forced=True
+        SavepointType.savepoint(SavepointFormatType.NATIVE), forced=True
     ),
     "savepoint-suspend": CheckpointProperties.for_savepoint(
-        SavepointType.suspend(SavepointFormat.NATIVE), forced=True
+        SavepointType.suspend(SavepointFormatType.NATIVE), forced=True
     ),
     "savepoint-terminate": CheckpointProperties.for_savepoint(
-        SavepointType.terminate(SavepointFormat.CANONICAL), forced=True
+        SavepointType.terminate(SavepointFormatType.CANONICAL), forced=True
     ),
     "unclaimed": CheckpointProperties.for_unclaimed_snapshot(),
     "null": None,

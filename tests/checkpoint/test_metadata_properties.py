@@ -44,7 +44,7 @@ from tidegate.model.snapshots import (
     MasterState,
     OperatorState,
     PostCheckpointAction,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SharingFilesStrategy,
     SubtaskState,
@@ -190,7 +190,7 @@ snapshot_types = st.one_of(
     st.builds(
         SavepointType,
         texts,
-        st.sampled_from(SavepointFormat),
+        st.sampled_from(SavepointFormatType),
         st.sampled_from(PostCheckpointAction),
     ),
 )

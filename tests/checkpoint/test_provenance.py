@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import Provenance, provenance_of, to_master_state
+from tidegate.checkpoint.metadata.provenance import (
+    Provenance,
+    check_seal,
+    provenance_of,
+    sealed,
+    to_master_state,
+)
 from tidegate.errors import FormatError
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshots import CheckpointMetadata, MasterState
@@ -27,7 +33,7 @@ def test_it_travels_in_a_metadata_file_beside_the_hooks() -> None:
 
 def test_its_bytes_are_those_of_the_format_page() -> None:
     assert to_master_state(Provenance({"job": "orders"}, {"f": (0xDEADBEEF, 7)})).payload == (
-        b'{"checksums":{"f":[7,3735928559]},"job":"orders"}'
+        b'{"checksums":{"f":[7,3735928559]},"crc32c":"00000000","job":"orders"}'
     )
 
 
@@ -45,6 +51,7 @@ def test_a_snapshot_of_flink_or_of_a_later_release_has_none_that_we_can_read() -
         b"[]",
         b"{}",
         b'{"checksums":[]}',
+        b'{"checksums":{},"job":"orders"}',
         b'{"checksums":{"f":[1]}}',
         b'{"checksums":{"f":[1,true]}}',
         b'{"checksums":{"f":[1,"2"]}}',
@@ -61,3 +68,25 @@ def test_equal_provenance_makes_equal_bytes(checksums: dict[str, tuple[int, int]
     state = to_master_state(Provenance({}, checksums))
     assert state == to_master_state(backwards)
     assert provenance_of(with_states(state)) == backwards
+
+
+def test_no_bit_of_a_sealed_file_changes_unseen() -> None:
+    written = with_states(MasterState("hook", 1, b"of the user"), to_master_state(ORDERS))
+    data = sealed(metadata.encode(written), written)
+    check_seal(data, metadata.decode(data, str))
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError):
+            decoded = metadata.decode(bytes(changed), str)
+            if provenance_of(decoded) is None:
+                raise FormatError("it is not ours any more")
+            check_seal(bytes(changed), decoded)
+    with pytest.raises(FormatError, match="not as it was written"):
+        check_seal(data + b"more", metadata.decode(data, str))
+
+
+def test_what_nobody_has_sealed_is_not_held_against_it() -> None:
+    written = with_states(to_master_state(ORDERS))
+    check_seal(metadata.encode(written), written)
+    check_seal(b"of Flink", with_states())

@@ -43,7 +43,7 @@ from tidegate.model.snapshots import (
     CheckpointMetadata,
     CheckpointProperties,
     OperatorState,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SubtaskState,
 )
@@ -163,14 +163,19 @@ def changelog(*keyed: KeyedStateHandle) -> SubtaskState:
     )
 
 
-def test_a_changelog_shares_its_files_and_those_of_its_materialised_part() -> None:
+def test_a_changelog_shares_its_files_and_all_of_its_materialised_part() -> None:
+    """That outlives the checkpoint which came with it, so no file of it is one checkpoint's own."""
     registry = SharedStateRegistry()
     inner = incremental(file("a")).managed_keyed
     assert inner is not None
     state = changelog(inner)
     assert registry.register_state(state, ONE) == state
-    assert [shared_key(h) for h in shared_handles(state)] == ["/shared/a", "/shared/log"]
-    assert registry.release_below(TWO) == ["/shared/a", "/shared/log"]
+    files = ["/chk/meta", "/chk/manifest", "/shared/a", "/shared/log"]
+    assert [shared_key(h) for h in shared_handles(state)] == files
+    assert private_paths(state) == []
+    registry.register_state(state, TWO)
+    assert registry.release_below(TWO) == []
+    assert sorted(registry.release_below(CheckpointId(3))) == sorted(files)
 
 
 def test_private_paths_are_all_that_nobody_else_uses() -> None:
@@ -221,7 +226,7 @@ def snapshot(checkpoint: int, properties: CheckpointProperties) -> CheckpointMet
 
 CHECKPOINT = restored_checkpoint(1).properties
 NATIVE = CheckpointProperties.for_savepoint(
-    SavepointType.savepoint(SavepointFormat.NATIVE), forced=True
+    SavepointType.savepoint(SavepointFormatType.NATIVE), forced=True
 )
 
 

@@ -16,7 +16,7 @@ from tidegate.checkpoint.requests import (
 )
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import PostCheckpointAction, SavepointFormat, SavepointType
+from tidegate.model.snapshots import PostCheckpointAction, SavepointFormatType, SavepointType
 
 SETTINGS = CheckpointSettings(interval_ms=1_000, min_pause_ms=500, max_concurrent=1)
 UNALIGNED = CheckpointSettings(interval_ms=1_000, unaligned=True)
@@ -101,16 +101,15 @@ def test_what_was_asked_for_does_not_mind_the_pause() -> None:
 @pytest.mark.feature("F063")
 def test_savepoints_come_first_then_forced_then_asked_for_then_older_ones() -> None:
     requests = [
-        periodic(1),
+        periodic(0),
         asked(1, now_ms=3),
         asked(2, now_ms=2),
         asked(3, SnapshotKind.SAVEPOINT, settings=UNALIGNED, now_ms=4),
         asked(4, SnapshotKind.SAVEPOINT, now_ms=5),
-        periodic(0),
     ]
     waiting = queue(*requests)
     order = [waiting.choose(IDLE, 10) for _ in requests]
-    assert order == [requests[i] for i in (4, 3, 2, 1, 5, 0)]
+    assert order == [requests[i] for i in (4, 3, 2, 1, 0)]
 
 
 def test_equal_requests_keep_the_order_in_which_they_came() -> None:
@@ -122,10 +121,14 @@ def test_equal_requests_keep_the_order_in_which_they_came() -> None:
 
 def test_a_full_queue_gives_up_a_periodic_request_for_one_that_was_asked_for() -> None:
     waiting = queue(*(asked(number) for number in range(QUEUE_MAX - 1)), periodic(7))
-    newer = periodic(9)
-    assert waiting.submit(newer) == newer
     assert waiting.submit(asked(-1)) == periodic(7)
     assert len(waiting) == QUEUE_MAX
+
+
+def test_one_periodic_request_waits_at_most() -> None:
+    waiting = queue(periodic(7), asked(1), periodic(8), asked(2), periodic(9))
+    assert waiting.drain() == [asked(1), asked(2), periodic(7)]
+    assert queue(periodic(10)).drain() == [periodic(10)]
 
 
 def test_a_queue_full_of_what_was_asked_for_refuses_whatever_comes() -> None:
@@ -138,7 +141,7 @@ def test_a_queue_full_of_what_was_asked_for_refuses_whatever_comes() -> None:
 def test_a_request_says_what_where_and_for_whom() -> None:
     request = asked(7, SnapshotKind.SUSPEND)
     assert (request.number, request.target, request.periodic) == (7, "/sp", False)
-    assert request.properties.snapshot_type == SavepointType.suspend(SavepointFormat.CANONICAL)
+    assert request.properties.snapshot_type == SavepointType.suspend(SavepointFormatType.CANONICAL)
     assert request.holds
     assert periodic().periodic
     assert periodic().number is None
@@ -152,9 +155,9 @@ def test_a_request_says_what_where_and_for_whom() -> None:
         (SnapshotKind.TERMINATE, PostCheckpointAction.TERMINATE),
     ],
 )
-@pytest.mark.parametrize("format", list(SavepointFormat))
+@pytest.mark.parametrize("format", list(SavepointFormatType))
 def test_a_savepoint_has_its_format_and_its_consequence(
-    kind: SnapshotKind, action: PostCheckpointAction, format: SavepointFormat
+    kind: SnapshotKind, action: PostCheckpointAction, format: SavepointFormatType
 ) -> None:
     request = asked_request(CheckpointRequested(1, kind, "/sp", format), SETTINGS, 0)
     kept = request.properties

@@ -14,7 +14,7 @@ from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SavepointFormat
+from tidegate.model.snapshots import SavepointFormatType
 
 EVERY_SECOND = CheckpointSettings(interval_ms=1_000, tolerable_failures=100)
 
@@ -193,11 +193,11 @@ def test_type_and_format_are_right_for_canonical_native_and_full() -> None:
         (
             events.CheckpointRequested(1, SnapshotKind.SAVEPOINT, "/sp"),
             events.CheckpointRequested(
-                2, SnapshotKind.SAVEPOINT, "/sp", format=SavepointFormat.NATIVE
+                2, SnapshotKind.SAVEPOINT, "/sp", format=SavepointFormatType.NATIVE
             ),
             events.CheckpointRequested(3, SnapshotKind.FULL_CHECKPOINT),
             events.CheckpointRequested(
-                4, SnapshotKind.TERMINATE, "/sp", format=SavepointFormat.NATIVE
+                4, SnapshotKind.TERMINATE, "/sp", format=SavepointFormatType.NATIVE
             ),
         ),
         start=1,
@@ -206,10 +206,10 @@ def test_type_and_format_are_right_for_canonical_native_and_full() -> None:
         world.acknowledge(number)
     rows = list(reversed(world.coordinator.statistics.history))
     assert [(row.type.value, row.savepoint_format) for row in rows] == [
-        ("SAVEPOINT", SavepointFormat.CANONICAL),
-        ("SAVEPOINT", SavepointFormat.NATIVE),
+        ("SAVEPOINT", SavepointFormatType.CANONICAL),
+        ("SAVEPOINT", SavepointFormatType.NATIVE),
         ("CHECKPOINT", None),
-        ("SYNC_SAVEPOINT", SavepointFormat.NATIVE),
+        ("SYNC_SAVEPOINT", SavepointFormatType.NATIVE),
     ]
     assert [row.kind for row in rows][2] is SnapshotKind.FULL_CHECKPOINT
 

@@ -359,6 +359,8 @@ def render(command: CheckpointCommand) -> str:  # noqa: C901 one line a command
             return f"discard {checkpoint} in {location}, files {list(files)}"
         case commands.DeleteFiles(files):
             return f"delete files {list(files)}"
+        case commands.SweepShared(below, used):
+            return f"sweep shared files of attempts below {below}, used {list(used)}"
         case commands.NotifyCoordinatorComplete(operator, checkpoint):
             return f"tell coordinator of {operator.decode().strip('.')}: {checkpoint} complete"
         case commands.NotifyCoordinatorAborted(operator, checkpoint):

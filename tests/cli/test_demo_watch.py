@@ -42,6 +42,7 @@ EMPTY = JobView(
     restarts=0,
     restored=None,
     vertices=(),
+    edges=(),
     failures=(),
     slots=(),
     slots_wanted=2,

@@ -9,11 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate.cli.main import commands
-from tidegate.datastream.environment import (
-    CONFIGURATION_VARIABLE,
-    RUNTIME_VARIABLE,
-    SETTINGS_VARIABLE,
-)
+from tidegate.datastream.environment import RUNTIME_VARIABLE
+from tidegate.datastream.outside import CONFIGURATION_VARIABLE, SETTINGS_VARIABLE
 
 SHOW = f"""
 import json, os, sys

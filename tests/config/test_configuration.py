@@ -67,9 +67,9 @@ def test_a_key_of_ours_that_does_not_exist_is_refused() -> None:
 
 def test_the_programs_own_keys_and_flinks_others_are_kept() -> None:
     configuration = Configuration()
-    configuration.set("my.threshold", 3).set("state.backend.rocksdb.localdir", "/tmp")
+    configuration.set("my.threshold", 3).set("state.backend.rocksdb.log.dir", "/tmp")
     assert configuration.get_integer("my.threshold", 0) == 3
-    assert configuration.ignored_keys() == ["state.backend.rocksdb.localdir"]
+    assert configuration.ignored_keys() == ["state.backend.rocksdb.log.dir"]
 
 
 def test_typed_getters_read_what_typed_setters_wrote() -> None:

@@ -39,10 +39,17 @@ def test_the_defaults_that_differ_from_flinks_say_why() -> None:
     differing = {option.key for option in options.ALL if option.differs}
     assert differing == {
         "execution.checkpointing.during-recovery.enabled",
+        "execution.checkpointing.incremental",
         "heartbeat.interval",
         "heartbeat.timeout",
         "high-availability.zookeeper.client.session-timeout",
         "high-availability.zookeeper.path.root",
+        "rest.bind-address",
+        "rest.bind-port",
+        "rest.port",
+        "state.backend.rocksdb.memory.fixed-per-slot",
+        "state.backend.rocksdb.use-bloom-filter",
+        "state.changelog.storage",
     }
 
 

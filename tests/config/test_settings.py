@@ -7,6 +7,7 @@ from tidegate.config.configuration import Configuration
 from tidegate.config.settings import configuration_warnings, job_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
+    ChangelogSettings,
     ClaimMode,
     DebloatSettings,
     ExponentialDelay,
@@ -117,11 +118,40 @@ def test_what_to_start_from_is_read() -> None:
     assert restore.allow_non_restored
 
 
+@pytest.mark.feature("F251")
+def test_flinks_third_claim_mode_is_refused_by_naming_the_other_two() -> None:
+    configuration = Configuration()
+    with pytest.raises(ConfigError) as refused:
+        configuration.set("execution.state-recovery.claim-mode", "LEGACY")
+        job_settings(configuration)
+    assert "NO_CLAIM" in str(refused.value) and "CLAIM" in refused.value.remedy
+
+
 def test_slots_are_told_how_to_work() -> None:
     configuration = Configuration()
     assert job_settings(configuration).slot == SlotSettings()
     configuration.set(options.BUFFER_TIMEOUT_ENABLED, False).set(options.PORT_RANGE, "1-2")
     assert job_settings(configuration).slot == SlotSettings(buffer_timeout_ms=-1, port_range=(1, 2))
+
+
+def test_changes_of_state_are_logged_as_it_says() -> None:
+    configuration = Configuration.from_dict(
+        {
+            "state.backend.changelog.enabled": "true",
+            "state.changelog.periodic-materialize.interval": "5 min",
+            "dstl.dfs.preemptive-persist-threshold": "1 mb",
+            "state.changelog.storage": "memory",
+        }
+    )
+    changelog = job_settings(configuration).slot.changelog
+    assert changelog == ChangelogSettings(
+        materialize_ms=300_000, persist_bytes=1 << 20, in_memory=True
+    )
+    configuration.set_string("state.changelog.periodic-materialize.enabled", "false")
+    changelog = job_settings(configuration).slot.changelog
+    assert changelog is not None and changelog.materialize_ms is None
+    with pytest.raises(ConfigError, match=r"state\.changelog\.storage"):
+        configuration.set_string("state.changelog.storage", "kafka")
 
 
 def test_what_has_no_effect_is_said() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.operators.world import Hosted, World, arrow
 from tests.properties import examples
+from tidegate.connectors import Encoder
 from tidegate.connectors.files import writers
 from tidegate.connectors.files.parts import PartCommittable, PartCommitter, PartNames, hidden
 from tidegate.connectors.files.sink import FileSink
@@ -24,11 +25,13 @@ from tidegate.operators.sink import SinkOperator
 
 
 def visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if not path.name.startswith("."))
+    return sorted(
+        path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
+    )
 
 
 def in_progress(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob(".*.inprogress"))
+    return sorted(path.name for path in folder.rglob(".*.inprogress"))
 
 
 def numbers(folder: Path) -> list[int]:
@@ -44,10 +47,16 @@ def numbers(folder: Path) -> list[int]:
     return sorted(found)
 
 
+class JsonLines(Encoder):
+    def encode(self, value: object) -> bytes:
+        return json.dumps(value).encode() + b"\n"
+
+
 SINKS: dict[str, Callable[[str], FileSink]] = {
     "parquet": FileSink.parquet,
     "csv": FileSink.csv,
     "json": FileSink.json,
+    "an encoder, in folders": lambda path: FileSink.for_row_format(path, JsonLines()).build(),
 }
 
 

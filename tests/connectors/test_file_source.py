@@ -21,6 +21,7 @@ from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.source import FileSource
 from tidegate.errors import BadRecord, ConfigError, FileMissing
 from tidegate.model.duration import Duration
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
 
@@ -197,7 +198,7 @@ def test_the_splits_of_a_killed_reader_are_read_once_by_whoever_gets_them(
 
     job.step(1)
     step(0)
-    assert len(job.readers[0].operator._reader.snapshot()) == 3
+    assert len(job.readers[0].operator._reader.snapshot(CheckpointId(1))) == 3
     step(0)
     step(0)
     assert len(emitted_by[0]) > 0

@@ -69,6 +69,9 @@ class Client:
             ended.set_exception(self.error)
         return ended
 
+    def get_web_interface_url(self) -> None:
+        return None
+
     def cancel(self) -> Future[None]:
         self.cancelled = True
         done: Future[None] = Future()
@@ -82,6 +85,15 @@ class Client:
         raise NotImplementedError
 
     def trigger_checkpoint(self, *, full: bool = False) -> Any:
+        raise NotImplementedError
+
+    def trigger_savepoint(self, *args: Any, **settings: Any) -> Any:
+        raise NotImplementedError
+
+    def stop_with_savepoint(self, *args: Any, **settings: Any) -> Any:
+        raise NotImplementedError
+
+    def cancel_with_savepoint(self, *args: Any, **settings: Any) -> Any:
         raise NotImplementedError
 
     def view(self) -> object:

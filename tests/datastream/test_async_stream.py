@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -44,6 +44,11 @@ async def backwards(n: int) -> list[int]:
     """The later ones first, if they are called together."""
     await asyncio.sleep((10 - n) / 1000)
     return [n]
+
+
+class Named(NamedTuple):
+    id: int
+    name: str
 
 
 class Names(AsyncFunction[int, tuple[int, str]]):
@@ -97,6 +102,16 @@ def test_order_is_that_of_the_input_or_of_the_answers(ordered: bool) -> None:
     found = collected(wait(local().from_collection(range(10)), backwards, LONG))
     assert sorted(found) == list(range(10))
     assert (found == sorted(found)) is ordered
+
+
+def test_answers_are_of_the_type_that_a_hint_declares() -> None:
+    async def ask(n: int) -> list[Any]:
+        return [{"id": n, "name": f"name {n}"}]
+
+    named = AsyncDataStream.ordered_wait(local().from_sequence(1, 9), ask, LONG, output_type=Named)
+    found = sorted(collected(named))
+    assert found == [Named(n, f"name {n}") for n in range(1, 10)]
+    assert {type(each) for each in found} == {Named}
 
 
 def test_a_keyed_stream_is_asked_where_its_keys_are() -> None:
@@ -173,6 +188,15 @@ class Calling:
 
     async def __call__(self, n: int) -> list[int]:
         return [n]
+
+
+@pytest.mark.parametrize(
+    ("declared", "what"),
+    [(3, "3 is no type"), (str, "backwards is annotated to return Long, which cannot be String")],
+)
+def test_a_type_that_the_answers_cannot_have_is_refused(declared: Any, what: str) -> None:
+    with pytest.raises(GraphError, match=what):
+        AsyncDataStream.ordered_wait(numbers(environment()), backwards, LONG, output_type=declared)
 
 
 @pytest.mark.parametrize(

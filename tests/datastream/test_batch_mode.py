@@ -1,11 +1,15 @@
 """Jobs over bounded input whose final results alone count."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.jobs import same
+from tests.e2e.runtimes import finished
+from tests.e2e.watch import view, wait_completed, wait_running
 from tidegate import (
+    ConfigError,
     GraphError,
     KeyedProcessFunction,
     RuntimeExecutionMode,
@@ -13,6 +17,7 @@ from tidegate import (
     Types,
     WatermarkStrategy,
 )
+from tidegate.checkpoint.coordinator import CheckpointCoordinator
 
 MODES = [RuntimeExecutionMode.BATCH, RuntimeExecutionMode.AUTOMATIC]
 LINES = ["to be or not to be", "to do"]
@@ -29,7 +34,7 @@ def paired(line: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_rolling_operations_give_the_last_value_of_each_key(
     mode: RuntimeExecutionMode, parallelism: int
 ) -> None:
@@ -73,3 +78,28 @@ def test_a_batch_without_an_end_is_refused_and_runs_as_a_stream_where_that_is_le
     automatic = environment(RuntimeExecutionMode.AUTOMATIC).generate(same, None, 1_000)
     counts = automatic.map(lambda _: 1).key_by(lambda _: 0, Types.LONG()).reduce(lambda x, y: x + y)
     assert counts.execute_and_collect(limit=3) == [1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F008")
+@pytest.mark.parametrize("mode", list(RuntimeExecutionMode))
+def test_a_streaming_job_has_a_checkpoint_coordinator_and_one_in_batch_mode_has_none(
+    mode: RuntimeExecutionMode, tmp_path: Path
+) -> None:
+    env = environment(mode)
+    env.generate(same, 1_000, 1_000, Types.LONG()).filter(lambda _: False).print()
+    client = env.execute_async("with a coordinator or without")
+    asked = client.trigger_checkpoint, lambda: client.stop_with_savepoint(False, tmp_path)
+    batch = mode is not RuntimeExecutionMode.STREAMING  # the input has an end
+    wait_running(client)
+    if batch:
+        for ask in asked:
+            with pytest.raises(ConfigError, match=r"batch mode.* no checkpoints") as refused:
+                ask().result(timeout=10)
+            assert refused.value.remedy
+    else:
+        wait_completed(client, 1)
+    coordinator = client._driver._machine._checkpoints
+    assert isinstance(coordinator, CheckpointCoordinator) != batch
+    assert (view(client).checkpoints.counts.total == 0) == batch
+    finished(client)

@@ -61,6 +61,9 @@ def test_settings_can_be_chained_and_read_back() -> None:
     assert env.get_default_savepoint_directory() == "file:///tmp/savepoints"
     assert not env.is_chaining_enabled()
     assert not env.is_unaligned_checkpoints_enabled()
+    assert env.is_changelog_state_backend_enabled() is None
+    assert env.enable_changelog_state_backend(True).is_changelog_state_backend_enabled()
+    assert not env.enable_changelog_state_backend(False).is_changelog_state_backend_enabled()
     assert not env.is_force_unaligned_checkpoints()
     assert env.get_configuration().get_string("pipeline.name", "") == "orders"
     assert env.set_buffer_timeout(-1).get_buffer_timeout() == -1
@@ -246,7 +249,7 @@ def test_without_checkpoints_there_is_nothing_to_warn_about(
 
 
 def test_settings_without_effect_are_warned_about(capsys: pytest.CaptureFixture[str]) -> None:
-    key = "execution.checkpointing.snapshot-compression"
+    key = "state.latency-track.keyed-state-enabled"
     env = environment(settings={key: "true"})
     numbers(env).map(str)
     env.execute()

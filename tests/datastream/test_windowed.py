@@ -38,6 +38,7 @@ from tidegate import (
 )
 from tidegate.errors import UserError
 from tidegate.testing import OperatorHarness
+from tidegate.typeinfo.hints import type_of_hint
 
 LATE = OutputTag[Any]("late")
 
@@ -66,6 +67,45 @@ def test_a_process_window_function_has_time_and_state(
             (10, 1, 1, 3, 30, 77),
         ]
         assert [stamp for _, stamp in harness.output] == []
+
+
+class Spent(NamedTuple):
+    who: str
+    amount: int
+
+
+class Spending(AggregateFunction[Any, tuple[str, int], tuple[str, int]]):
+    def create_accumulator(self) -> tuple[str, int]:
+        return "", 0
+
+    def add(self, value: Any, accumulator: tuple[str, int]) -> tuple[str, int]:
+        return value[0], accumulator[1] + value[1]
+
+    def get_result(self, accumulator: tuple[str, int]) -> tuple[str, int]:
+        return accumulator
+
+    def merge(self, acc_a: tuple[str, int], acc_b: tuple[str, int]) -> tuple[str, int]:
+        return acc_a[0], acc_a[1] + acc_b[1]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda w: w.apply(lambda key, _, rows: [(key, sum(n for _, n in rows))], Spent),
+        lambda w: w.reduce(lambda x, y: (x[0], x[1] + y[1]), output_type=Spent),
+        lambda w: w.aggregate(Spending(), None, tuple[str, int], Spent),
+    ],
+)
+def test_results_are_of_the_type_that_a_hint_declares(
+    call: Callable[[Any], DataStream[Spent]],
+) -> None:
+    with OperatorHarness(lambda s: call(keyed(s).window(TEN))) as harness:
+        harness.process_all([("a", 1), ("a", 2)], timestamps=[1, 2])
+        snapshot = harness.snapshot()
+    with OperatorHarness(lambda s: call(keyed(s).window(TEN)), restore=snapshot) as harness:
+        harness.end()
+        (result,) = harness.take()
+        assert isinstance(result, Spent) and result == Spent("a", 3)
 
 
 def test_results_have_the_last_event_time_of_their_window() -> None:
@@ -282,9 +322,16 @@ class ByName(WindowAssigner[Any, Any]):
         return True
 
 
-def test_an_assigner_and_windows_of_ones_own() -> None:
+class Typed(ByName):
+    """Says of which type its windows are, so that they are not pickled."""
+
+    window_type = type_of_hint(Day)
+
+
+@pytest.mark.parametrize("assigner", [ByName(), Typed()])
+def test_an_assigner_and_windows_of_ones_own(assigner: ByName) -> None:
     def windows(stream: DataStream[Any]) -> DataStream[Any]:
-        return keyed(stream).window(ByName()).apply(listed)
+        return keyed(stream).window(assigner).apply(listed)
 
     with OperatorHarness(windows, parallelism=2) as harness:
         harness.process(("a", 1), timestamp=1)

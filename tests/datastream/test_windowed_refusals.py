@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.datastream.windows import TEN, Full, Kept, Whole, keyed, listed, stamped
+from tests.datastream.windows import TEN, Full, Kept, Longest, Whole, keyed, listed, stamped
 from tidegate import (
     AggregateFunction,
     CountTrigger,
@@ -43,6 +43,12 @@ from tidegate.testing import OperatorHarness
         (lambda s: EventTimeSessionWindows.with_gap(Duration.of_nanos(1)), "gap of 0 ms can't be"),
         (lambda s: EventTimeSessionWindows.with_dynamic_gap(3), "3 extracts no gap"),
         (lambda s: s.count_window(0), "can't be"),
+        (lambda s: s.window(TEN).apply(listed, 3), "3 is no type"),
+        (lambda s: s.window(TEN).aggregate(Longest(), None, 3), "3 is no type"),
+        (lambda s: s.window(TEN).apply(named, int), "named is annotated to return String"),
+        (lambda s: s.window(TEN).reduce(joined, output_type=int), "joined is annotated to return"),
+        (lambda s: s.window(TEN).aggregate(Longest(), None, int, str), "Longest.get_result is"),
+        (lambda s: s.window(TEN).process(Named(), int), "Named.process is annotated to return"),
     ],
 )
 def test_what_is_wrong_with_a_window_is_said_at_the_call(
@@ -51,6 +57,21 @@ def test_what_is_wrong_with_a_window_is_said_at_the_call(
     stream = StreamExecutionEnvironment.local().from_collection([("a", 1)])
     with pytest.raises(GraphError, match=message):
         call(keyed(stream))
+
+
+def named(key: str, window: TimeWindow, elements: Iterable[Any]) -> list[str]:
+    return [key]
+
+
+def joined(left: str, right: str) -> str:
+    return left + right
+
+
+class Named(ProcessWindowFunction[Any, str, str, TimeWindow]):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context, elements: Iterable[Any]
+    ) -> Iterable[str]:
+        return [key]
 
 
 class Fixed(Full):

@@ -16,11 +16,13 @@ from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.errors import (
     JobCanceled,
     JobFailed,
+    RestoreRefused,
     SlotLost,
     StorageFailed,
     TidegateError,
     UserCodeFailed,
 )
+from tidegate.ha.leadership import latest
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.minicluster.minicluster import LoopProvider
@@ -241,6 +243,22 @@ def test_a_job_that_cannot_be_led_says_why_to_who_submits_and_who_waits() -> Non
         assert isinstance(world.driver.accepted.exception(), StorageFailed)
         assert isinstance(world.result.exception(), StorageFailed)
         assert provider.closed == 0  # it was never started
+
+    run(work)
+
+
+def test_a_pointer_to_no_snapshot_begins_no_job() -> None:
+    async def work() -> None:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        nowhere = {"execution.state-recovery.path": "memory:/nowhere"}
+        world = World(graph(**nowhere), IdleProvider(), chain=chain)
+        await world.run()
+        assert isinstance(world.result.exception(), RestoreRefused)
+        assert await latest(store) is None
 
     run(work)
 

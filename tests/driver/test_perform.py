@@ -40,6 +40,7 @@ from tidegate.checkpoint.events import (
 )
 from tidegate.driver.enrichers import FailureEnrichers
 from tidegate.driver.hooks import MasterHooks
+from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
 from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
@@ -184,7 +185,8 @@ def performed(
     async def act() -> None:
         world: Any = World(recorder)
         enrichers = FailureEnrichers(labelling, (JOB, "flights"), recorder.run_blocking, log)
-        performer = Performer(each, world, each, each, each, each, each, masters, enrichers)
+        told = StatusListeners((), (JOB, "flights"), recorder.run_blocking, recorder.spawn, log)
+        performer = Performer(each, world, each, each, each, each, each, masters, enrichers, told)
         performer.perform(command)
         while recorder.work:
             await recorder.work.pop(0)
@@ -400,7 +402,7 @@ def test_the_other_commands_reach_whom_they_concern(
 @pytest.mark.parametrize(
     ("command", "level", "event"),
     [
-        (StatusChanged(JobStatus.RUNNING), "info", "job status"),
+        (StatusChanged(JobStatus.CREATED, JobStatus.RUNNING, 77), "info", "job status"),
         (SlotsAwaited(1, 3, 5_000), "warning", "waiting for slots"),
         (Restarting(1, 1_000, BROKEN), "warning", "job restarts"),
         (Deployed(0, None, 6), "info", "subtasks deployed"),

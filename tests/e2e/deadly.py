@@ -46,7 +46,7 @@ PLACES = {
         Leadership, "_put_once", lambda path, data: of_folder(data.decode()), True
     ),
     "before anybody is told": Place(
-        Leadership, "add", lambda checkpoint, location, retained=None: checkpoint >= FIRST, True
+        Leadership, "add", lambda checkpoint, location, **how: checkpoint >= FIRST, True
     ),
     "when one slot is told": Place(
         SlotLinks,

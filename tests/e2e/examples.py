@@ -35,7 +35,7 @@ from examples import (
 )
 from tests.e2e import plain
 from tests.e2e.files import committed_rows, hidden_files
-from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
+from tests.e2e.runtimes import Jobs, failure_of, finished
 from tests.e2e.staged import KILL, Death, Pause, Script, StagedSource
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_for
 from tidegate import DataStream, JobFailed, RowKind, Time, TypeInformation
@@ -393,14 +393,14 @@ def check_backfill(jobs: Jobs, history_rate: float | None) -> None:
 def check_upgrade(jobs: Jobs) -> None:
     """A job goes on with another program at another parallelism, and under a kill."""
     out = jobs.folder / "out"
-    env = jobs.checkpointed(1, upgrade.NEVER_MS, **RETAIN)
+    env = jobs.checkpointed(1, upgrade.NEVER_MS)
     upgrade.first_version(env, out)
     client = jobs.start(env, "first version")
     wait_for(client, lambda seen: upgrade.rows_read(client) >= 100, "a hundred numbers")
-    checkpoint = client.trigger_checkpoint().result(timeout=30)
-    client.cancel().result(timeout=30)
+    path = client.stop_with_savepoint(False, jobs.folder / "savepoints").result(timeout=30)
+    assert upgrade.committed(out)
 
-    env = jobs.checkpointed(3, 150, **RETAIN).configure(upgrade.from_checkpoint(checkpoint.pointer))
+    env = jobs.checkpointed(3, 150).configure(upgrade.from_savepoint(path))
     upgrade.second_version(env, out)
     client = jobs.start(env, "second version")
     wait_completed(client, 2)

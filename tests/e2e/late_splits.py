@@ -84,7 +84,7 @@ class LateSplitsReader:
     def poll(self) -> None:
         return None
 
-    def snapshot(self) -> Sequence[int]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[int]:
         self._journal.note("cut")
         return tuple(self._splits)
 

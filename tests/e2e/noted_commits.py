@@ -39,8 +39,8 @@ class OffsetReader(Noted):
         self._subtask = subtask
         self._taken: list[list[int]] = []
 
-    def snapshot(self) -> Sequence[NumberSplit]:
-        splits = self._inner.snapshot()
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[NumberSplit]:
+        splits = self._inner.snapshot(checkpoint)
         self._taken.append([split.next for split in splits])
         emitted = sum(len(range(s.next % s.step, s.next, s.step)) for s in splits)
         self._note("source", subtask=self._subtask, offsets=self._taken[-1], emitted=emitted)

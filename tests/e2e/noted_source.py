@@ -67,6 +67,6 @@ class NotedReader(Noted):
         super().__init__(inner, journal)
         self._subtask = subtask
 
-    def snapshot(self) -> Sequence[NumberSplit]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[NumberSplit]:
         self._note("source", subtask=self._subtask)
-        return self._inner.snapshot()
+        return self._inner.snapshot(checkpoint)

@@ -104,7 +104,7 @@ class StagedReader:
     def wants_splits(self) -> bool:
         return self._next == len(self._script) and not self._no_more
 
-    def snapshot(self) -> Sequence[int]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[int]:
         self._saved_at = self._next
         return (self._next,) if self._next < len(self._script) else ()
 

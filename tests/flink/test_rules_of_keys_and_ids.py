@@ -186,3 +186,12 @@ def test_operator_ids_of_a_graph(case: Case) -> None:
     assert {node: id.hex() for node, id in made.items()} == {
         each["index"]: each["operatorId"] for each in case["nodes"]
     }
+
+
+def test_no_kind_of_rule_is_left_out() -> None:
+    """Those of state and of channels have tests of their own beside this one."""
+    rows = [json.loads(line) for line in RULES.read_text(encoding="utf-8").splitlines()]
+    elsewhere = {"operatorStateRedistribution", "channelStateMapping"}
+    here = {"murmur", "key", "ranges", "defaultMaxParallelism", "keyGroupPrefixBytes"}
+    here |= {"parallelismError", "keyedRescale", "uid", "autoIds"}
+    assert {row["kind"] for row in rows} == here | elsewhere and len(rows) == 309

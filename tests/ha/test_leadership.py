@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.ha.world import SteppedClock, Timed, over_zookeeper
-from tidegate.errors import ConfigError, LeadershipLost, OutcomeUnknown, StorageFailed
-from tidegate.ha.chain import HaStore, Pointer, last_beat
+from tidegate.errors import (
+    ConfigError,
+    LeadershipLost,
+    OutcomeUnknown,
+    RestoreRefused,
+    StorageFailed,
+)
+from tidegate.ha.chain import HaStore, JobRecord, Pointer, decode, last_beat, place_path
 from tidegate.ha.filesystem import FileSystemHaStore, open_chain
 from tidegate.ha.leadership import HaWorld, Leadership, latest, lead
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import CheckpointId, JobId
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 
@@ -74,12 +80,15 @@ class Drivers:
         recover: bool = False,
         standby: bool = False,
         store: HaStore | None = None,
+        start: Callable[[JobId], Awaitable[Pointer]] | None = None,
     ) -> Leadership:
         self.started += 1
         world = HaWorld(
             store or self.store, self.clock, SeededChance(self.started), self.clock.pause
         )
-        leader = await lead(world, "orders", resume=resume, recover=recover, standby=standby)
+        leader = await lead(
+            world, "orders", resume=resume, recover=recover, standby=standby, start=start
+        )
         self.leaders.append(leader)
         return leader
 
@@ -124,6 +133,70 @@ def test_ids_count_from_one_without_a_gap(store: Open) -> None:
         assert [await leader.next_checkpoint_id() for _ in range(3)] == [1, 2, 3]
         assert await leader.next_checkpoint_id(above=7) == 8
         assert await leader.next_checkpoint_id(above=2) == 9
+
+    play(store, script)
+
+
+SAVEPOINT = Pointer(CheckpointId(4), "/s/savepoint-1", claimed=True)
+
+
+async def from_savepoint(job: JobId) -> Pointer:
+    return SAVEPOINT
+
+
+def test_a_snapshot_that_was_claimed_stays_so_under_the_next_leader(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start(start=from_savepoint)
+        assert await first.next_checkpoint_id() == 5
+        await first.close()
+        second = await drivers.start(resume=True)
+        assert (second.job, second.completed) == (first.job, (SAVEPOINT,))
+
+    play(store, script)
+
+
+def test_a_job_has_begun_with_the_snapshot_it_starts_from_or_not_at_all(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        seen: list[JobRecord | None] = []
+
+        async def looked(job: JobId) -> Pointer:
+            seen.append(await latest(drivers.store))
+            return SAVEPOINT
+
+        first = await drivers.start(start=looked)
+        assert seen == [None]
+        first_record = await drivers.store.read(place_path(1, 1))
+        assert first_record is not None
+        record = decode(first_record, "")
+        assert isinstance(record, JobRecord)
+        assert (record.job, record.completed, record.next_id) == (first.job, (SAVEPOINT,), 6)
+
+    play(store, script)
+
+
+def test_where_the_snapshot_cannot_be_read_the_job_before_is_still_the_last(store: Open) -> None:
+    async def refuse(job: JobId) -> Pointer:
+        raise RestoreRefused("there is no savepoint")
+
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await complete(first)
+        await first.end(JobStatus.SUSPENDED)
+        with pytest.raises(RestoreRefused):
+            await drivers.start(start=refuse)
+        third = await drivers.start(resume=True)
+        assert (third.job, third.completed) == (first.job, pointers(1))
+
+    play(store, script)
+
+
+def test_a_job_that_has_checkpoints_of_its_own_is_not_asked_where_it_starts(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start(recover=True, start=from_savepoint)
+        await complete(first)
+        await first.close()
+        second = await drivers.start(recover=True, start=from_savepoint)
+        assert second.completed == (Pointer(CheckpointId(5), "/c/chk-5"),)
 
     play(store, script)
 

@@ -1,8 +1,10 @@
 """The project's own files, as the house tests read them."""
 
 import ast
+import gc
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -37,13 +39,26 @@ def python_files(*folders: str) -> list[Path]:
 
 @cache
 def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    with uncollected():
+        return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Every node of a file; several tests ask for them, and walking takes longer than asking."""
-    return tuple(ast.walk(parsed(path)))
+    with uncollected():
+        return tuple(ast.walk(parsed(path)))
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """What is made here stays, so the collector is not to look at it, now or ever again."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -173,7 +173,7 @@ FAILING: dict[str, tuple[Build, list[str]]] = {
     ),
     "state of keys without keys": (
         sales(lambda stream: stream.map(StateWithoutKeys()), [1]),
-        ["Keyed state was used where there is no current key"],
+        ["get_state asks for keyed state on a stream without keys", "'last'", "key_by"],
     ),
     "a timer for no time": (timer_at(None), ["A timer cannot be set for None", "milliseconds"]),
     "a key of a column that is not there": (

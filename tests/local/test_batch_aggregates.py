@@ -117,7 +117,8 @@ class MinuteFeatures(ProcessWindowFunction[dict[str, int], dict[str, object], in
         yield {"user": key, **times, **features([each["amount"] for each in elements])}
 
 
-def test_features_of_the_last_minute_are_those_of_a_loop(jobs: Jobs) -> None:
+@pytest.mark.slow
+def test_features_of_the_last_minute_are_those_of_a_loop_and_of_row_functions(jobs: Jobs) -> None:
     amounts: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in map(transaction, range(TRANSACTIONS)):
         last = row["time"] // 10_000 * 10_000
@@ -128,11 +129,6 @@ def test_features_of_the_last_minute_are_those_of_a_loop(jobs: Jobs) -> None:
         {"user": user, "window_start": start, "window_end": start + 60_000, **features(values)}
         for (start, user), values in sorted(amounts.items())
     ]
-
-
-@pytest.mark.slow
-def test_features_of_the_last_minute_are_those_of_row_functions(jobs: Jobs) -> None:
-    found = collected(last_minute(in_batches(jobs)).aggregate_batches(*FEATURES))
     rows = jobs.env(2).from_collection(list(map(transaction, range(TRANSACTIONS))))
     by_row = collected(last_minute(rows).process(MinuteFeatures()))
     assert by_window(found) == by_window(by_row)

@@ -9,7 +9,12 @@ from tests.e2e.runtimes import Jobs, finished
 
 @pytest.mark.parametrize(
     ("parallelism", "interval_ms"),
-    [(1, None), (1, 50), (2, 50), pytest.param(3, None, marks=pytest.mark.slow)],
+    [
+        (1, None),
+        (1, 50),
+        pytest.param(2, 50, marks=pytest.mark.slow),
+        pytest.param(3, None, marks=pytest.mark.slow),
+    ],
 )
 def test_programs_give_what_plain_python_gives(
     jobs: Jobs, parallelism: int, interval_ms: int | None
@@ -29,3 +34,13 @@ def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs, parallelism: in
     with stream.execute_and_collect("collected") as rows:
         collected = sorted(row["number"] for row in rows)
     assert collected == list(range(3_000))
+
+
+@pytest.mark.slow
+def test_what_waits_for_the_program_to_take_results_does_not_hold_up_a_checkpoint(
+    jobs: Jobs,
+) -> None:
+    """Each writer has more rows on their way than may be, at most of the checkpoints."""
+    stream = jobs.checkpointed(2, 30).from_sequence(0, 299_999)
+    with stream.execute_and_collect("much") as rows:
+        assert sum(rows) == 300_000 * 299_999 // 2

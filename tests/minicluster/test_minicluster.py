@@ -106,6 +106,7 @@ def test_a_job_that_has_ended_still_answers() -> None:
 
 
 @pytest.mark.feature("F134")
+@pytest.mark.slow
 def test_acknowledgements_of_worker_processes_reach_the_coordinator_on_its_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

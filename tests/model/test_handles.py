@@ -32,7 +32,7 @@ from tidegate.model.snapshots import (
     EMPTY,
     FINISHED,
     MasterState,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SharingFilesStrategy,
     SubtaskState,
@@ -120,7 +120,7 @@ def test_the_marks_stay_themselves_in_another_process() -> None:
 
 
 def test_only_savepoints_of_a_stop_are_waited_for_and_only_a_drain_ends_the_input() -> None:
-    native = SavepointFormat.NATIVE
+    native = SavepointFormatType.NATIVE
     kinds = (
         SavepointType.savepoint(native),
         SavepointType.suspend(native),

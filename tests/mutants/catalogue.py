@@ -193,10 +193,9 @@ MUTANTS = [
     ),
     Mutant(
         "a subtask ends before its last output is committed",
-        "slot/subtask.py",
-        "            if final is None or completed is None or completed < final:\n"
-        "                return",
-        "            if final is None:\n                return",
+        "slot/subtask_end.py",
+        "            and self._has_completed(self._final_from)\n",
+        "",
     ),
     Mutant(
         "what waits for credit is lost at the end",
@@ -206,9 +205,9 @@ MUTANTS = [
     ),
     Mutant(
         "a notification is told a second time, and an older one too",
-        "slot/subtask.py",
-        "        known = self._completed is not None and checkpoint <= self._completed\n",
-        "        known = False\n",
+        "slot/subtask_end.py",
+        "if self._completed is not None and checkpoint <= self._completed:",
+        "if self._completed is not None and checkpoint < 0:",
     ),
     Mutant(
         "an abort does not repair a lost completion",
@@ -235,20 +234,20 @@ MUTANTS = [
     ),
     Mutant(
         "keys that were not there at the barrier are in the snapshot",
-        "state/hashmap.py",
-        "        yield Missing(missing[start:end])\n",
+        "state/pieces.py",
+        "        yield Missing(keys[start:end])\n",
         "        pass\n",
     ),
     # --- sinks ---
     Mutant(
         "output is committed before its checkpoint is complete",
-        "operators/sink.py",
+        "operators/commits.py",
         "return min((cut for cut in self._held if cut <= self._completed), default=None)",
         "return min(self._held, default=None)",
     ),
     Mutant(
         "restored committables are not committed",
-        "operators/sink.py",
+        "operators/commits.py",
         "        for checkpoint, committable in sorted(restored, key=lambda element: element[0]):\n"
         "",
         "        for checkpoint, committable in ():\n",
@@ -256,15 +255,15 @@ MUTANTS = [
     Mutant(
         "committables are not put into state",
         "operators/sink.py",
-        "        self._committables_state.update(self._pending.elements())\n",
+        "        self._committables_state.update(self._commits.elements())\n",
         "",
     ),
     # --- sources ---
     Mutant(
         "a reader's position is not put into state",
         "operators/source.py",
-        "        splits = self._reader.snapshot()\n",
-        "        splits = self._reader.snapshot()[:0]\n",
+        "        splits = self._reader.snapshot(context.checkpoint)\n",
+        "        splits = self._reader.snapshot(context.checkpoint)[:0]\n",
     ),
     # --- the job ---
     Mutant(
@@ -447,8 +446,8 @@ MUTANTS = [
     # --- what the simulator has found, planted again ---
     Mutant(
         "two completions at once commit twice",
-        "operators/sink.py",
-        "        if self._pending.committing:\n            return ",
+        "operators/commits.py",
+        "        if self._committing:\n            return ",
         "        if False:\n            return ",
     ),
     Mutant(
@@ -465,8 +464,20 @@ MUTANTS = [
     ),
     Mutant(
         "a subtask may end before its producers",
-        "slot/subtask.py",
-        "if not self._data_ended or self._open or self._released",
-        "if not self._data_ended or self._released",
+        "slot/subtask_end.py",
+        "        if self._open:\n            return False\n",
+        "",
+    ),
+    Mutant(
+        "the savepoint with which a job stops gets no pointer",
+        "checkpoint/finishing.py",
+        "if pending.is_savepoint and not pending.is_synchronous:",
+        "if pending.is_savepoint:",
+    ),
+    Mutant(
+        "who has stopped for a savepoint that is given up waits for ever",
+        "slot/subtask_end.py",
+        "        if checkpoint == self.stop:\n",
+        "        if checkpoint < 0:\n",
     ),
 ]

@@ -28,7 +28,7 @@ class BackedContext(FakeContext):
         self.operator_state = backend.operator_state
         self.broadcast_state = backend.broadcast_state
         self.entries = backend.scan
-        self.metrics = MetricRegistry().group()
+        self.metrics = MetricRegistry(lambda: 0).group()
         self.runtime = BackedRuntime(self)
 
 

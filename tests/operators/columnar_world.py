@@ -35,7 +35,7 @@ class ColumnarSubtask:
         self, operator: Operator, subtask: Subtask, index: int, parallelism: int, rows: int
     ) -> None:
         self.operator, self.subtask, self.out = operator, subtask, Sides()
-        self.metrics = MetricRegistry()
+        self.metrics = MetricRegistry(lambda: 0)
         backend = subtask.backend
         context = SimpleNamespace(
             name="totals",

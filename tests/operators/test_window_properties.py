@@ -43,6 +43,7 @@ from tidegate.api.windows import count_windows
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import MAX_WATERMARK_MS
 from tidegate.operators.aligned_windows import AlignedWindowOperator
+from tidegate.operators.emit import PIECE_MS
 from tidegate.operators.window import WindowOperator
 from tidegate.operators.windows import WindowPlan
 
@@ -55,6 +56,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("rows"), ROWS),
         st.tuples(st.just("rows"), ROWS),
         st.tuples(st.just("time"), st.integers(0, 40)),
+        st.tuples(st.just("slow"), st.integers(0, 40)),
         st.tuples(st.just("restore"), PARALLELISM, ROWS),
         st.tuples(st.just("cut"), PARALLELISM, st.integers(0, 40), st.integers(1, 4)),
     ),
@@ -221,6 +223,10 @@ def agree(
                 rows(given)
             case ("time", ms):
                 later(ms)
+            case ("slow", ms):
+                run.clock.step_ms = PIECE_MS
+                later(ms)
+                run.clock.step_ms = 0
             case ("cut", parallelism, ms, pauses):
                 if not case.rules.by_clock:
                     states = run.watermark_cut(watermark + ms, pauses)
@@ -345,6 +351,20 @@ def test_triggers_by_the_clock(
     else:
         case = aligned_case(data.draw, name, PurgingTrigger(inner), **rules)
     agree(case, actions, parallelism, batch_rows)
+
+
+@pytest.mark.parametrize(
+    ("interval", "late"),
+    [
+        pytest.param(2, ("time", 5), id="late by two intervals"),
+        pytest.param(4, ("slow", 5), id="slow in all that is due"),
+    ],
+)
+def test_a_trigger_still_sees_the_end_of_its_window(interval: int, late: tuple[str, int]) -> None:
+    rules = Rules(gap=lambda _: 7, by_clock=True, trigger=("continuous", interval), purging=True)
+    trigger = PurgingTrigger(ContinuousProcessingTimeTrigger(interval))
+    case = Case(ProcessingTimeSessionWindows(7), rules, trigger, ordered=False)
+    agree(case, [("rows", [("a", 0)]), late], parallelism=1, batch_rows=1)
 
 
 def session_case(

@@ -17,8 +17,10 @@ from tidegate import (
     Trigger,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    UserCodeFailed,
     WindowAssigner,
 )
+from tidegate.api.functions import Function
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import Watermark
 from tidegate.operators.emit import PIECE_MS
@@ -95,3 +97,26 @@ def test_contents_that_a_purging_trigger_leaves_are_gone() -> None:
     assert set(run.held()) == {"_timer_state/event_window-timers"}
     run.watermark(14)
     assert run.held() == {}
+
+
+class Closing(Function):
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        if self.fails:
+            raise OSError(self.fails)
+
+
+def test_a_function_that_cannot_be_closed_leaves_none_of_the_others_open() -> None:
+    functions = Closing("the first is stuck"), Closing("so is the next"), Closing()
+    windows = TumblingEventTimeWindows(10)
+    plan = WindowPlan(windows, EventTimeTrigger(), function=spans, functions=functions)
+    run = WindowRun(lambda: window_operator(plan, None, None))
+    with pytest.raises(UserCodeFailed, match="the first is stuck") as raised:
+        run.subtasks[0].operator.close()
+    assert [function.closed for function in functions] == [True, True, True]
+    (note,) = raised.value.__notes__
+    assert "so is the next" in note

@@ -103,6 +103,8 @@ class Checks:
             return
         if not self._none_of("kill", "hold", "freeze", "link", "slow", "break", "cancel", "clock"):
             return
+        if not self._none_of("live"):
+            return
         allowed = {reason.name for reason in PART_OF_LIFE}
         for driver in self._world.drivers:
             for _, checkpoint, reason in driver.log.failed:

@@ -55,8 +55,8 @@ class WatchedFiles(dict[str, bytes]):
             self._job = str(record["job"])
             self._newest = self._next_id = 0
             self.pointers = {}
-        completed: list[tuple[int, str]] = record["completed"]  # type: ignore[assignment]
-        ids = [checkpoint for checkpoint, _ in completed]
+        completed: list[tuple[int, str, *tuple[bool, ...]]] = record["completed"]  # type: ignore[assignment]
+        ids = [checkpoint for checkpoint, *_ in completed]
         if ids != sorted(ids) or (ids and ids[-1] < self._newest):
             self.faults.append(f"completed checkpoints go back: {ids} after {self._newest}")
         next_id: int = record["next_id"]  # type: ignore[assignment]
@@ -65,7 +65,7 @@ class WatchedFiles(dict[str, bytes]):
             self.faults.append(f"ids go back: {next_id} after {self._next_id}")
         self._newest = max([self._newest, *ids])
         self._next_id = max(self._next_id, next_id)
-        new = [(n, place) for n, place in completed if n not in self.pointers]
-        self.pointers = dict(completed)
+        new = [(n, place) for n, place, *_ in completed if n not in self.pointers]
+        self.pointers = {n: place for n, place, *_ in completed}
         for checkpoint, place in new:
             self._pointed(checkpoint, place)

@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 Row = tuple[int, int, int]
 """A number, its key, how many of the key so far."""
 
+Mark = tuple[str, int, int]
+"""``end`` and a subtask of the sink, or ``over`` and a key."""
+
+
+def is_mark(row: Sequence[object]) -> bool:
+    """Whether it tells of an end and not of a number."""
+    return isinstance(row[0], str)
+
 
 # --- the source ---
 
@@ -134,7 +142,7 @@ class NumbersReader:
     def wants_splits(self) -> bool:
         return not self._splits and not self._no_more
 
-    def snapshot(self) -> Sequence[Stretch]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[Stretch]:
         return tuple(self._splits)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -171,10 +179,13 @@ class Listening(CheckpointedFunction, CheckpointListener):
 
 
 class Counting(Listening, KeyedProcessFunction):
-    """How many of the key came so far, this one included."""
+    """How many of the key came so far, this one included.
 
-    def __init__(self, run: int, name: str, keys: int) -> None:
-        self._run, self._name, self._keys = run, name, keys
+    timed: at the end of event time, each key that has come since the last one says so.
+    """
+
+    def __init__(self, run: int, name: str, keys: int, *, timed: bool) -> None:
+        self._run, self._name, self._keys, self._timed = run, name, keys, timed
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.begin(self._run, self._name, runtime_context)
@@ -184,7 +195,12 @@ class Counting(Listening, KeyedProcessFunction):
         self._outside.breaks_at(value)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
+        if self._timed:
+            ctx.timer_service().register_event_time_timer(1)
         yield value, value % self._keys, count
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Mark]:
+        yield "over", ctx.get_current_key(), 0
 
 
 class Checking(Listening, KeyedProcessFunction):
@@ -197,8 +213,13 @@ class Checking(Listening, KeyedProcessFunction):
         self.begin(self._run, self._name, runtime_context)
         self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
 
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+    def process_element(
+        self, value: Row | Mark, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[Row | Mark]:
         last = self._last.value() or 0
+        if is_mark(value):
+            yield value
+            return
         if self._exactly_once and value[2] != last + 1:
             raise AssertionError(f"key {value[1]}: count {value[2]} came after {last}")
         self._last.update(value[2])

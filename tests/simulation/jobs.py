@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.functions import Checking, Counting, Ledger, Lookup, Numbers, SlowHook
+from tests.simulation.functions import (
+    Checking,
+    Counting,
+    Ledger,
+    Lookup,
+    Numbers,
+    SlowHook,
+    is_mark,
+)
 from tests.simulation.outside import OUTSIDE
 from tidegate import AsyncDataStream, Configuration, StreamExecutionEnvironment, Time, Types
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from random import Random
 
     from tidegate.datastream.stream import DataStream
     from tidegate.graph.job_graph import JobGraph
@@ -37,6 +45,15 @@ MODES: Mapping[str, Mapping[str, str]] = {
 """How barriers are handled, as options of the job."""
 
 
+_LOGGED: Mapping[str, str] = {
+    "state.changelog.enabled": "true",
+    "state.changelog.periodic-materialize.interval": "150 ms",
+    "state.changelog.dstl.dfs.preemptive-persist-threshold": "100 b",
+    "state.changelog.max-failures-allowed": "1000",
+}
+"""What some jobs say of their state."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """One part of a job, which shares nothing with its other parts. sources: united.
@@ -52,7 +69,9 @@ class Pipeline:
     sink: Ledger
     lookup: str = ""
 
-    def build(self, env: StreamExecutionEnvironment, run: int, *, exactly_once: bool) -> None:
+    def build(
+        self, env: StreamExecutionEnvironment, run: int, *, exactly_once: bool, timed: bool
+    ) -> None:
         """Add it to a job."""
         streams = [
             env.from_source(source, None, f"{self.name}{index}").uid(self.source_uid(index))
@@ -62,7 +81,8 @@ class Pipeline:
         numbers = self._looked_up(numbers, run)
         rows = numbers
         if self.shape != "chain":
-            rows = self._counted(self._branched(numbers), run, exactly_once=exactly_once)
+            branched = self._branched(numbers)
+            rows = self._counted(branched, run, exactly_once=exactly_once, timed=timed)
         elif len(streams) == 1 and self.rebalance:
             rows = numbers.map(lambda n: n).uid(f"{self.name} map").rebalance()
         rows.sink_to(self.sink).uid(self.sink_uid)
@@ -82,10 +102,10 @@ class Pipeline:
         return even.union(odd.uid(f"{self.name} odd"))
 
     def _counted(
-        self, numbers: DataStream[int], run: int, *, exactly_once: bool
+        self, numbers: DataStream[int], run: int, *, exactly_once: bool, timed: bool
     ) -> DataStream[object]:
         keys = self.keys
-        counting = Counting(run, self.counting_uid, keys)
+        counting = Counting(run, self.counting_uid, keys, timed=timed)
         keyed = numbers.key_by(lambda n: n % keys, Types.LONG())
         rows: DataStream[object] = keyed.process(counting).uid(self.counting_uid)
         if self.shape == "twice":
@@ -125,7 +145,7 @@ class Pipeline:
 
     def faults(self, rows: list[list[object]], *, exactly_once: bool, whole: bool) -> list[str]:
         """What is wrong with what its sink has committed. whole: whether the job has finished."""
-        values = Counter(row[0] for row in rows if row[0] != "end")
+        values = Counter(row[0] for row in rows if not is_mark(row))
         expected = self.expected
         faults = [f"{self.name}: {n} is lost" for n in sorted(expected - values.keys()) if whole]
         faults += [f"{self.name}: {n} was never made" for n in sorted(values.keys() - expected)]
@@ -134,7 +154,7 @@ class Pipeline:
         faults += [f"{self.name}: {n} came {c} times" for n, c in values.items() if c != 1]
         counts: defaultdict[object, list[object]] = defaultdict(list)
         for value, key, count in rows:
-            if value != "end" and key != -1:
+            if not isinstance(value, str) and key != -1:
                 counts[key].append(count)
         faults += [
             f"{self.name}: counts of key {key} are {sorted(found)[:20]}"
@@ -149,7 +169,8 @@ class Plan:
 
     mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines.
     storage_s, network_s: delays of the world. rescaled: whether it has run with another
-    parallelism too.
+    parallelism too. timed: whether keys say when event time is over. drains: how often
+    somebody wanted it to be over before the input's end; drained: whether it has stopped so.
     """
 
     def __init__(
@@ -183,7 +204,14 @@ class Plan:
         self.lease_ms = chance.choice([3_000, 10_000])
         self.retain = chance.random() < 0.5
         self.hook = chance.random() < 0.35
+        # Apart, so that a seed's other draws are what they were.
+        self.incremental = Random(f"incremental {run}").random() < 0.4
+        self.logged = Random(f"logged {run}").random() < 0.3
         self.rescaled = False
+        # Drawn apart, so that the other runs are still those that their seeds have always been.
+        self.timed = Random(f"drains of {run}").random() < 0.15
+        self.drains = 0
+        self.drained = False
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
@@ -209,6 +237,7 @@ class Plan:
             "execution.checkpointing.tolerable-failed-checkpoints": "100000",
             "execution.checkpointing.num-retained": str(self.retained),
             "execution.checkpointing.externalized-checkpoint-retention": retention,
+            "execution.checkpointing.incremental": str(self.incremental).lower(),
             "state.storage.fs.memory-threshold": str(self.inline),
             "restart-strategy.type": "fixed-delay",
             "restart-strategy.fixed-delay.attempts": "1000",
@@ -217,22 +246,24 @@ class Plan:
             "tidegate.batch.rows": str(self.batch),
             "tidegate.net.credit": str(self.credit),
             **MODES[self.mode],
+            **(_LOGGED if self.logged else {}),
         }
         if restore is not None:
             options["execution.state-recovery.path"] = restore
         configuration = Configuration.from_dict(options)
         env = StreamExecutionEnvironment.local(configuration=configuration)
         self.rescaled = self.rescaled or parallelism not in (None, self.parallelism)
-        env.set_parallelism(parallelism or self.parallelism).set_max_parallelism(16)
+        env.set_parallelism(parallelism or self.parallelism)
+        env.set_max_parallelism(4 if self.incremental else 16)  # some keys change of several
         if self.hook:
             env.add_master_hook(SlowHook())
         for pipeline in self.pipelines:
-            pipeline.build(env, self.run, exactly_once=self.exactly_once)
+            pipeline.build(env, self.run, exactly_once=self.exactly_once, timed=self.timed)
         return env.get_job_graph("simulated")
 
     def doubled(self) -> int:
         """Rows beyond one a number."""
-        rows = [(row[0], row[1]) for row in OUTSIDE[self.run].rows() if row[1] != "end"]
+        rows = [(row[0], row[1]) for row in OUTSIDE[self.run].rows() if not is_mark(row[1:])]
         return len(rows) - len(set(rows))
 
     def faults(self, *, whole: bool) -> list[str]:
@@ -246,7 +277,20 @@ class Plan:
             faults += pipeline.faults(rows, exactly_once=self.exactly_once, whole=whole)
             if whole and not self.rescaled:
                 faults += self._ends(pipeline.name, rows)
+            if self.timed and pipeline.shape != "chain":
+                faults += self._times(pipeline, rows)
         return faults
+
+    def _times(self, pipeline: Pipeline, rows: list[list[object]]) -> list[str]:
+        """What is wrong with whom event time has told that it is over: at the end, and drained."""
+        told = Counter(key for value, key, _ in rows if value == "over")
+        keys = {key for value, key, _ in rows if not isinstance(value, str)}
+        ended = pipeline.expected <= {row[0] for row in rows}
+        unheard = keys - told.keys() if ended or self.drained else ()
+        faults = [f"{pipeline.name}: time was never over for key {key}" for key in unheard]
+        most = self.drains + ended if self.exactly_once else len(rows)
+        more = [key for key, times in told.items() if times > most]
+        return faults + [f"{pipeline.name}: time was over too often for key {key}" for key in more]
 
     def _ends(self, name: str, rows: list[list[object]]) -> list[str]:
         ended = {row[1] for row in rows if row[0] == "end"}

@@ -17,4 +17,8 @@ FAILED: dict[int, str] = {
     2001984: "the same",
     1004192: "the same, exactly once",
     2000530: "an abort that came late ended the in-flight data of the next checkpoint: rows lost",
+    2116: "the simulator broke the deletion of files while it had laid a trap",
+    7130190: "the simulator lost word of a failure whose error is named as a message is",
+    7101608: "a driver died between a job's first record and the snapshot it was to start from",
+    7000012: "the simulator took a job for stopped that had gone on after its stop",
 }

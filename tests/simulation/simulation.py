@@ -18,7 +18,11 @@ from tests.simulation.outside import OUTSIDE
 from tests.simulation.snapshots import Inspector
 from tests.simulation.trouble import Trouble
 from tests.simulation.world import Odds, make_world
+from tidegate.checkpoint import metadata
 from tidegate.errors import JobCanceled
+from tidegate.model.elements import SnapshotKind
+from tidegate.savepoints.folders import files_of
+from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedDriver
@@ -79,6 +83,7 @@ class _Simulation:
             storage_s=odds.storage_delay_s,
             network_s=odds.network_delay_s,
         )
+        self._rescales = Random(f"rescales of {seed}")
         self._inspections = chance.choice([0, 1, 2])
         self._skip = chance.randint(0, 6)
         self._faults: list[str] = []
@@ -118,7 +123,19 @@ class _Simulation:
         kinds = chance.choice(PROFILES)
         count = chance.choice([1, 1, 2, 4, 8]) if kinds else 0
         befalls = [chance.choice(kinds) for _ in range(count)]
-        troubles = asyncio.ensure_future(self._trouble.befall(befalls))
+        troubles = [asyncio.ensure_future(self._trouble.befall(befalls))]
+        # Drawn apart, so that the other runs are still those that their seeds have always been.
+        stops = Random(f"stops of {self._seed}")
+        if stops.random() < 0.25:
+            stop = self._trouble.stop_after(stops.uniform(0.1, 8), SnapshotKind.SUSPEND)
+            troubles.append(asyncio.ensure_future(stop))
+        elif self._plan.timed:
+            drain = self._trouble.drain_after(stops.uniform(0.05, 0.8))
+            troubles.append(asyncio.ensure_future(drain))
+        elif self._rescales.random() < 0.15:
+            wanted = self._rescales.choice([1, 2, 3])
+            rescale = self._trouble.rescale_after(self._rescales.uniform(0.1, 2), wanted)
+            troubles.append(asyncio.ensure_future(rescale))
         try:
             while True:
                 end = await self._ended(started)
@@ -126,7 +143,8 @@ class _Simulation:
                     break
                 started = world.start_driver(self._next_graph(end))
         finally:
-            troubles.cancel()
+            for trouble in troubles:
+                trouble.cancel()
         if end != "taken over":
             await asyncio.sleep(20)  # what is still on its way arrives, orphans end
         return end
@@ -142,6 +160,11 @@ class _Simulation:
             await asyncio.sleep(self._chance.uniform(0, 5))
             return "followed"
         error = driver.result.exception()
+        if error is None and self._trouble.stopped(started.process):
+            self._plan.drained |= self._plan.drains > 0
+            self._faults += self._plan.faults(whole=False)
+            self._trouble.parallelism = self._rescales.choice([None, None, 1, 2, 3])
+            return "from its folder"
         if error is None:
             return "finished"
         if "has ended (FINISHED)" in str(error) or "has ended (CANCELED)" in str(error):
@@ -217,9 +240,15 @@ class _Simulation:
             left = [path for path in left if store.written_s[path] < ended_s - 1]
         faults = []
         for kept in sorted(self._kept):
-            if f"{kept}/_metadata" not in store:
+            data = store.get(f"{kept}/_metadata")
+            if data is None:
                 faults.append(f"{kept} was not the job's to delete")
-            left = [path for path in left if not path.startswith(f"{kept}/")]
+                continue
+            decoded = metadata.decode(data, lambda: "0" * 32)
+            named = files_of(kept, resolve_relative(decoded, kept))
+            if gone := named - store.keys():
+                faults.append(f"{sorted(gone)[:5]} of {kept} were not the job's to delete")
+            left = [p for p in left if not p.startswith(f"{kept}/") and p not in named]
         retained = self._plan.retain and how == "cancelled"
         if left and not retained:
             faults.append(f"files are left: {sorted(left)[:5]}")

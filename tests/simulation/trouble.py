@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.world import Trap
 from tidegate.checkpoint.events import CheckpointRequested
-from tidegate.jobmaster.events import CancelRequested
+from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ class Trouble:
 
     def __init__(self, world: World, plan: Plan, outside: Outside, chance: Random) -> None:
         self._world, self._plan, self._outside, self._chance = world, plan, outside, chance
-        self.requests: list[tuple[Process, Future[CheckpointDone]]] = []
+        self.requests: list[tuple[Process, Future[CheckpointDone] | Future[None]]] = []
         self.takeover = False
         self.cancelled = False
         self.parallelism: int | None = None
+        self._stops: list[Future[CheckpointDone]] = []
 
     async def befall(self, kinds: Sequence[str]) -> None:
         """One after the other, with pauses."""
@@ -137,18 +138,57 @@ class Trouble:
             self._outside.breaking.add(value)
 
     def _ask(self) -> None:
-        started = self._world.newest
         kind = self._chance.choice(
             [SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT, SnapshotKind.SAVEPOINT]
         )
+        self._request(kind)
+
+    def _request(self, kind: SnapshotKind) -> Future[CheckpointDone]:
+        started = self._world.newest
         done: Future[CheckpointDone] = Future()
 
         def ask() -> None:
             if started.driver.accepted.done() and not started.driver.result.done():
-                self._world.note(f"somebody asks for a {kind.value}")
+                self._befalls("ask", f"somebody asks for a {kind.value}")
                 self.requests.append((started.process, done))
                 request = started.driver.expect_checkpoint(done)
                 started.driver.post(CheckpointRequested(request, kind))
+
+        self._world.loop.call_in(started.process, 0.0, ask)
+        return done
+
+    async def stop_after(self, wait_s: float, kind: SnapshotKind) -> None:
+        """Somebody stops the job with a savepoint, as soon as it runs, once it has run a while."""
+        await asyncio.sleep(wait_s)
+        # No later checkpoint repairs what is lost behind the last one; only a connection that
+        # breaks loses it, and that is a failure.
+        self._world.board.losses = 0.0
+        self._stops.append(self._request(kind))
+
+    async def drain_after(self, wait_s: float) -> None:
+        """Somebody drains the job; where it does not run yet, or fails meanwhile, again."""
+        for _ in range(4):
+            self._plan.drains += 1
+            await self.stop_after(wait_s, SnapshotKind.TERMINATE)
+
+    def stopped(self, process: Process) -> bool:
+        """Whether the job that this driver has just brought to an end was stopped."""
+        asked = [each for each in self._stops if (process, each) in self.requests]
+        return any(each.done() and each.exception() is None for each in asked)
+
+    async def rescale_after(self, wait_s: float, parallelism: int) -> None:
+        """Somebody gives the job that runs then another parallelism."""
+        await asyncio.sleep(wait_s)
+        started = self._world.newest
+        done: Future[None] = Future()
+
+        def ask() -> None:
+            if started.driver.accepted.done() and not started.driver.result.done():
+                self._befalls("live", f"somebody asks for parallelism {parallelism}")
+                self._plan.rescaled = True
+                self.requests.append((started.process, done))
+                request = started.driver.expect_rescale(done)
+                started.driver.post(RescaleRequested(request, parallelism))
 
         self._world.loop.call_in(started.process, 0.0, ask)
 

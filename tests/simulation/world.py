@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -167,12 +168,22 @@ class World:
 
     async def blocking(self, call: Callable[[], T]) -> T:
         """A call on a pool: it takes a while, and where storage fails it may have been made."""
+        try:
+            return await self._blocking(call)
+        except TidegateError:
+            raise
+        except Exception as error:
+            # Whoever made the call takes it for a fault of storage, and goes on.
+            self.loop.faults.append(f"a blocking call raised {error!r}")
+            raise
+
+    async def _blocking(self, call: Callable[[], T]) -> T:
         odds, chance = self.odds, self.chance
         await asyncio.sleep(odds.storage_delay_s * chance.random())
         if self.closed:
             raise StorageFailed("the world has ended")
         trap = self.trap
-        if trap is not None and not self.calm and trap.step in call.__qualname__:
+        if trap is not None and not self.calm and trap.step in _step_of(call):
             trap.nth -= 1
             if trap.nth == 0:
                 self.trap = None
@@ -435,6 +446,10 @@ class Provider:
 
     async def close(self) -> None:
         self._released = True
+
+
+def _step_of(call: Callable[[], object]) -> str:
+    return (call.func if isinstance(call, partial) else call).__qualname__
 
 
 def make_world(seed: int, odds: Odds, pointed: Callable[[int, str], None]) -> World:

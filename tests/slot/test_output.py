@@ -18,6 +18,7 @@ from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
 from tidegate.slot.output import ChannelOutput, Room, Route, copied, make_route
+from tidegate.testing import ManualClock
 
 MAX_PARALLELISM = 128
 
@@ -384,3 +385,19 @@ def test_the_copies_are_one_fewer_than_the_consumers() -> None:
     value = [1]
     sent.route(Partitioner.BROADCAST).batch(rows(value), 0)
     assert Counter(copy is value for (copy,) in sent.flushed()) == {True: 1, False: 1}
+
+
+def test_the_time_without_room_is_that_in_which_any_channel_waits() -> None:
+    clock = ManualClock()
+    room = Room(clock)
+    assert room.waited_s == 0
+    room.begin_wait()
+    clock.advance(1_000)
+    room.begin_wait()
+    clock.advance(500)
+    room.end_wait()
+    assert room.waited_s == 1.5 and not room.is_free
+    clock.advance(250)
+    room.end_wait()
+    clock.advance(10_000)
+    assert room.waited_s == 1.75 and room.is_free

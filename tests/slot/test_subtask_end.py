@@ -343,7 +343,8 @@ def test_a_source_is_not_polled_while_input_is_held_back_and_its_barrier_passes(
 def test_what_was_gathered_leaves_when_the_input_runs_dry() -> None:
     world = World(Recorder("a", [])).start()
     world.put(0, rows(1)).run()
-    assert world.sent[0] == [rows(1)] and not world.subtask.gathers
+    assert world.sent[0] == [rows(1)]
+    assert [output.gathering_since_ms for output in world.outputs] == [None]
 
 
 def test_what_was_gathered_longer_ago_leaves() -> None:

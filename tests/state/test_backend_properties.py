@@ -1,5 +1,7 @@
 """Any order of writes, snapshots, slices, aborts and rescales, against plain dicts."""
 
+from __future__ import annotations
+
 import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.properties import examples
+from tests.state.disk_world import Disk
 from tests.state.test_kinds import Sum
-from tests.state.world import Subtask, memory_stream, merged, restored
+from tests.state.world import MEMORY, Subtask, merged, restored
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
@@ -18,6 +21,7 @@ from tidegate.api.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.typeinfo.types import Types
 
@@ -63,7 +67,19 @@ class BackendMachine(RuleBasedStateMachine):
 
     @initialize(parallelism=st.integers(1, 3))
     def start(self, parallelism: int) -> None:
-        self.take_over([Subtask(index, parallelism) for index in range(parallelism)])
+        self.take_over(self.begun(parallelism))
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        return [Subtask(index, parallelism) for index in range(parallelism)]
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        return piece.upload(MEMORY)
+
+    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
+        return restored(states, parallelism)
+
+    def forget(self, subtasks: list[Subtask]) -> None:
+        """Subtasks that are not used any more."""
 
     def take_over(self, subtasks: list[Subtask]) -> None:
         self.subtasks = subtasks
@@ -84,9 +100,21 @@ class BackendMachine(RuleBasedStateMachine):
         raise AssertionError("some subtask owns each key")
 
     @rule(writes=st.lists(WRITE, min_size=10, max_size=40))
+    def rows_come(self, writes: list[tuple[str, int, int, int, bool]]) -> None:
+        self.write(writes)
+
     def write(self, writes: list[tuple[str, int, int, int, bool]]) -> None:
+        self.batch_comes([key for _, key, *_ in writes])
         for name, key, entry, value, typed in writes:
             getattr(self, name)(key, entry, value, "typed" if typed else "any")
+
+    def batch_comes(self, keys: list[int]) -> None:
+        for subtask in self.subtasks:
+            prepare = subtask.backend.before_batch
+            own = [key for key in keys if subtask.owns(key)]
+            if prepare is not None:
+                groups = [subtask.on(key).cell.group for key in own]
+                prepare(RowBatch(own, None, own, groups))
 
     def update(self, key: int, entry: int, value: int, kind: str) -> None:
         self.state(f"{kind} value", key).update(value)
@@ -157,8 +185,12 @@ class BackendMachine(RuleBasedStateMachine):
 
     @rule()
     def barrier(self) -> None:
+        self.cut(CheckpointOptions())
+
+    def cut(self, options: CheckpointOptions) -> None:
         self.checkpoint += 1
-        pieces = [each.backend.snapshot(CheckpointId(self.checkpoint)) for each in self.subtasks]
+        number = CheckpointId(self.checkpoint)
+        pieces = [each.backend.snapshot(number, options) for each in self.subtasks]
         self.pending.append((pieces, copy.deepcopy(self.model), copy.deepcopy(self.operator_model)))
 
     @precondition(lambda self: self.pending)
@@ -179,22 +211,28 @@ class BackendMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.pending)
     @rule(which=SMALL, parallelism=st.integers(1, 3))
     def complete(self, which: int, parallelism: int) -> None:
-        pieces, model, operator_model = self.pending.pop(which % len(self.pending))
+        self.finish(which % len(self.pending), parallelism)
+
+    def finish(self, which: int, parallelism: int) -> None:
+        pieces, model, operator_model = self.pending.pop(which)
         for piece in pieces:
             while not piece.encode(0.1):
                 pass
-        self.completed = [piece.upload(memory_stream) for piece in pieces], model, operator_model
-        again = restored(self.completed[0], parallelism)
+        states = [self.uploaded(piece) for piece in pieces]
+        self.completed = states, model, operator_model
+        again = self.gone_on(states, parallelism)
         assert {each.name: merged(again, each) for each in DESCRIPTORS} == model
         held = [each.backend.operator_state(OPERATOR_LIST).get() for each in again]
         assert sorted(chain(*held)) == sorted(operator_model)
+        self.forget(again)
 
     @precondition(lambda self: self.completed is not None)
     @rule(parallelism=st.integers(1, 3))
     def restore(self, parallelism: int) -> None:
         assert self.completed is not None
         states, model, operator_model = self.completed
-        self.take_over(restored(states, parallelism))
+        self.forget(self.subtasks)
+        self.take_over(self.gone_on(states, parallelism))
         self.model = copy.deepcopy(model)
         self.operator_model = copy.deepcopy(operator_model)
 
@@ -211,5 +249,57 @@ class BackendMachine(RuleBasedStateMachine):
         assert sorted(held) == sorted(self.operator_model)
 
 
+class DiskMachine(BackendMachine):
+    """The same on disk, with a cache of a few entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = Disk()
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        return self.disk.begun(parallelism)
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        return self.disk.uploaded(piece)
+
+    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
+        return self.disk.gone_on(states, parallelism)
+
+    def forget(self, subtasks: list[Subtask]) -> None:
+        for subtask in subtasks:
+            subtask.backend.close()
+
+    @precondition(lambda self: not self.pending)
+    @rule(parallelism=st.integers(1, 3))
+    def go_over_to_memory_and_back(self, parallelism: int) -> None:
+        """By savepoints in canonical form, which both backends write and read."""
+        self.checkpoint += 1
+        on_disk = self.saved(self.subtasks)
+        in_memory = restored(on_disk, parallelism)
+        assert {each.name: merged(in_memory, each) for each in DESCRIPTORS} == self.model
+        states = self.saved(in_memory)
+        self.forget(self.subtasks)
+        self.take_over(self.gone_on(states, parallelism))
+
+    def saved(self, subtasks: list[Subtask]) -> list[SubtaskState]:
+        options = CheckpointOptions(SnapshotKind.SAVEPOINT, canonical=True)
+        number = CheckpointId(self.checkpoint)
+        pieces = [each.backend.snapshot(number, options) for each in subtasks]
+        for piece in pieces:
+            piece.finish()
+        return [piece.upload(MEMORY) for piece in pieces]
+
+    @rule()
+    def tell_of_the_last_one(self) -> None:
+        for subtask in self.subtasks:
+            subtask.backend.on_complete(CheckpointId(self.checkpoint))
+
+    def teardown(self) -> None:
+        self.forget(getattr(self, "subtasks", []))
+        self.disk.close()
+
+
 BackendMachine.TestCase.settings = settings(examples(30), stateful_step_count=20)
 TestBackend = BackendMachine.TestCase
+DiskMachine.TestCase.settings = settings(examples(8), stateful_step_count=20)
+TestBackendOnDisk = DiskMachine.TestCase

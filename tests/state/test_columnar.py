@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot, stored
+from tests.state.world import MAX_PARALLELISM, READER, Subtask, restored, snapshot, stored
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import (
     ConfigError,
@@ -179,7 +179,81 @@ def test_a_wider_column_takes_the_old_values_and_another_type_is_refused() -> No
     with pytest.raises(SerializerIncompatible, match="was int32 and is now double") as raised:
         again.backend.column_state(ColumnStateDescriptor("count", pa.float64()))
     assert raised.value.where == "operator 'counts', column 'count'"
+    assert "the value was int32 and is double" in raised.value.what
     assert Columns(again).values(pa.array([1]), COUNT) == {1: 7}
+
+
+def struct(**fields: pa.DataType) -> pa.DataType:
+    return pa.struct(fields.items())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "value", "after"),
+    [
+        (pa.float32(), pa.float64(), 0.5, 0.5),
+        (pa.uint8(), pa.int16(), 200, 200),
+        (pa.string(), pa.large_string(), "a", "a"),
+        (pa.list_(pa.int32()), pa.list_(pa.int64()), [1], [1]),
+        (
+            struct(a=pa.int32(), gone=pa.string()),
+            struct(new=pa.string(), a=pa.int64()),
+            {"a": 1, "gone": "x"},
+            {"new": None, "a": 1},
+        ),
+        (
+            pa.map_(pa.string(), struct(a=pa.int8())),
+            pa.map_(pa.string(), struct(a=pa.int8(), b=pa.bool_())),
+            [("k", {"a": 1})],
+            [("k", {"a": 1, "b": None})],
+        ),
+    ],
+    ids=str,
+)
+def test_a_column_of_another_arrow_type_is_migrated(
+    old: pa.DataType, new: pa.DataType, value: object, after: object
+) -> None:
+    columns, keys = Columns(Subtask()), pa.array([1])
+    values = pa.array([value], old)
+    held = values.to_numpy(zero_copy_only=False)
+    if isinstance(value, list | dict):
+        held = np.fromiter([value], object, 1)
+    columns.subtask.backend.column_state(ColumnStateDescriptor("x", old)).put(
+        columns.index(keys), held
+    )
+    for _ in range(2):  # the second time it is written in the new type
+        [again] = restored([snapshot(columns.subtask)])
+        columns = Columns(again)
+        assert columns.values(keys, ColumnStateDescriptor("x", new)) == {1: after}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        (pa.int64(), pa.int32(), "the value was int64 and is int32"),
+        (pa.int64(), pa.uint64(), "the value was int64 and is uint64"),
+        (pa.timestamp("us"), pa.timestamp("ms"), "was timestamp[us] and is timestamp[ms]"),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), "is timestamp[us, tz=UTC]"),
+        (struct(a=pa.int64()), struct(a=pa.string()), "a was int64 and is string"),
+        (pa.list_(struct(a=pa.int64())), pa.list_(struct(a=pa.int8())), "[].a was int64"),
+        (
+            struct(a=pa.int64()),
+            pa.struct([pa.field("b", pa.int64(), nullable=False)]),
+            "b is new and can't be null",
+        ),
+    ],
+    ids=str,
+)
+def test_a_column_that_does_not_fit_names_the_field(
+    old: pa.DataType, new: pa.DataType, fault: str
+) -> None:
+    columns = Columns(Subtask())
+    columns.subtask.backend.column_state(ColumnStateDescriptor("x", old))
+    columns.index(pa.array([1]))
+    [again] = restored([snapshot(columns.subtask)])
+    with pytest.raises(SerializerIncompatible) as raised:
+        again.backend.column_state(ColumnStateDescriptor("x", new))
+    assert fault in raised.value.what
+    assert f"was {old} and is now {new}" in raised.value.what
 
 
 @pytest.mark.parametrize(
@@ -413,6 +487,4 @@ def test_damaged_columns_are_an_error_of_ours() -> None:
         handle.key_groups, handle.offsets, ByteStreamStateHandle("torn", bytes(data)), "id"
     )
     with pytest.raises(FormatError, match="can't be read"):
-        Subtask().backend.restore(
-            RestoredOperatorState(managed_keyed=(torn,)), lambda each: each.data
-        )
+        Subtask().backend.restore(RestoredOperatorState(managed_keyed=(torn,)), READER)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state.world import Subtask, memory_stream, merged, read, restored, snapshot
+from tests.state.world import MEMORY, READER, Subtask, merged, restored, snapshot
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import FormatError, TidegateError
 from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
@@ -34,14 +34,14 @@ def restore(handle: KeyGroupsStateHandle, data: bytes) -> Subtask:
         handle.key_groups, handle.offsets, ByteStreamStateHandle("torn", data), "id"
     )
     subtask = Subtask()
-    subtask.backend.restore(RestoredOperatorState(managed_keyed=(torn,)), read)
+    subtask.backend.restore(RestoredOperatorState(managed_keyed=(torn,)), READER)
     subtask.backend.keyed_state(COUNT)
     return subtask
 
 
 def test_the_page_of_the_format_says_what_is_written() -> None:
     handle = handle_of(range(1))
-    data = read(handle.delegate)
+    data = READER.read(handle.delegate)
     magic, version, size = struct.unpack_from("<4sHxxI", data)
     assert (magic, version) == (b"TGKS", 1)
     header = msgspec.msgpack.decode(data[12 : 12 + size])
@@ -74,12 +74,12 @@ def test_an_empty_key_group_at_the_barrier_holds_nothing_that_came_later() -> No
         state.update(key)
     pending.finish()
     assert subtask.dump("count").keys() == set(range(50))
-    assert merged(restored([pending.upload(memory_stream)]), COUNT) == {0: 0}
+    assert merged(restored([pending.upload(MEMORY)]), COUNT) == {0: 0}
 
 
 def test_a_file_that_ends_too_early_is_told_with_its_offset() -> None:
     handle = handle_of(range(40))
-    whole = read(handle.delegate)
+    whole = READER.read(handle.delegate)
     assert restore(handle, whole).dump("count") == {key: key for key in range(40)}
     for cut in range(0, len(whole), 7):
         with pytest.raises(FormatError) as raised:
@@ -92,7 +92,7 @@ def test_damaged_bytes_never_make_anything_else_than_an_error_of_ours(
     position: int, byte: int
 ) -> None:
     handle = handle_of(range(10))
-    data = bytearray(read(handle.delegate))
+    data = bytearray(READER.read(handle.delegate))
     data[position % len(data)] = byte
     try:
         restore(handle, bytes(data))
@@ -102,7 +102,7 @@ def test_damaged_bytes_never_make_anything_else_than_an_error_of_ours(
 
 def test_another_version_says_what_it_expected() -> None:
     handle = handle_of(range(3))
-    data = read(handle.delegate)
+    data = READER.read(handle.delegate)
     with pytest.raises(FormatError, match="another kind or version") as raised:
         restore(handle, data[:4] + b"\x02" + data[5:])
     assert raised.value.expected == "b'TGKS' version 1"
@@ -113,4 +113,4 @@ def test_a_section_of_another_key_group_is_refused() -> None:
     first, second, *rest = handle.offsets
     swapped = KeyGroupsStateHandle(handle.key_groups, (second, first, *rest), handle.delegate, "id")
     with pytest.raises(FormatError, match="not that of its key group"):
-        Subtask().backend.restore(RestoredOperatorState(managed_keyed=(swapped,)), read)
+        Subtask().backend.restore(RestoredOperatorState(managed_keyed=(swapped,)), READER)

@@ -5,7 +5,7 @@ from itertools import chain
 
 import pytest
 
-from tests.state.world import Subtask, memory_stream, read, restored, snapshot, stored
+from tests.state.world import MEMORY, READER, Subtask, restored, snapshot, stored
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
 from tidegate.api.ttl import StateTtlConfig
 from tidegate.errors import (
@@ -235,18 +235,18 @@ def test_a_stream_that_ends_too_early_is_told_with_its_offset() -> None:
     pending = subtask.backend.snapshot(CheckpointId(1))
     handle = stored(pending).managed_operator
     assert isinstance(handle, OperatorStreamStateHandle)
-    whole = read(handle.delegate)
+    whole = READER.read(handle.delegate)
     for cut in (2, 10, 40, len(whole) - 1):
         delegate = ByteStreamStateHandle("cut", whole[:cut])
         torn = OperatorStreamStateHandle(handle.states, delegate)
         with pytest.raises(FormatError) as raised:
-            Subtask().backend.restore(RestoredOperatorState(managed_operator=(torn,)), read)
+            Subtask().backend.restore(RestoredOperatorState(managed_operator=(torn,)), READER)
         assert raised.value.where == "cut" and raised.value.offset >= 0
 
 
 def test_an_empty_stream_holds_nothing() -> None:
     empty = OperatorStreamStateHandle({}, ByteStreamStateHandle("empty", b""))
     subtask = Subtask()
-    subtask.backend.restore(RestoredOperatorState(managed_operator=(empty,)), read)
+    subtask.backend.restore(RestoredOperatorState(managed_operator=(empty,)), READER)
     pending = subtask.backend.snapshot(CheckpointId(1))
-    assert pending.encode(1.0) and pending.upload(memory_stream).is_empty
+    assert pending.encode(1.0) and pending.upload(MEMORY).is_empty

@@ -9,10 +9,11 @@ import pytest
 
 from tests.state.test_kinds import Mean, Sum
 from tests.state.world import (
+    MEMORY,
+    READER,
+    MemoryPlace,
     Subtask,
-    memory_stream,
     merged,
-    read,
     restored,
     snapshot,
     stored,
@@ -72,7 +73,7 @@ def test_what_is_written_after_the_barrier_is_not_in_the_snapshot() -> None:
         state.update(0)
     uploaded = []
     upload = threading.Thread(
-        target=lambda: uploaded.append((threading.get_ident(), pending.upload(memory_stream)))
+        target=lambda: uploaded.append((threading.get_ident(), pending.upload(MEMORY)))
     )
     upload.start()
     upload.join()
@@ -94,7 +95,7 @@ def test_slices_and_writes_between_them_give_the_state_at_the_barrier() -> None:
             state.update(-1) if key % 2 else state.clear()
         slices += 1
     assert slices > 5
-    handles = pending.upload(memory_stream)
+    handles = pending.upload(MEMORY)
     assert merged(restored([handles], max_parallelism=1), COUNT) == before
 
 
@@ -220,21 +221,22 @@ def test_a_cancelled_snapshot_keeps_nothing() -> None:
     pending.cancel()
     assert state.value() is held
     assert pending.encode(1.0)
-    assert pending.upload(memory_stream).is_empty
+    assert pending.upload(MEMORY).is_empty
     state.clear()
     counts(subtask, range(2000), value=5)
     assert merged(restored([snapshot(subtask, 2)]), COUNT) == {k: k + 5 for k in range(2000)}
 
 
 def test_an_operator_without_state_writes_nothing() -> None:
-    def refuse() -> CheckpointStateOutputStream:
-        raise AssertionError("no stream is needed")
+    class Refusing:
+        def stream(self) -> CheckpointStateOutputStream:
+            raise AssertionError("no stream is needed")
 
     subtask = Subtask()
     subtask.backend.keyed_state(COUNT)
     pending = subtask.backend.snapshot(CheckpointId(1))
     assert pending.encode(1.0)
-    assert pending.upload(refuse).is_empty
+    assert pending.upload(Refusing()).is_empty
 
 
 def test_a_state_that_is_new_after_the_barrier_is_in_the_next_snapshot() -> None:
@@ -255,7 +257,7 @@ def test_a_value_that_cannot_be_pickled_fails_the_snapshot_and_names_the_state()
     state = subtask.backend.keyed_state(ANY)
     state.update(threading.Lock())
     pending = subtask.backend.snapshot(CheckpointId(1))
-    for attempt in (lambda: pending.encode(1.0), lambda: pending.upload(memory_stream)):
+    for attempt in (lambda: pending.encode(1.0), lambda: pending.upload(MEMORY)):
         with pytest.raises(UserError, match="pickle") as raised:
             attempt()
         assert raised.value.where == "operator 'counts', state 'any'"
@@ -279,7 +281,7 @@ def test_an_upload_that_fails_leaves_no_stream_open() -> None:
     pending.finish()
     stream = Full("memory:/full", None, buffer_max=0)
     with pytest.raises(StorageFailed):
-        pending.upload(lambda: stream)
+        pending.upload(MemoryPlace(stream))
     assert stream.closed
 
 
@@ -422,4 +424,4 @@ def test_a_canonical_savepoint_is_refused_by_name() -> None:
     assert isinstance(handle, KeyGroupsStateHandle)
     canonical = KeyGroupsSavepointStateHandle(handle.key_groups, handle.offsets, handle.delegate)
     with pytest.raises(RestoreRefused, match="KeyGroupsSavepointStateHandle"):
-        Subtask().backend.restore(RestoredOperatorState(managed_keyed=(canonical,)), read)
+        Subtask().backend.restore(RestoredOperatorState(managed_keyed=(canonical,)), READER)

@@ -8,15 +8,16 @@ while the clock goes on.
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.properties import examples
+from tests.state.disk_world import Disk
 from tests.state.test_kinds import Sum
-from tests.state.world import Subtask, memory_stream, restored
+from tests.state.world import MEMORY, Subtask, restored
 from tidegate import (
     AggregateFunction,
     ListStateDescriptor,
@@ -30,6 +31,10 @@ from tidegate import (
 )
 from tidegate.api.state import AggregatingStateDescriptor
 from tidegate.model.ids import CheckpointId
+
+if TYPE_CHECKING:
+    from tidegate.model.snapshots import SubtaskState
+    from tidegate.state.pending import PendingSnapshot
 
 TTL = 20
 KEYS = 2
@@ -107,7 +112,16 @@ class TtlMachine(RuleBasedStateMachine):
         self.model: Model = {each.name: {} for each in self.descriptors}
         self.now = 0
         self.checkpoint = 0
-        self.take_over([Subtask(index, parallelism) for index in range(parallelism)])
+        self.take_over(self.begun(parallelism))
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        return [Subtask(index, parallelism) for index in range(parallelism)]
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        return piece.upload(MEMORY)
+
+    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
+        return restored(states, parallelism)
 
     def take_over(self, subtasks: list[Subtask]) -> None:
         self.subtasks = subtasks
@@ -287,11 +301,11 @@ class TtlMachine(RuleBasedStateMachine):
         self.act(then)
         for piece in pieces:
             piece.finish()
-        states = [piece.upload(memory_stream) for piece in pieces]
+        states = [self.uploaded(piece) for piece in pieces]
         self.model = model
         if not self.cleaned:  # else all that was there is expired, mostly
             self.now = barrier
-        self.take_over(restored(states, parallelism))
+        self.take_over(self.gone_on(states, parallelism))
         self.read_all()
 
     def read_all(self) -> None:
@@ -304,3 +318,31 @@ class TtlMachine(RuleBasedStateMachine):
 
 TtlMachine.TestCase.settings = settings(examples(25), stateful_step_count=8)
 TestTtl = TtlMachine.TestCase
+
+
+class TtlMachineOnDisk(TtlMachine):
+    """The same on disk, where what is written is soon not in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = Disk()
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        return self.disk.begun(parallelism)
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        return self.disk.uploaded(piece)
+
+    def gone_on(self, states: list[SubtaskState], parallelism: int) -> list[Subtask]:
+        for subtask in self.subtasks:
+            subtask.backend.close()
+        return self.disk.gone_on(states, parallelism)
+
+    def teardown(self) -> None:
+        for subtask in getattr(self, "subtasks", []):
+            subtask.backend.close()
+        self.disk.close()
+
+
+TtlMachineOnDisk.TestCase.settings = settings(examples(12), stateful_step_count=8)
+TestTtlOnDisk = TtlMachineOnDisk.TestCase

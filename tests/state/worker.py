@@ -22,7 +22,9 @@ from tidegate.model.ids import CheckpointId, JobId
 from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.reading import StateReader
 from tidegate.storage.stores import Stores
+from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.types import Types
 
 KEYED = (
@@ -45,7 +47,7 @@ def main(command: str, folder: Path) -> None:
     )
     if command == "restore":
         state: RestoredOperatorState = pickle.loads((folder / "handles").read_bytes())
-        subtask.backend.restore(state, storage.read_handle)
+        subtask.backend.restore(state, StateReader(storage, {}))
         print(json.dumps(dump(subtask)), flush=True)
         return
     work(subtask, range(1000))
@@ -53,12 +55,7 @@ def main(command: str, folder: Path) -> None:
     at_barrier = dump(subtask)
     work(subtask, range(500, 1500))
     pending.finish()
-    names = itertools.count()
-    written = pending.upload(
-        lambda: storage.create_stream(
-            CheckpointId(1), CheckpointScope.EXCLUSIVE, f"state-{next(names)}"
-        )
-    )
+    written = pending.upload(Place(storage))
     restored = RestoredOperatorState(
         managed_keyed=(written.managed_keyed,), managed_operator=(written.managed_operator,)
     )
@@ -66,6 +63,18 @@ def main(command: str, folder: Path) -> None:
     print(json.dumps(at_barrier), flush=True)
     for first in itertools.count():
         work(subtask, range(first % 1000, first % 1000 + 100))
+
+
+class Place:
+    """Where the first checkpoint goes."""
+
+    def __init__(self, storage: CheckpointStorage) -> None:
+        self._storage = storage
+        self._names = itertools.count()
+
+    def stream(self) -> CheckpointStateOutputStream:
+        name = f"state-{next(self._names)}"
+        return self._storage.create_stream(CheckpointId(1), CheckpointScope.EXCLUSIVE, name)
 
 
 def work(subtask: Subtask, keys: range) -> None:

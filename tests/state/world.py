@@ -1,7 +1,8 @@
 """One operator's state in a test: keys set by hand, snapshots into memory, restore at any scale."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
@@ -10,7 +11,8 @@ from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
-from tidegate.state.backend import OperatorBackend
+from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
+from tidegate.state.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
@@ -52,6 +54,10 @@ class Subtask:
         max_parallelism: int = MAX_PARALLELISM,
         key_type: TypeInformation | None = None,
         step_s: float = 0.0,
+        local: LocalPlace | None = None,
+        compression: bool = False,
+        shared_as: str | None = None,
+        log: Callable[[KeyGroupRange], ChangeLog] | None = None,
     ) -> None:
         self.key_groups = KeyGroupRange.of(index, parallelism, max_parallelism)
         self.clock = StepClock(step_s)
@@ -63,7 +69,11 @@ class Subtask:
             self.clock,
             self.cell,
             key_type=key_type,
+            compression=compression,
+            shared_as=shared_as,
             name="counts",
+            local=local,
+            log=None if log is None else log(self.key_groups),
         )
         self._hasher = KeyHasher(key_type, max_parallelism)
 
@@ -93,21 +103,41 @@ class Subtask:
 _NAMES = count()
 
 
-def memory_stream() -> CheckpointStateOutputStream:
-    """A stream into its handle; no two have one name, for streams are told apart by it."""
-    name = f"state-{next(_NAMES)}"
-    return CheckpointStateOutputStream(f"memory:/{name}", None, buffer_max=1 << 40)
+class MemoryPlace:
+    """Where all state stays in its handle, unless another stream is given."""
+
+    def __init__(self, stream: CheckpointStateOutputStream | None = None) -> None:
+        self._stream = stream
+
+    def stream(self) -> CheckpointStateOutputStream:
+        """A stream; no two have one name, for streams are told apart by it."""
+        name = f"memory:/state-{next(_NAMES)}"
+        return self._stream or CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
 
 
-def read(handle: StreamStateHandle) -> bytes:
-    assert isinstance(handle, ByteStreamStateHandle)
-    return handle.data
+MEMORY = MemoryPlace()
+
+
+class InlineReader:
+    """Reads what stays in its handle."""
+
+    where = "a test's memory"
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        assert isinstance(handle, ByteStreamStateHandle)
+        return handle.data
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        target.write_bytes(self.read(handle))
+
+
+READER = InlineReader()
 
 
 def stored(pending: PendingSnapshot) -> SubtaskState:
     """The rest of a snapshot, in one go."""
     pending.finish()
-    return pending.upload(memory_stream)
+    return pending.upload(MEMORY)
 
 
 def snapshot(subtask: Subtask, checkpoint: int = 1) -> SubtaskState:
@@ -121,6 +151,9 @@ def restored(
     max_parallelism: int = MAX_PARALLELISM,
     key_type: TypeInformation | None = None,
     at_ms: int = 0,
+    reader: StateReads = READER,
+    local: Callable[[], LocalPlace | None] = lambda: None,
+    log: Callable[[KeyGroupRange], ChangeLog] | None = None,
 ) -> list[Subtask]:
     """New subtasks with what the old ones have put away."""
     keyed = redistribute_keyed(
@@ -129,11 +162,18 @@ def restored(
     operator = redistribute_operator([state.managed_operator for state in states], parallelism)
     subtasks: list[Subtask] = []
     for index in range(parallelism):
-        subtask = Subtask(index, parallelism, max_parallelism=max_parallelism, key_type=key_type)
+        subtask = Subtask(
+            index,
+            parallelism,
+            max_parallelism=max_parallelism,
+            key_type=key_type,
+            local=local(),
+            log=log,
+        )
         state = RestoredOperatorState(
             managed_keyed=keyed[index], managed_operator=tuple(operator[index])
         )
-        subtask.at(at_ms).backend.restore(state, read)
+        subtask.at(at_ms).backend.restore(state, reader)
         subtasks.append(subtask)
     return subtasks
 

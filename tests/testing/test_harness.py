@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,6 +14,8 @@ from tidegate import (
     KeyedProcessFunction,
     MapFunction,
     OutputTag,
+    ProcessFunction,
+    Row,
     RuntimeContext,
     Time,
     TumblingEventTimeWindows,
@@ -21,8 +23,10 @@ from tidegate import (
     UserCodeFailed,
     ValueStateDescriptor,
 )
+from tidegate.api.operator import Operator, OperatorContext, Output, Steps
 from tidegate.datastream.stream import DataStream
-from tidegate.testing import OperatorHarness
+from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
+from tidegate.testing import ManualClock, OperatorHarness
 
 LATE = OutputTag[Any]("late")
 
@@ -52,6 +56,29 @@ class Count(KeyedProcessFunction[str, tuple[object, ...]]):
 
 def counted(words: DataStream[str]) -> DataStream[Any]:
     return words.key_by(lambda word: word, key_type=Types.STRING()).process(Count())
+
+
+class SlowReminders(KeyedProcessFunction[int, int]):
+    """Reminds after so many milliseconds, and is busy for six with each reminder."""
+
+    clock: ClassVar[ManualClock]
+
+    def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[int]:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + value)
+        return iter(())
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[int]:
+        self.clock.advance(6)
+        yield timestamp
+
+
+def test_timers_behind_slow_ones_come_as_well() -> None:
+    with OperatorHarness(lambda rows: rows.key_by(abs).process(SlowReminders())) as harness:
+        SlowReminders.clock = harness.clock
+        harness.process_all([20, 50, 80])
+        harness.advance_time(100)
+        assert harness.take() == [20, 50, 80]
 
 
 def test_records_watermarks_and_the_clock_are_what_the_test_says() -> None:
@@ -179,3 +206,82 @@ def test_an_input_that_is_not_there_is_refused() -> None:
         pytest.raises(GraphError, match="no input 1"),
     ):
         harness.process("a", source=1)
+
+
+NAMED = Types.ROW_NAMED(["number", "text"], [Types.LONG(), Types.STRING()])
+ODD = OutputTag[Any]("odd", NAMED)
+
+
+class Sorted(ProcessFunction[int, object]):
+    def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[object]:
+        found = {"number": value, "text": str(value)}
+        yield (ODD, found) if value in (1, 3) else found
+
+
+def test_results_are_of_the_types_that_are_declared_for_them() -> None:
+    def sorted_out(numbers: DataStream[int]) -> DataStream[Any]:
+        return numbers.process(Sorted(), output_type=NAMED).name("sorted")
+
+    with OperatorHarness(sorted_out) as harness:
+        harness.process_all([1, 2])
+        assert harness.take() == [Row(number=2, text="2")]
+        assert harness.take_side_output(ODD) == [Row(number=1, text="1")]
+        unfit = r"operator 'sorted' gave what is not of its declared type, field 'number': 'four'"
+        with pytest.raises(UserCodeFailed, match=unfit):
+            harness.process("four")
+        harness.process(3)
+        with pytest.raises(UserCodeFailed, match="is no Long"):
+            harness.take_side_output(OutputTag("odd", Types.LONG()))
+
+
+class Blocking(Operator):
+    """Has a file's or service's answer come in the middle of its steps."""
+
+    def open(self, context: OperatorContext) -> None:
+        self._context = context
+
+    def process(self, batch: RowBatch, port: int, out: Output) -> Steps:
+        answers: list[object] = []
+        yield self._context.run_blocking(lambda: answers.extend(map(str, batch.values)))
+        out.emit(RowBatch(answers))
+
+
+def test_a_step_may_ask_for_blocking_calls() -> None:
+    with OperatorHarness(lambda numbers: numbers.transform("asking", Blocking())) as harness:
+        harness.process_all([1, 2])
+        assert harness.take() == ["1", "2"]
+
+
+class Slow(Operator):
+    """Takes 10 ms over each watermark."""
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps:
+        yield asyncio.sleep(0.01)
+        out.emit(RowBatch([watermark.ms]))
+
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        out.emit(RowBatch(["idle" if status.idle else "active"]))
+
+
+def slow(left: DataStream[Any], right: DataStream[Any]) -> DataStream[Any]:
+    return left.union(right).transform("slow", Slow())
+
+
+def test_what_the_inputs_say_at_once_is_taken_in_its_order() -> None:
+    with OperatorHarness(slow, inputs=2) as harness:
+        harness.watermark(50, source=0)
+        harness.watermark(20, source=1)
+        harness.advance_time(10)
+        harness.idle()  # the last watermark of all inputs, and that they are idle
+        assert harness.take() == [20]
+        harness.advance_time(10)
+        assert harness.take() == [50, "idle"]
+
+
+def test_no_checkpoint_is_taken_in_the_middle_of_what_a_step_waits_for() -> None:
+    with OperatorHarness(slow, inputs=2) as harness:
+        harness.watermark(20)
+        with pytest.raises(GraphError, match=r"'slow' waits in the middle(?s:.*)advance_time"):
+            harness.snapshot()
+        harness.advance_time(10)
+        assert harness.snapshot().states

@@ -45,7 +45,7 @@ def test_rows_without_times_and_keys_stay_without() -> None:
         WatermarkStatus(idle=True),
         Barrier(CheckpointId(7), 123, CheckpointOptions(SnapshotKind.SAVEPOINT, target="s3://x")),
         CancelBarrier(CheckpointId(8)),
-        EndOfData(drain=False),
+        EndOfData(),
         EndOfPartition(),
     ],
 )

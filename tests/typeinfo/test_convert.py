@@ -114,6 +114,17 @@ def test_none_is_legal_anywhere(type_info: TypeInformation) -> None:
     assert converted(Types.TUPLE([type_info, Types.INT()]), (None, 1)) == [(None, 1)]
 
 
+def test_values_that_are_of_the_type_stay_the_objects_that_they_are() -> None:
+    dated = Types.TUPLE([Types.SQL_DATE(), Types.BYTE(), Types.DOUBLE()])
+    values: list[object] = [(DAY, 127, 1.5), (None, None, None), (DAY, -128, 0.0)]
+    assert Converter(dated).batch(values) is values
+    for beyond in (128, -129):
+        with pytest.raises(Misfit):
+            converted(dated, *values, (DAY, beyond, 1.5))
+    (_, widened) = converted(dated, values[0], (DAY, True, 2))
+    assert [type(part) for part in widened] == [datetime.date, int, float]
+
+
 def test_a_batch_with_a_value_that_changes_gives_the_same_as_each_value_alone() -> None:
     plain: list[object] = [("a", 1), ("b", 2), None, ("c", None)]
     mixed = [*plain, Row("d", np.int64(4)), ["e", 5]]

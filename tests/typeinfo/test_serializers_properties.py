@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.serializers import (
+    SerializerSnapshot,
+    join_pieces,
+    serializer_of,
+    split_piece,
+)
 from tidegate.typeinfo.types import TypeInformation, Types
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -72,6 +77,11 @@ def test_values_of_any_type_come_back_as_they_were(typed: Typed, data: st.DataOb
     values = data.draw(st.lists(kind | st.none(), max_size=4))
     serializer = serializer_of(type_info)
     assert shape(serializer.decode_many(serializer.encode_many(values))) == shape(values)
+    assert shape(serializer.decode_each(serializer.encode_each(values))) == shape(values)
+    pieces = split_piece(serializer.encode_many(values))
+    assert shape(serializer.decode_each(pieces)) == shape(values)
+    if pieces:
+        assert shape(serializer.decode_many(join_pieces(pieces))) == shape(values)
     snapshot = serializer.snapshot()
     assert SerializerSnapshot.from_bytes(snapshot.to_bytes()) == snapshot
 
@@ -88,3 +98,4 @@ def test_undeclared_values_come_back_as_they_were(values: list[Any]) -> None:
 def test_values_of_a_wrong_type_come_back_as_they_were(leaf: Typed, values: list[Any]) -> None:
     serializer = serializer_of(leaf[0])
     assert shape(serializer.decode_many(serializer.encode_many(values))) == shape(values)
+    assert shape(serializer.decode_each(serializer.encode_each(values))) == shape(values)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.model.snapshots import SavepointFormatType
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
+    from os import PathLike
 
     import pyarrow as pa
 
@@ -49,6 +52,13 @@ class JobClient(Protocol):
         """Id of the job."""
         ...
 
+    def get_web_interface_url(self) -> str | None:
+        """Where the job's REST interface is, such as ``http://localhost:8081``.
+
+        None where it has none: see ``rest.port``.
+        """
+        ...
+
     def get_job_status(self) -> Future[JobStatus]:
         """Its status now."""
         ...
@@ -63,6 +73,53 @@ class JobClient(Protocol):
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
         """Take a checkpoint now. full: reference nothing of older ones."""
+        ...
+
+    def trigger_savepoint(
+        self,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Take a savepoint of the running job, which goes on; the result is its path.
+
+        savepoint_directory: where it gets a folder of its own; unless given, that of
+        ``execution.checkpointing.savepoint-dir``. It belongs to whoever asked: no job deletes it.
+        Sinks do not commit on it. trigger_id: asking again with the same one takes no second
+        savepoint but gives the first one's result. Fails with CheckpointAborted, ConfigError.
+        """
+        ...
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Stop the sources, take a savepoint, commit what it holds, and finish; then its path.
+
+        advance_to_end_of_event_time: drain the job before, so that all windows and event-time
+        timers fire; for a job that is not to go on. Without, they stay in the savepoint. The other
+        arguments are those of `trigger_savepoint`. Where the savepoint fails, the job goes on.
+        Fails with StopWithSavepointFailed where the job failed behind the savepoint.
+        """
+        ...
+
+    def cancel_with_savepoint(
+        self,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Take a savepoint, cancel the job behind it, and give the savepoint's path then.
+
+        Arguments as of `trigger_savepoint`. Sinks do not commit on it: what they held is committed
+        by whoever starts from it. Where the savepoint fails, the job goes on.
+        """
         ...
 
     def rescale(self, parallelism: int) -> Future[None]:

@@ -54,6 +54,8 @@ class Conversion:
             values = self._converter.batch(batch.values)
         except Misfit as misfit:
             raise self._refusal(misfit, batch.values[misfit.index]) from None
+        if values is batch.values:
+            return batch
         return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)
 
     def value(self, value: object) -> object:

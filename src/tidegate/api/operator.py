@@ -328,6 +328,9 @@ class Operator:
     takes, unlike an iterator without holding up snapshots; what other operators of the chain are
     emitting comes all the same. It is set in a call of the slot's, such as ``on_ready``."""
 
+    asks_later: bool = False
+    """Whether it asks for keyed state while it works, and not only in ``open``."""
+
     def check(self) -> None:
         """Called where the job is submitted, before anything is started; may block.
 
@@ -336,6 +339,14 @@ class Operator:
 
     def open(self, context: OperatorContext) -> None:
         """Called once, after state is restored, from the tail of the chain to its head."""
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for the states that ``open`` asks for, and nothing else where it does more.
+
+        A dry run calls it in the place of ``open``, so that no source is opened and nothing is
+        committed. Functions of users are opened.
+        """
+        self.open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """A batch has come on an input; port counts the inputs from 0."""

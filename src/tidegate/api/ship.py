@@ -6,10 +6,12 @@ Importable modules travel by reference, lambdas and what ``__main__`` defines by
 from __future__ import annotations
 
 import pickle
+from typing import TypeVar
 
-import cloudpickle
+from tidegate.errors import GraphError, RestoreRefused, UserCodeFailed
+from tidegate.typeinfo.by_value import pickled_by_value
 
-from tidegate.errors import GraphError, UserCodeFailed
+T = TypeVar("T")
 
 
 def dumps(value: object, *, name: str) -> bytes:
@@ -18,7 +20,7 @@ def dumps(value: object, *, name: str) -> bytes:
     name: of the operator, for the message. Raises GraphError where the value cannot be pickled.
     """
     try:
-        return cloudpickle.dumps(value, protocol=5)
+        return pickled_by_value(value)
     except Exception as error:
         raise GraphError(
             f"operator '{name}' cannot be sent to the slots: {error}",
@@ -39,3 +41,24 @@ def loads(data: bytes, *, name: str) -> object:
             remedy="Install the modules it uses where the slots run; on Spark, "
             "`SparkContext.addPyFile` ships them.",
         ) from error
+
+
+def restored(kind: type[T], data: bytes, *, name: str) -> T:
+    """What ``dumps`` was given for a snapshot, where it is of the kind that is read now.
+
+    name: whose state it is, for the message. Raises UserCodeFailed as ``loads``, and RestoreRefused
+    for the state of something else, such as another source.
+    """
+    return of_kind(kind, loads(data, name=name), name=name)
+
+
+def of_kind(kind: type[T], value: object, *, name: str) -> T:
+    """The value, where it is of the kind. Raises RestoreRefused as ``restored``."""
+    if not isinstance(value, kind):
+        raise RestoreRefused(
+            f"The state of {name} is a {type(value).__module__}.{type(value).__qualname__}, and "
+            f"what reads it now takes a {kind.__module__}.{kind.__qualname__}",
+            remedy="Give what replaces it another uid, so that it begins anew; positions of the "
+            "old one are not carried over.",
+        )
+    return value

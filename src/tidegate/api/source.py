@@ -89,8 +89,8 @@ class SourceReader(Protocol[Split]):
         """Whether the enumerator should be asked for more."""
         ...
 
-    def snapshot(self) -> Sequence[Split]:
-        """The splits not read to their end, with their positions."""
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[Split]:
+        """The splits not read to their end, with their positions, as part of that checkpoint."""
         ...
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -172,7 +172,8 @@ class Source(Protocol, Generic[Split]):
     """A picklable description of where records come from.
 
     Splits are picklable values; positions are part of them. It may have a method ``check``, which
-    does what ``Operator.check`` does, and an attribute ``staged`` (``api.staging.Staged``).
+    does what ``Operator.check`` does, and attributes ``staged`` (``api.staging.Staged``) and
+    ``split_type``, the class of its splits: what another source has put away is refused by it.
     """
 
     @property

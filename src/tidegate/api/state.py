@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegate.typeinfo.hints import declared_type
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.functions import AggregateFunction, ReduceFunction
     from tidegate.api.ttl import StateTtlConfig
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 K = TypeVar("K")
@@ -170,9 +173,17 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
         """The result; None where nothing was added."""
         ...
 
+    def read_ahead(self, keys: Sequence[object], key_groups: Sequence[int]) -> None:
+        """Those are asked for next, in about that order: a backend on disk reads them at once.
+
+        For operators that work on whole batches. keys: with their namespaces, where the state has
+        them.
+        """
+        ...
+
     def add_rows(
         self,
-        keys: Sequence[object],
+        keys: Iterable[object],
         key_groups: Sequence[int],
         values: Iterable[In_contra],
     ) -> None:
@@ -283,8 +294,8 @@ class BroadcastState(ReadOnlyBroadcastState[K, V], Protocol[K, V]):
 class StateDescriptor:
     """Name and type of a keyed state.
 
-    type_info: a ``TypeInformation``, or None for any picklable value. ttl: how long it lives; None
-    for ever.
+    type_info: None for any picklable value; the descriptors below also take a Python type, such as
+    a dataclass, and raise GraphError for what is no type. ttl: how long it lives; None for ever.
     """
 
     name: str
@@ -307,11 +318,11 @@ class ValueStateDescriptor(StateDescriptor):
     def __init__(
         self,
         name: str,
-        value_type_info: TypeInformation | None = None,
+        value_type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, value_type_info, ttl=ttl)
+        StateDescriptor.__init__(self, name, _declared(value_type_info, name), ttl=ttl)
 
 
 @dataclass(slots=True)
@@ -321,11 +332,11 @@ class ListStateDescriptor(StateDescriptor):
     def __init__(
         self,
         name: str,
-        elem_type_info: TypeInformation | None = None,
+        elem_type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, elem_type_info, ttl=ttl)
+        StateDescriptor.__init__(self, name, _declared(elem_type_info, name), ttl=ttl)
 
 
 @dataclass(slots=True)
@@ -337,13 +348,13 @@ class MapStateDescriptor(StateDescriptor):
     def __init__(
         self,
         name: str,
-        key_type_info: TypeInformation | None = None,
-        value_type_info: TypeInformation | None = None,
+        key_type_info: TypeHint | None = None,
+        value_type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, key_type_info, ttl=ttl)
-        self.value_type_info = value_type_info
+        StateDescriptor.__init__(self, name, _declared(key_type_info, name), ttl=ttl)
+        self.value_type_info = _declared(value_type_info, name)
 
 
 @dataclass(slots=True)
@@ -359,11 +370,11 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         self,
         name: str,
         reduce_function: ReduceFunction[T] | Callable[[T, T], T],
-        type_info: TypeInformation | None = None,
+        type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, type_info, ttl=ttl)
+        StateDescriptor.__init__(self, name, _declared(type_info, name), ttl=ttl)
         self.reduce_function = reduce_function
 
     def get_reduce_function(self) -> ReduceFunction[T] | Callable[[T, T], T] | None:
@@ -384,16 +395,20 @@ class AggregatingStateDescriptor(StateDescriptor):
         self,
         name: str,
         agg_function: AggregateFunction[Any, Any, Any],
-        state_type_info: TypeInformation | None = None,
+        state_type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
     ) -> None:
-        StateDescriptor.__init__(self, name, state_type_info, ttl=ttl)
+        StateDescriptor.__init__(self, name, _declared(state_type_info, name), ttl=ttl)
         self.aggregate_function = agg_function
 
     def get_agg_function(self) -> AggregateFunction[Any, Any, Any] | None:
         """The function."""
         return self.aggregate_function
+
+
+def _declared(given: TypeHint | None, name: str) -> TypeInformation | None:
+    return declared_type(given, where=f"the descriptor of state '{name}'")
 
 
 class RedistributionMode(Enum):
@@ -403,13 +418,23 @@ class RedistributionMode(Enum):
     UNION = "UNION"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class OperatorStateDescriptor:
-    """Name, type and redistribution of an operator's list state."""
+    """Name, type and redistribution of an operator's list state; types as in `StateDescriptor`."""
 
     name: str
-    type_info: TypeInformation | None = None
-    mode: RedistributionMode = RedistributionMode.SPLIT_DISTRIBUTE
+    type_info: TypeInformation | None
+    mode: RedistributionMode
+
+    def __init__(
+        self,
+        name: str,
+        type_info: TypeHint | None = None,
+        mode: RedistributionMode = RedistributionMode.SPLIT_DISTRIBUTE,
+    ) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "type_info", _declared(type_info, name))
+        object.__setattr__(self, "mode", mode)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,10 +200,58 @@ class ProcessingTimeTrigger(_Mergeable):
 
 
 @dataclass(frozen=True)
-class ContinuousEventTimeTrigger(_Mergeable):
-    """Fires at every multiple of an interval of event time, and at the end of the window."""
+class _Continuous(_Mergeable):
+    """Fires at every multiple of an interval; which is the next one is state of the window."""
 
     interval: int
+
+    @staticmethod
+    @abstractmethod
+    def _register(ctx: TriggerContext, time: int) -> None:
+        """Set a timer of the trigger's clock."""
+
+    @staticmethod
+    @abstractmethod
+    def _delete(ctx: TriggerContext, time: int) -> None:
+        """Take a timer of the trigger's clock back."""
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Go on with the earliest of what was waited for."""
+        ctx.merge_partitioned_state(_NEXT_FIRE)
+        next_ms = _next_fire(ctx).get()
+        if next_ms is not None:
+            self._register(ctx, next_ms)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        """Do not wait any more."""
+        next_fire = _next_fire(ctx)
+        next_ms = next_fire.get()
+        if next_ms is not None:
+            self._delete(ctx, next_ms)
+            next_fire.clear()
+
+    def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
+        """Wait for the multiple after a time, unless one is waited for."""
+        if _next_fire(ctx).get() is None:
+            self._wait(time - time % self.interval, window, ctx)
+
+    def _go_on(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Fire if this is what was waited for, and wait for the next multiple."""
+        next_fire = _next_fire(ctx)
+        if next_fire.get() != time:
+            return TriggerResult.CONTINUE
+        next_fire.clear()
+        self._wait(time, window, ctx)
+        return TriggerResult.FIRE
+
+    def _wait(self, after_ms: int, window: Window, ctx: TriggerContext) -> None:
+        next_ms = min(after_ms + self.interval, window.max_timestamp())
+        _next_fire(ctx).add(next_ms)
+        self._register(ctx, next_ms)
+
+
+class ContinuousEventTimeTrigger(_Continuous):
+    """Fires at every multiple of an interval of event time, and at the end of the window."""
 
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
@@ -217,53 +265,36 @@ class ContinuousEventTimeTrigger(_Mergeable):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        if self._next(ctx).get() is None:
-            self._wait(timestamp - timestamp % self.interval, window, ctx)
+        self._begin(timestamp, window, ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Fire, and wait for the next multiple."""
         if time == window.max_timestamp():
             return TriggerResult.FIRE
-        next_fire = self._next(ctx)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self._wait(time, window, ctx)
-        return TriggerResult.FIRE
+        return self._go_on(time, window, ctx)
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Go on with the earliest of what was waited for."""
-        ctx.merge_partitioned_state(_NEXT_FIRE)
-        next_ms = self._next(ctx).get()
-        if next_ms is not None:
-            ctx.register_event_time_timer(next_ms)
+        """Go on with the earliest of what was waited for, and wait for the end."""
+        super().on_merge(window, ctx)
         ctx.register_event_time_timer(window.max_timestamp())
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
         """Do not wait any more."""
-        next_fire = self._next(ctx)
-        next_ms = next_fire.get()
-        if next_ms is not None:
-            ctx.delete_event_time_timer(next_ms)
-            next_fire.clear()
+        super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
-    def _wait(self, after_ms: int, window: Window, ctx: TriggerContext) -> None:
-        next_ms = min(after_ms + self.interval, window.max_timestamp())
-        self._next(ctx).add(next_ms)
-        ctx.register_event_time_timer(next_ms)
+    @staticmethod
+    def _register(ctx: TriggerContext, time: int) -> None:
+        ctx.register_event_time_timer(time)
 
     @staticmethod
-    def _next(ctx: TriggerContext) -> ReducingState[int]:
-        return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
+    def _delete(ctx: TriggerContext, time: int) -> None:
+        ctx.delete_event_time_timer(time)
 
 
-@dataclass(frozen=True)
-class ContinuousProcessingTimeTrigger(_Mergeable):
+class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires at every multiple of an interval of the wall clock, up to the end of the window."""
-
-    interval: int
 
     @staticmethod
     def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
@@ -275,43 +306,20 @@ class ContinuousProcessingTimeTrigger(_Mergeable):
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
         """Wait for the next multiple."""
-        if self._next(ctx).get() is None:
-            now_ms = ctx.get_current_processing_time()
-            self._wait(now_ms - now_ms % self.interval, window, ctx)
+        self._begin(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         """Fire, and wait for the next multiple."""
-        next_fire = self._next(ctx)
-        if next_fire.get() != time:
-            return TriggerResult.CONTINUE
-        next_fire.clear()
-        self._wait(time, window, ctx)
-        return TriggerResult.FIRE
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Go on with the earliest of what was waited for."""
-        ctx.merge_partitioned_state(_NEXT_FIRE)
-        next_ms = self._next(ctx).get()
-        if next_ms is not None:
-            ctx.register_processing_time_timer(next_ms)
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Do not wait any more."""
-        next_fire = self._next(ctx)
-        next_ms = next_fire.get()
-        if next_ms is not None:
-            ctx.delete_processing_time_timer(next_ms)
-            next_fire.clear()
-
-    def _wait(self, after_ms: int, window: Window, ctx: TriggerContext) -> None:
-        next_ms = min(after_ms + self.interval, window.max_timestamp())
-        self._next(ctx).add(next_ms)
-        ctx.register_processing_time_timer(next_ms)
+        return self._go_on(time, window, ctx)
 
     @staticmethod
-    def _next(ctx: TriggerContext) -> ReducingState[int]:
-        return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
+    def _register(ctx: TriggerContext, time: int) -> None:
+        ctx.register_processing_time_timer(time)
+
+    @staticmethod
+    def _delete(ctx: TriggerContext, time: int) -> None:
+        ctx.delete_processing_time_timer(time)
 
 
 @dataclass(frozen=True)
@@ -422,6 +430,10 @@ class _Sum(ReduceFunction[int]):
 
 _NEXT_FIRE = ReducingStateDescriptor("fire-time", _Min(), LONG)
 _COUNT = ReducingStateDescriptor("count", _Sum(), LONG)
+
+
+def _next_fire(ctx: TriggerContext) -> ReducingState[int]:
+    return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 
 from tidegate.api.triggers import (
     CountTrigger,
@@ -163,14 +163,26 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
         """Calls back with each group of windows that become one, and with that one."""
 
 
-class AlignedWindows(WindowAssigner[Any, TimeWindow]):
+class _TimeWindows(WindowAssigner[Any, TimeWindow]):
+    """Windows of a clock: that of the records or that on the wall."""
+
+    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
+
+    def get_default_trigger(self) -> Trigger[Any, Any]:
+        """At the end of the window."""
+        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+
+    def _time(self, timestamp: int, context: WindowAssignerContext) -> int:
+        """The time of a record that the windows go by."""
+        return timestamp if self.is_event_time() else context.get_current_processing_time()
+
+
+class AlignedWindows(_TimeWindows):
     """Windows of one size that start at multiples of a slide, the same for all keys."""
 
     size_ms: int
     slide_ms: int
     offset_ms: int
-
-    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
 
     def windows_of(self, timestamp: int) -> list[TimeWindow]:
         """The windows in which a time lies, the latest first."""
@@ -182,75 +194,66 @@ class AlignedWindows(WindowAssigner[Any, TimeWindow]):
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[TimeWindow]:
         """The windows in which the record's time lies."""
-        event_time = self.is_event_time()
-        return self.windows_of(timestamp if event_time else context.get_current_processing_time())
-
-    def get_default_trigger(self) -> Trigger[Any, Any]:
-        """At the end of the window."""
-        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
+        return self.windows_of(self._time(timestamp, context))
 
 
 @dataclass(frozen=True)
-class TumblingEventTimeWindows(AlignedWindows):
-    """Windows of one size in event time, side by side.
-
-    >>> TumblingEventTimeWindows.of(Time.seconds(10))
-    """
-
+class _Tumbling(AlignedWindows):
     size_ms: int
     offset_ms: int = 0
 
-    @staticmethod
-    def of(
-        size: Time | Duration, offset: Time | Duration | None = None
-    ) -> TumblingEventTimeWindows:
+    @classmethod
+    def of(cls, size: Time | Duration, offset: Time | Duration | None = None) -> Self:
         """Windows of that size, which start at multiples of it, shifted by the offset.
 
         Raises GraphError for a size below 1 ms or an offset that is not smaller than the size.
         """
-        _, size_ms, offset_ms = _checked("TumblingEventTimeWindows", size, size, offset)
-        return TumblingEventTimeWindows(size_ms, offset_ms)
+        _, size_ms, offset_ms = _checked(cls.__name__, size, size, offset)
+        return cls(size_ms, offset_ms)
 
     @property
     def slide_ms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """From the start of a window to that of the next."""
         return self.size_ms
+
+
+@dataclass(frozen=True)
+class _Sliding(AlignedWindows):
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+    @classmethod
+    def of(
+        cls, size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
+    ) -> Self:
+        """Windows of that size, which start at multiples of the slide, shifted by the offset.
+
+        Raises GraphError for a size or slide below 1 ms or an offset not smaller than the slide.
+        """
+        return cls(*_checked(cls.__name__, size, slide, offset))
+
+
+class TumblingEventTimeWindows(_Tumbling):
+    """Windows of one size in event time, side by side.
+
+    >>> TumblingEventTimeWindows.of(Time.seconds(10))
+    """
 
     def is_event_time(self) -> bool:
         """Yes."""
         return True
 
 
-@dataclass(frozen=True)
-class TumblingProcessingTimeWindows(AlignedWindows):
+class TumblingProcessingTimeWindows(_Tumbling):
     """Windows of one size by the wall clock, side by side."""
-
-    size_ms: int
-    offset_ms: int = 0
-
-    @staticmethod
-    def of(
-        size: Time | Duration, offset: Time | Duration | None = None
-    ) -> TumblingProcessingTimeWindows:
-        """Windows of that size, which start at multiples of it, shifted by the offset.
-
-        Raises GraphError for a size below 1 ms or an offset that is not smaller than the size.
-        """
-        _, size_ms, offset_ms = _checked("TumblingProcessingTimeWindows", size, size, offset)
-        return TumblingProcessingTimeWindows(size_ms, offset_ms)
-
-    @property
-    def slide_ms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """From the start of a window to that of the next."""
-        return self.size_ms
 
     def is_event_time(self) -> bool:
         """No."""
         return False
 
 
-@dataclass(frozen=True)
-class SlidingEventTimeWindows(AlignedWindows):
+class SlidingEventTimeWindows(_Sliding):
     """Windows of one size in event time, one starting each slide.
 
     A slide that exceeds the size leaves gaps: records between windows are in none.
@@ -258,43 +261,13 @@ class SlidingEventTimeWindows(AlignedWindows):
     >>> SlidingEventTimeWindows.of(Time.minutes(1), Time.seconds(10))
     """
 
-    size_ms: int
-    slide_ms: int
-    offset_ms: int = 0
-
-    @staticmethod
-    def of(
-        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
-    ) -> SlidingEventTimeWindows:
-        """Windows of that size, which start at multiples of the slide, shifted by the offset.
-
-        Raises GraphError for a size or slide below 1 ms or an offset not smaller than the slide.
-        """
-        return SlidingEventTimeWindows(*_checked("SlidingEventTimeWindows", size, slide, offset))
-
     def is_event_time(self) -> bool:
         """Yes."""
         return True
 
 
-@dataclass(frozen=True)
-class SlidingProcessingTimeWindows(AlignedWindows):
+class SlidingProcessingTimeWindows(_Sliding):
     """Windows of one size by the wall clock, one starting each slide."""
-
-    size_ms: int
-    slide_ms: int
-    offset_ms: int = 0
-
-    @staticmethod
-    def of(
-        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
-    ) -> SlidingProcessingTimeWindows:
-        """Windows of that size, which start at multiples of the slide, shifted by the offset.
-
-        Raises GraphError for a size or slide below 1 ms or an offset not smaller than the slide.
-        """
-        checked = _checked("SlidingProcessingTimeWindows", size, slide, offset)
-        return SlidingProcessingTimeWindows(*checked)
 
     def is_event_time(self) -> bool:
         """No."""
@@ -309,10 +282,8 @@ class SessionWindowTimeGapExtractor(ABC):
         """Milliseconds, above 0."""
 
 
-class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+class SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
     """Windows that last until nothing has come for a gap; those that overlap or touch are one."""
-
-    window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
 
     @abstractmethod
     def gap_ms(self, element: Any) -> int:
@@ -322,8 +293,7 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[TimeWindow]:
         """A window of the gap's length, which merging may extend."""
-        event_time = self.is_event_time()
-        start = timestamp if event_time else context.get_current_processing_time()
+        start = self._time(timestamp, context)
         return [TimeWindow(start, start + self.gap_ms(element))]
 
     def merge_windows(
@@ -333,10 +303,6 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
     ) -> None:
         """Merges what overlaps or touches."""
         TimeWindow.merge_windows(windows, callback)
-
-    def get_default_trigger(self) -> Trigger[Any, Any]:
-        """At the end of the window."""
-        return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
 
 
 @dataclass(frozen=True)

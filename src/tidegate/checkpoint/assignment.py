@@ -7,11 +7,14 @@ Source: Flink, StateAssignmentOperation.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.fitting import state_of, states_of
 from tidegate.checkpoint.in_flight import deal_in_flight
+from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.checkpoint.registry import restored_paths
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import SubtaskId
 from tidegate.model.snapshots import (
@@ -46,7 +49,18 @@ def assign(
     for vertex in topology.vertices:
         restores = _assign_vertex(metadata, vertex, in_flight)
         assigned.update(zip(vertex.subtasks(), restores, strict=True))
-    return assigned
+    known = checksums_of(metadata)
+    return {
+        subtask: replace(restore, checksums=_checksums(restore, known))
+        for subtask, restore in assigned.items()
+    }
+
+
+def _checksums(
+    restore: SubtaskRestore, known: Mapping[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    named = ((path, name_of(path)) for path in restored_paths(restore))
+    return {path: known[name] for path, name in named if name in known}
 
 
 def coordinator_states(

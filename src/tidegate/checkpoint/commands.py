@@ -25,7 +25,7 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.elements import SnapshotKind
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import Attempt, CheckpointId, ExecutionId, OperatorId
     from tidegate.model.snapshots import CheckpointMetadata
 
 
@@ -127,6 +127,17 @@ class DeleteFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class SweepShared:
+    """Delete shared files that attempts below this one have left; a failure is only logged.
+
+    used: paths of those that are needed; whatever else such an attempt has written is an orphan.
+    """
+
+    below: Attempt
+    used: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NotifyCoordinatorComplete:
     """Tell an operator's coordinator that the checkpoint is complete."""
 
@@ -222,6 +233,7 @@ CheckpointCommand = (
     | ForgetPointers
     | DiscardCheckpoint
     | DeleteFiles
+    | SweepShared
     | FailJob
     | FailExecution
     | RequestDone

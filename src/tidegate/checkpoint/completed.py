@@ -13,10 +13,15 @@ from tidegate.model.control import JobStatus
 from tidegate.model.snapshots import FINISHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties
+    from tidegate.model.snapshots import (
+        CheckpointMetadata,
+        CheckpointProperties,
+        OperatorState,
+        SubtaskState,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +70,28 @@ class CompletedCheckpoint:
     def private_paths(self) -> tuple[str, ...]:
         """Paths of the files that belong to it alone, each once."""
         return tuple(
-            dict.fromkeys(
-                path
-                for operator in self.metadata.operators
-                for state in operator.subtasks.values()
-                if state is not FINISHED
-                for path in private_paths(state)
-            )
+            dict.fromkeys(path for _, state in self._states() for path in private_paths(state))
         )
 
-    def paths(self) -> frozenset[str]:
-        """Paths of all files that its metadata names, shared ones included."""
-        return frozenset(self.private_paths()).union(
-            path
-            for operator in self.metadata.operators
-            for state in operator.subtasks.values()
-            if state is not FINISHED
-            for handle in shared_handles(state)
-            for path in paths_of(handle)
-        )
+    def paths(self) -> dict[str, OperatorState]:
+        """Paths of all files that its metadata names, shared ones included; with an operator each.
+
+        A file that holds state of several operators is with the last of them.
+        """
+        return {
+            path: operator
+            for operator, state in self._states()
+            for path in (
+                *private_paths(state),
+                *(path for handle in shared_handles(state) for path in paths_of(handle)),
+            )
+        }
+
+    def _states(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
+        for operator in self.metadata.operators:
+            for state in operator.subtasks.values():
+                if state is not FINISHED:
+                    yield operator, state
 
 
 class CompletedCheckpoints:

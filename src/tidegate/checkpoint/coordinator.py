@@ -563,7 +563,7 @@ class CheckpointCoordinator:
                 self._abort(older, FailureReason.CHECKPOINT_SUBSUMED)
         last = max((one.checkpoint for one in subsumed if one.ours), default=None)
         self._out.extend(pending.tell_complete(self._executions, last))
-        self._out.extend(self._disposal.retire(subsumed))
+        self._out.extend(self._disposal.subsumed(subsumed, self._executions.oldest_attempt))
 
     # --- giving up ----------------------------------------------------------------------------
 

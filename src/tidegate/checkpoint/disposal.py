@@ -12,9 +12,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.commands import DeleteFiles, DiscardCheckpoint, ForgetPointers, Ignored
+from tidegate.checkpoint.commands import (
+    DeleteFiles,
+    DiscardCheckpoint,
+    ForgetPointers,
+    Ignored,
+    SweepShared,
+)
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
+from tidegate.model.ids import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +62,7 @@ class Disposal:
         self._retired: list[CompletedCheckpoint] = []
         self._cleaning: dict[CheckpointId, None] = {}
         self._dropped: list[CompletedCheckpoint] = []
+        self._swept_below = Attempt(0)
         self._ended = False
 
     @property
@@ -137,6 +145,19 @@ class Disposal:
                 self._registry.register_late(state, message.checkpoint)
         deleted = [DeleteFiles(tuple(paths))] if paths else []
         return [*deleted, *self._release_at_the_end()]
+
+    def subsumed(
+        self, subsumed: list[CompletedCheckpoint], oldest: Attempt
+    ) -> list[DiscardCheckpoint | DeleteFiles | SweepShared]:
+        """A checkpoint is complete that makes these needless. oldest: attempt that any subtask has.
+
+        Attempts below it are over, and what the killed among them were writing is named by nobody.
+        """
+        retired = self.retire(subsumed)
+        if oldest <= self._swept_below:
+            return [*retired]
+        self._swept_below = oldest
+        return [*retired, SweepShared(oldest, self._registry.paths())]
 
     def retire(self, subsumed: list[CompletedCheckpoint]) -> list[DiscardCheckpoint | DeleteFiles]:
         """No pointer names these any more: delete those that are ours, and what they shared."""

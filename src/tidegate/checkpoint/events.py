@@ -20,7 +20,7 @@ from tidegate.model.control import (
     JobStatus,
 )
 from tidegate.model.elements import OperatorEvent, SnapshotKind
-from tidegate.model.snapshots import MasterState, SavepointFormat
+from tidegate.model.snapshots import MasterState, SavepointFormatType
 
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError
@@ -107,7 +107,7 @@ class CheckpointRequested:
     request: int
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     target: str | None = None
-    format: SavepointFormat = SavepointFormat.CANONICAL
+    format: SavepointFormatType = SavepointFormatType.CANONICAL
     cancels: bool = False
 
 

@@ -218,6 +218,9 @@ class Failure:
     synchronous: bool = False
 
 
+_BLAMELESS: Final = (FailureReason.TASK_FAILURE, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
+
+
 class FailureCounter:
     """Counts failures in a row, and says when the job or an attempt has to be restarted."""
 
@@ -230,8 +233,9 @@ class FailureCounter:
 
     def failed(self, failure: Failure) -> FailJob | FailExecution | None:
         """What the failure asks for; to be called for each failure of any kind."""
-        # An attempt that has failed is restarted for that.
-        blameless = failure.reason.pre_flight or failure.reason is FailureReason.TASK_FAILURE
+        # An attempt that has failed is restarted for that; one that ends is none the worse for it,
+        # and those that had stopped for a savepoint fail by themselves when it is given up.
+        blameless = failure.reason.pre_flight or failure.reason in _BLAMELESS
         execution = None if blameless else failure.execution
         if execution is None and failure.savepoint:
             return None

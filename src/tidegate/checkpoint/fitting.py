@@ -13,29 +13,77 @@ import difflib
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoint.metadata.provenance import hook_states
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
 from tidegate.model.snapshots import FINISHED
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
     from tidegate.model.ids import OperatorId
     from tidegate.model.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 
 def fit(
-    metadata: CheckpointMetadata, topology: Topology, *, allow_unclaimed_state: bool = False
+    metadata: CheckpointMetadata,
+    topology: Topology,
+    *,
+    allow_unclaimed_state: bool = False,
+    keyed_names: Mapping[OperatorId, Sequence[str]] | None = None,
 ) -> Topology:
     """The topology with which the job can be restored from the snapshot.
 
     A vertex whose max parallelism the user did not set takes over the snapshot's.
     allow_unclaimed_state: state of operators that the job lacks is dropped rather than refused.
+    keyed_names: of the states of these operators, for the error, as far as they are known.
     Raises OperatorMissing, MaxParallelismChanged or RestoreRefused.
     """
     if not allow_unclaimed_state:
-        _check_operators(metadata, topology)
-    fitted = _take_over_max_parallelism(metadata, topology)
-    _check_finished_vertices(metadata, fitted)
+        _check_operators(metadata, topology, keyed_names or {})
+    fitted, faults = lay_over(metadata, topology)
+    if faults:
+        raise _all_at_once(faults)
     return fitted
+
+
+def lay_over(
+    metadata: CheckpointMetadata, topology: Topology
+) -> tuple[Topology, list[RestoreRefused]]:
+    """The topology as `fit` gives it, and all that `fit` refuses beside unclaimed state."""
+    faults: list[RestoreRefused] = []
+    vertices = tuple(_fit_vertex(metadata, vertex, faults) for vertex in topology.vertices)
+    fitted = dataclasses.replace(topology, vertices=vertices)
+    try:
+        _check_finished_vertices(metadata, fitted)
+    except RestoreRefused as error:
+        faults.append(error)
+    return fitted, faults
+
+
+def check_hooks(metadata: CheckpointMetadata, hooks: Collection[str]) -> None:
+    """Raises RestoreRefused for the state of master hooks that the job lacks. hooks: by name."""
+    missing = sorted(state.name for state in hook_states(metadata) if state.name not in hooks)
+    if missing:
+        raise RestoreRefused(
+            f"the checkpoint has state of master hook {', '.join(map(repr, missing))}, which the "
+            "job has not",
+            where=f"checkpoint {metadata.checkpoint_id}",
+            remedy="Register that hook, or drop its state with "
+            "execution.state-recovery.ignore-unclaimed-state.",
+        )
+
+
+def _all_at_once(faults: Sequence[RestoreRefused]) -> RestoreRefused:
+    """One error for several; of the first one's kind."""
+    first = faults[0]
+    if len(faults) == 1:
+        return first
+    return type(first)(
+        "; ".join(fault.what for fault in faults),
+        where="; ".join(fault.where for fault in faults),
+        remedy=" ".join(dict.fromkeys(fault.remedy for fault in faults)),
+    )
 
 
 def state_of(metadata: CheckpointMetadata, operator: OperatorInfo) -> OperatorState | None:
@@ -63,39 +111,66 @@ def unclaimed(metadata: CheckpointMetadata, topology: Topology) -> list[Operator
     ]
 
 
-def _check_operators(metadata: CheckpointMetadata, topology: Topology) -> None:
+def _check_operators(
+    metadata: CheckpointMetadata,
+    topology: Topology,
+    keyed_names: Mapping[OperatorId, Sequence[str]],
+) -> None:
     missing = unclaimed(metadata, topology)
     if not missing:
         return
-    operators = [operator for vertex in topology.vertices for operator in vertex.operators]
-    new = [operator for operator in operators if state_of(metadata, operator) is None]
+    new = operators_without_state(metadata, topology)
+    shown = [_shown(state, keyed_names.get(state.operator_id, ())) for state in missing]
     raise OperatorMissing(
-        f"Cannot map checkpoint/savepoint state for {'; '.join(map(_shown, missing))} to the new "
-        "program, because the operator is not available in the new program.",
+        f"Cannot map checkpoint/savepoint state for {'; '.join(shown)} to the new program, because "
+        "the operator is not available in the new program.",
         where=f"checkpoint {metadata.checkpoint_id}",
-        remedy=" ".join(_advice(state, new) for state in missing)
+        remedy=" ".join(advice(state, likely_operator(state, new)) for state in missing)
         + " To drop the state instead, restore with --allow-non-restored-state "
         "(execution.state-recovery.ignore-unclaimed-state: true).",
     )
 
 
-def _shown(state: OperatorState) -> str:
+def operators_without_state(metadata: CheckpointMetadata, topology: Topology) -> list[OperatorInfo]:
+    """The operators of which the snapshot knows nothing: those that are new, or renamed."""
+    operators = (operator for vertex in topology.vertices for operator in vertex.operators)
+    return [operator for operator in operators if state_of(metadata, operator) is None]
+
+
+def _shown(state: OperatorState, keyed_names: Sequence[str]) -> str:
     name = f"'{state.name}' " if state.name else ""
     uid = f"uid '{state.uid}', " if state.uid else ""
-    return f"operator {name}({uid}id {state.operator_id.hex()}, {state.state_size} bytes)"
+    held = " and ".join(_kinds_held(state, keyed_names))
+    return (
+        f"operator {name}({uid}id {state.operator_id.hex()}, {state.state_size} bytes) with {held}"
+    )
 
 
-def _advice(state: OperatorState, new: list[OperatorInfo]) -> str:
+def _kinds_held(state: OperatorState, keyed_names: Sequence[str]) -> list[str]:
+    """What kinds of state an operator has put away; those of its subtasks by name where told."""
+    subtasks = [subtask for subtask in state.subtasks.values() if subtask is not FINISHED]
+    handles = [s for each in subtasks for s in (each.managed_operator, each.raw_operator) if s]
+    names = sorted({name for handle in handles for name in handle.states})
+    in_flight = any(each.input_channel or each.result_subpartition for each in subtasks)
+    kinds = {
+        f"keyed state {', '.join(map(repr, keyed_names))}".rstrip(): _has_keyed_state(state),
+        f"operator state {', '.join(map(repr, names))}": bool(names),
+        "coordinator state": state.coordinator_state is not None,
+        "in-flight data": in_flight,
+    }
+    return [kind for kind, has in kinds.items() if has]
+
+
+def advice(state: OperatorState, likely: OperatorInfo | None) -> str:
     """What to write into the program so that the state finds its operator again."""
     call = f"uid('{state.uid}')" if state.uid else f"set_uid_hash('{state.operator_id.hex()}')"
-    likely = _likely(state, new)
     if likely is None:
         return f"Bring the operator back and give it {call}."
     uid = f", now uid '{likely.uid}'," if likely.uid else ""
     return f"If it is the operator '{likely.name}'{uid} give that one {call}."
 
 
-def _likely(state: OperatorState, new: list[OperatorInfo]) -> OperatorInfo | None:
+def likely_operator(state: OperatorState, new: Sequence[OperatorInfo]) -> OperatorInfo | None:
     """Of the operators without state, the one that the state probably belongs to."""
     words: dict[str, OperatorInfo] = {}
     for operator in reversed(new):
@@ -109,43 +184,45 @@ def _likely(state: OperatorState, new: list[OperatorInfo]) -> OperatorInfo | Non
     return new[0] if len(new) == 1 else None
 
 
-def _take_over_max_parallelism(metadata: CheckpointMetadata, topology: Topology) -> Topology:
-    faults: list[str] = []
-    vertices = tuple(_fit_vertex(metadata, vertex, faults) for vertex in topology.vertices)
-    if faults:
-        raise MaxParallelismChanged(
-            "; ".join(faults),
-            where=f"checkpoint {metadata.checkpoint_id}",
-            remedy="Set the max parallelism of the snapshot again, or leave it unset, and a "
-            "parallelism that is not above it.",
-        )
-    return dataclasses.replace(topology, vertices=vertices)
-
-
-def _fit_vertex(metadata: CheckpointMetadata, vertex: Vertex, faults: list[str]) -> Vertex:
+def _fit_vertex(
+    metadata: CheckpointMetadata, vertex: Vertex, faults: list[RestoreRefused]
+) -> Vertex:
     states = [state for state in states_of(metadata, vertex).values() if state is not None]
     old = {state.max_parallelism for state in states}
     if not old:
         return vertex
+    where = f"vertex '{vertex.name}' in checkpoint {metadata.checkpoint_id}"
     if len(old) > 1 and len({s.max_parallelism for s in states if _has_keyed_state(s)}) > 1:
         faults.append(
-            f"the operators of vertex '{vertex.name}' have keyed state with different max "
-            f"parallelisms: {sorted(old)}"
+            MaxParallelismChanged(
+                f"the operators of vertex '{vertex.name}' have keyed state with different max "
+                f"parallelisms: {sorted(old)}",
+                where=where,
+                remedy="Keep them in chains of their own, with disable_chaining().",
+            )
         )
     keyed = [state.max_parallelism for state in states if _has_keyed_state(state)]
     restored = (keyed or [state.max_parallelism for state in states])[-1]
     if restored < vertex.parallelism:
         faults.append(
-            f"The state for task '{vertex.name}' can not be restored. The maximum parallelism "
-            f"({restored}) of the restored state is lower than the configured parallelism "
-            f"({vertex.parallelism}). Please reduce the parallelism of the task to be lower or "
-            "equal to the maximum parallelism."
+            MaxParallelismChanged(
+                f"The state for task '{vertex.name}' can not be restored. The maximum parallelism "
+                f"({restored}) of the restored state is lower than the configured parallelism "
+                f"({vertex.parallelism}). Please reduce the parallelism of the task to be lower "
+                "or equal to the maximum parallelism.",
+                where=where,
+                remedy=f"Set a parallelism of at most {restored}.",
+            )
         )
     elif restored != vertex.max_parallelism and vertex.max_parallelism_set:
         faults.append(
-            "Max parallelism mismatch between checkpoint/savepoint state and new program. Cannot "
-            f"map vertex '{vertex.name}' with max parallelism {restored} to new program with max "
-            f"parallelism {vertex.max_parallelism}."
+            MaxParallelismChanged(
+                "Max parallelism mismatch between checkpoint/savepoint state and new program. "
+                f"Cannot map vertex '{vertex.name}' with max parallelism {restored} to new program "
+                f"with max parallelism {vertex.max_parallelism}.",
+                where=where,
+                remedy=f"Set the max parallelism to {restored} again, or leave it unset.",
+            )
         )
     return dataclasses.replace(vertex, max_parallelism=restored)
 

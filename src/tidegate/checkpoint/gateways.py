@@ -8,6 +8,9 @@ and opens when the subtask has taken its own, or the checkpoint is given up.
 The other direction needs care when checkpoints overlap: what is held back for checkpoint n belongs
 before the cut of n + 1. Hence `holds_before`: nobody is triggered for n + 1 while it is true.
 
+A confirmation passes a closed gateway: a subtask that waits for it takes no barrier, and would wait
+for ever for what is held back until it has taken one.
+
 Source: checkpoint coordination §5.
 """
 
@@ -42,7 +45,7 @@ class Gateways:
     def send(self, message: ToOperator) -> list[ToOperator]:
         """What goes out now: the message, or nothing where it is held back."""
         held = self._gateways.get((message.operator, message.execution))
-        if not held:
+        if not held or message.event.confirms:
             return [message]
         held[max(held)].append(message)
         return []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidegate.model.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata
+    from tidegate.model.snapshots import CheckpointMetadata, SubtaskState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 
@@ -72,9 +72,12 @@ def _readers(
     """Who reads a piece now, each with the key groups to which its share is cut."""
     old = _old_parallelism(metadata, target)
     count = target.parallelism
-    if old == count:
+    partitioner = topology.edges[piece.edge].partitioner
+    if partitioner is Partitioner.GLOBAL:
+        yield 0, None
+    elif old == count:
         yield piece.consumer, None
-    elif topology.edges[piece.edge].partitioner is not Partitioner.HASH:
+    elif partitioner is not Partitioner.HASH:
         yield piece.consumer % count, None
     else:
         for consumer in range(count):
@@ -130,18 +133,21 @@ def _carries(topology: Topology, edges: tuple[int, ...], index: int) -> bool:
 def _inputs(
     metadata: CheckpointMetadata, operator: OperatorInfo
 ) -> Iterator[InputChannelStateHandle]:
-    state = state_of(metadata, operator)
-    for subtask in () if state is None else state.subtasks.values():
-        if subtask is not FINISHED:
-            for handle in subtask.input_channel:
-                yield from unmerge_input(handle)
+    for subtask in _unfinished(metadata, operator):
+        for handle in subtask.input_channel:
+            yield from unmerge_input(handle)
 
 
 def _outputs(
     metadata: CheckpointMetadata, operator: OperatorInfo
 ) -> Iterator[ResultSubpartitionStateHandle]:
+    for subtask in _unfinished(metadata, operator):
+        for handle in subtask.result_subpartition:
+            yield from unmerge_output(handle)
+
+
+def _unfinished(metadata: CheckpointMetadata, operator: OperatorInfo) -> Iterator[SubtaskState]:
     state = state_of(metadata, operator)
     for subtask in () if state is None else state.subtasks.values():
         if subtask is not FINISHED:
-            for handle in subtask.result_subpartition:
-                yield from unmerge_output(handle)
+            yield subtask

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
+from tidegate.model.ids import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,13 @@ class Executions:
         """Whether this attempt is the current one of its subtask, and not over."""
         known = self._current.get(execution.subtask)
         return known is not None and known[0] == execution and not known[1].is_terminal
+
+    @property
+    def oldest_attempt(self) -> Attempt:
+        """The lowest attempt that is current of any subtask."""
+        return min(
+            (execution.attempt for execution, _ in self._current.values()), default=Attempt(0)
+        )
 
     def current(self) -> Mapping[SubtaskId, tuple[ExecutionId, ExecutionState]]:
         """Attempt and state of every subtask that was deployed."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
 from tidegate.errors import CheckpointAborted
 from tidegate.model.handles import (
     ByteStreamStateHandle,
@@ -41,11 +42,16 @@ from tidegate.model.handles import (
 from tidegate.model.snapshots import FINISHED, SharingFilesStrategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
+    from tidegate.model.snapshots import (
+        CheckpointMetadata,
+        CheckpointProperties,
+        SubtaskRestore,
+        SubtaskState,
+    )
 
 _Keyed = TypeVar("_Keyed", bound="KeyedStateHandle")
 Checksum = tuple[int, int]
@@ -107,7 +113,7 @@ class SharedStateRegistry:
 
         checksums: of files that were written for it, by path.
         """
-        note = _Note(self, checkpoint, checksums or {})
+        note = _Note(self, checkpoint, (checksums or {}).get)
         return replace(
             state,
             managed_keyed=None if state.managed_keyed is None else note.keyed(state.managed_keyed),
@@ -131,7 +137,8 @@ class SharedStateRegistry:
         """Note the shared files of a checkpoint that was there at the start.
 
         properties: those under which the job has it. Files that are not ours to delete are left
-        out: the next checkpoint is a full one, which uses none of them.
+        out: the next checkpoint is a full one, which uses none of them. Raises FormatError where
+        what the metadata says of its files cannot be read.
         """
         if not properties.discard_subsumed:
             return
@@ -140,7 +147,8 @@ class SharedStateRegistry:
         alone = written is not None and (
             written.snapshot_type.sharing is SharingFilesStrategy.NO_SHARING
         )
-        note = _Note(self, checkpoint, {}, keeps_folder=alone)
+        known = checksums_of(metadata)
+        note = _Note(self, checkpoint, lambda path: known.get(name_of(path)), keeps_folder=alone)
         for operator in metadata.operators:
             for state in operator.subtasks.values():
                 if state is not FINISHED:
@@ -175,6 +183,14 @@ class SharedStateRegistry:
         paths = dict.fromkeys(path for entry in released for path in paths_of(entry.handle))
         return [path for path in paths if path not in needed]
 
+    def paths(self) -> tuple[str, ...]:
+        """All files that are noted, each once."""
+        return tuple(
+            dict.fromkeys(
+                path for entry in self._entries.values() for path in paths_of(entry.handle)
+            )
+        )
+
     def folders_in_use(self) -> frozenset[CheckpointId]:
         """Checkpoints whose folders hold a file that is still used."""
         return frozenset(entry.created_by for entry in self._entries.values() if entry.keeps_folder)
@@ -195,7 +211,7 @@ class _Note:
 
     registry: SharedStateRegistry
     checkpoint: CheckpointId
-    checksums: dict[str, Checksum]
+    checksum_of: Callable[[str], Checksum | None]
     keeps_folder: bool = False
 
     def all_of(self, state: SubtaskState) -> None:
@@ -221,7 +237,7 @@ class _Note:
             case ChangelogStateBackendHandle():
                 return replace(
                     handle,
-                    materialized=tuple(self.keyed(part) for part in handle.materialized),
+                    materialized=tuple(self.base(part) for part in handle.materialized),
                     non_materialized=tuple(self.keyed(part) for part in handle.non_materialized),
                 )
             case KeyGroupsStateHandle(delegate=SegmentFileStateHandle() as segment):
@@ -229,19 +245,42 @@ class _Note:
             case _:
                 return handle
 
+    def base(self, handle: KeyedStateHandle) -> KeyedStateHandle:
+        """The same for the base of a changelog, of which no file is a single checkpoint's own."""
+        match handle:
+            case IncrementalRemoteKeyedStateHandle(private_state=private):
+                own = tuple(
+                    HandleAndLocalPath(file.local_path, self.stream(file.handle))
+                    for file in private
+                )
+                meta = self.stream(handle.meta)
+                return replace(self.keyed(handle), meta=meta, private_state=own)
+            case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
+                return replace(handle, delegate=self.stream(handle.delegate))
+            case _:
+                return self.keyed(handle)
+
     def stream(self, handle: StreamStateHandle) -> StreamStateHandle:
         if not _is_shared(handle):
             return handle
-        checksum = next(
-            (self.checksums[path] for path in paths_of(handle) if path in self.checksums), None
-        )
+        path = next(iter(paths_of(handle)), None)
+        checksum = None if path is None else self.checksum_of(path)
         return self.registry.register(
             shared_key(handle),
-            handle,
+            _wherever(handle),
             self.checkpoint,
             keeps_folder=self.keeps_folder,
             checksum=checksum,
         )
+
+
+def _wherever(handle: StreamStateHandle) -> StreamStateHandle:
+    """The handle as it can stand in another folder's metadata too."""
+    match handle:
+        case RelativeFileStateHandle(state_size=size, file_path=str(path)):
+            return FileStateHandle(path, size)
+        case _:
+            return handle
 
 
 def shared_key(handle: StreamStateHandle) -> str:
@@ -278,6 +317,18 @@ def private_paths(state: SubtaskState) -> list[str]:
     for channel in (*state.input_channel, *state.result_subpartition):
         paths.update(dict.fromkeys(paths_of(channel.delegate)))
     return list(paths)
+
+
+def restored_paths(restore: SubtaskRestore) -> Iterator[str]:
+    """Paths of the files that a subtask starts from; one may come more than once."""
+    for state in restore.operators.values():
+        for operator in (*state.managed_operator, *state.raw_operator):
+            yield from paths_of(operator.delegate)
+        for keyed in (*state.managed_keyed, *state.raw_keyed):
+            for handle, _ in _streams(keyed):
+                yield from paths_of(handle)
+    for piece in restore.in_flight:
+        yield from paths_of(piece.file)
 
 
 def paths_of(handle: StreamStateHandle) -> tuple[str, ...]:
@@ -322,8 +373,11 @@ def _streams(keyed: KeyedStateHandle) -> Iterator[tuple[StreamStateHandle, bool]
             for part in keyed.handles:
                 yield part.handle, _is_shared(part.handle)
         case ChangelogStateBackendHandle():
-            for nested in (*keyed.materialized, *keyed.non_materialized):
-                yield from _streams(nested)
+            # A base outlives the checkpoint that came with it, with all of its files.
+            for nested in keyed.materialized:
+                yield from ((handle, _is_shared(handle)) for handle, _ in _streams(nested))
+            for part in keyed.non_materialized:
+                yield from _streams(part)
         case InMemoryChangelogStateHandle():
             pass
 

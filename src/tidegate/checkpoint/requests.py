@@ -15,7 +15,7 @@ from tidegate.model.snapshots import (
     CHECKPOINT,
     FULL_CHECKPOINT,
     CheckpointProperties,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
 )
 
@@ -56,7 +56,7 @@ class Request:
 def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
     """The request that the coordinator makes by itself."""
     kind = SnapshotKind.CHECKPOINT
-    return Request(now_ms, kind, properties_of(kind, SavepointFormat.CANONICAL, settings))
+    return Request(now_ms, kind, properties_of(kind, SavepointFormatType.CANONICAL, settings))
 
 
 def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_ms: int) -> Request:
@@ -72,7 +72,7 @@ def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_
 
 
 def properties_of(
-    kind: SnapshotKind, format: SavepointFormat, settings: CheckpointSettings
+    kind: SnapshotKind, format: SavepointFormatType, settings: CheckpointSettings
 ) -> CheckpointProperties:
     """What a snapshot of that kind is, and when it is deleted. format: for savepoints alone."""
     if kind.is_savepoint:
@@ -96,7 +96,7 @@ def options_of(
 
     location: the snapshot's folder; only that of a savepoint needs to be told.
     """
-    kind = request.kind
+    kind, asked = request.kind, request.properties.snapshot_type
     timeout_ms: int | None = None
     if settings.mode is CheckpointingMode.AT_LEAST_ONCE:
         alignment = AlignmentType.AT_LEAST_ONCE
@@ -112,6 +112,8 @@ def options_of(
         alignment=alignment,
         aligned_timeout_ms=timeout_ms,
         target=location if kind.is_savepoint else None,
+        canonical=isinstance(asked, SavepointType)
+        and asked.format is SavepointFormatType.CANONICAL,
     )
 
 
@@ -138,7 +140,11 @@ class TooSoon:
 
 
 class RequestQueue:
-    """Waiting requests: savepoints first, then forced, then asked-for ones, then by age."""
+    """Waiting requests: savepoints first, then forced, then asked-for ones, then by age.
+
+    One periodic request waits at most, which is not so in Flink: while one checkpoint is long under
+    way others would pile up behind it, and be tried all at once when it is over.
+    """
 
     def __init__(self, settings: CheckpointSettings) -> None:
         self._max_concurrent = settings.max_concurrent
@@ -149,9 +155,15 @@ class RequestQueue:
         return len(self._requests)
 
     def submit(self, request: Request) -> Request | None:
-        """Queue it; the result is the request that there is no room for, perhaps this one."""
+        """Queue it; the result is the request that there is no room for, perhaps this one.
+
+        A periodic one is passed over where another waits, which does for both.
+        """
+        periodic_waits = bool(self._requests) and self._requests[-1].periodic
+        if periodic_waits and request.periodic:
+            return None
         full = len(self._requests) >= QUEUE_MAX
-        if full and not self._requests[-1].periodic:
+        if full and not periodic_waits:
             return request
         insort(self._requests, request, key=_rank)
         return self._requests.pop() if full else None

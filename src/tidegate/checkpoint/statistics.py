@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.ids import CheckpointId, VertexId
-    from tidegate.model.snapshots import CheckpointProperties, SavepointFormat, SubtaskState
+    from tidegate.model.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
 
 SUMMARY_WINDOW: Final = 10_000
 """Completed checkpoints that percentiles look back on."""
@@ -144,7 +144,7 @@ class CheckpointStatistics:
         return CheckpointKind.UNALIGNED_CHECKPOINT if self.unaligned else CheckpointKind.CHECKPOINT
 
     @property
-    def savepoint_format(self) -> SavepointFormat | None:
+    def savepoint_format(self) -> SavepointFormatType | None:
         """The format of a savepoint; None for a checkpoint."""
         kind = self.properties.snapshot_type
         return kind.format if isinstance(kind, SavepointType) else None

@@ -18,8 +18,19 @@ INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 _PLACES: Final = {
+    "cancel": "tidegate.cli.stop:cancel",
+    "check": "tidegate.cli.check:check",
+    "checkpoint": "tidegate.cli.checkpoint:checkpoint",
     "demo": "tidegate.cli.demo.command:demo",
+    "diff": "tidegate.cli.diff:diff",
+    "fork": "tidegate.cli.fork:fork",
+    "fsck": "tidegate.cli.fsck:fsck",
+    "inspect": "tidegate.cli.inspect:inspect",
+    "list": "tidegate.cli.list:list_jobs",
+    "migrate": "tidegate.cli.migrate:migrate",
     "run": "tidegate.cli.run:run",
+    "savepoint": "tidegate.cli.savepoint:savepoint",
+    "stop": "tidegate.cli.stop:stop",
 }
 
 

@@ -15,11 +15,8 @@ import click
 
 from tidegate.config import options
 from tidegate.config.load import load_configuration, read_dynamic
-from tidegate.datastream.environment import (
-    CONFIGURATION_VARIABLE,
-    RUNTIME_VARIABLE,
-    SETTINGS_VARIABLE,
-)
+from tidegate.datastream.environment import RUNTIME_VARIABLE
+from tidegate.datastream.outside import CONFIGURATION_VARIABLE, SETTINGS_VARIABLE
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
@@ -38,6 +35,12 @@ if TYPE_CHECKING:
     "restore",
     metavar="PATH|latest",
     help="Start from this checkpoint or savepoint; 'latest' takes the job's newest checkpoint.",
+)
+@click.option(
+    "--claim-mode",
+    "--claimMode",
+    metavar="MODE",
+    help="Whose what it starts from is: no_claim (its owner's, the default) or claim (the job's).",
 )
 @click.option(
     "-n",
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 def run(
     runtime: str | None,
     restore: str | None,
+    claim_mode: str | None,
     allow_non_restored: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
@@ -70,15 +74,41 @@ def run(
 
     Its get_execution_environment() takes what is given here; what it sets itself wins.
     """
-    load_configuration(config, dynamic)  # refuses what cannot be used before the program starts
-    settings = read_dynamic(dynamic)
+    settings = settings_of(dynamic, config, parallelism)
     if restore is not None:
         settings.set(options.RESTORE_PATH, restore, where="command line, --from")
+    if claim_mode is not None:
+        settings.set(options.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
     if allow_non_restored:
         settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+    run_program(script, args, runtime, config, settings)
+
+
+def settings_of(
+    dynamic: tuple[str, ...], config: Path | None, parallelism: int | None
+) -> Configuration:
+    """What the command line sets. Raises ConfigError for what cannot be used, in the file too."""
+    load_configuration(config, dynamic)  # before the program starts
+    settings = read_dynamic(dynamic)
     if parallelism is not None:
         settings.set(options.PARALLELISM, parallelism, where="command line, -p")
-    with _process_of(script, args, _variables(runtime, config, settings)):
+    return settings
+
+
+def run_program(
+    script: Path,
+    args: tuple[str, ...],
+    runtime: str | None,
+    config: Path | None,
+    settings: Configuration,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Run a script as Python would; its environments take these settings. Raises what it does.
+
+    more: variables of its process.
+    """
+    variables = {**_variables(runtime, config, settings), **(more or {})}
+    with _process_of(script, args, variables):
         _run_as_main(script)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.config import options
 from tidegate.config.options import RuntimeExecutionMode
+from tidegate.config.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidegate.config.configuration import Configuration
     from tidegate.config.option import ConfigOption
+    from tidegate.config.state_backends import CheckpointStorage
 
 INTERVAL_MIN_MS: Final = 10
 """A shorter interval counts as none; Flink's ``MINIMAL_CHECKPOINT_TIME``."""
@@ -125,6 +127,19 @@ class CheckpointConfig:
         """Which checkpoints stay when the job ends."""
         return self._configuration.get(options.CHECKPOINT_RETENTION)
 
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
+        """Sets where checkpoints are kept; a text is the path or URL of a folder.
+
+        >>> config.set_checkpoint_storage(FileSystemCheckpointStorage("s3://bucket/checkpoints"))
+        """
+        made = FileSystemCheckpointStorage(storage) if isinstance(storage, str) else storage
+        made.apply_to(self._configuration)
+        return self
+
+    def set_checkpoint_storage_dir(self, checkpoint_path: str) -> CheckpointConfig:
+        """Sets the folder where checkpoints are kept, a path or URL."""
+        return self.set_checkpoint_storage(checkpoint_path)
+
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Whether barriers overtake batches under way."""
         return self._configuration.get(options.UNALIGNED_CHECKPOINTS)
@@ -208,6 +223,7 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         merged_file_max_bytes=configuration.get(options.MERGED_FILE_SIZE)
         if configuration.get(options.FILE_MERGING)
         else None,
+        snapshot_compression=configuration.get(options.SNAPSHOT_COMPRESSION),
         state_backend=configuration.get(options.STATE_BACKEND),
         history_max=configuration.get(options.CHECKPOINT_HISTORY),
         pause_sources=configuration.get(options.PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT),

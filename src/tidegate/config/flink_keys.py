@@ -99,6 +99,7 @@ FLINK_KEYS: Final = (
     "pipeline.sources.pause-until-first-checkpoint",
     "pipeline.watermark-alignment.allow-unaligned-source-splits",
     "pipeline.watermark-alignment.buffer-size",
+    "python.files",
     "rest.address",
     "rest.async.store-duration",
     "rest.await-leader-timeout",

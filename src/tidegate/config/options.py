@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from tidegate.config import debloat, high_availability
+from tidegate.config import changelog, debloat, high_availability, rest, rocksdb, state_files
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.values import (
@@ -202,6 +202,13 @@ MERGED_FILE_SIZE: Final = ConfigOption(
     32 * _KIB * _KIB,
     "A merged file of this size takes no further state; the next one begins another file.",
 )
+SNAPSHOT_COMPRESSION: Final = ConfigOption(
+    "execution.checkpointing.snapshot-compression",
+    _BOOLEAN,
+    False,
+    "Compress keyed and operator state where it is written; not the files of state on disk, which "
+    "have a compression of their own. Snapshots of either kind are restored whatever is set.",
+)
 
 # Recovery
 
@@ -232,6 +239,14 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     False,
     "Allow state in that snapshot which no operator takes.",
     old_keys=("execution.savepoint.ignore-unclaimed-state",),
+)
+FORK_NAME: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.fork.name",
+    _TEXT,
+    None,
+    "Run the program as a fork of the job whose snapshot it starts from: under this name, whatever "
+    "it calls itself, and with sinks that start empty, so that what that job has not committed is "
+    "left to it. Set by `tidegate fork`.",
 )
 
 # Restart
@@ -340,9 +355,9 @@ EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
 
 STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
-    ChoiceType(("hashmap",)),
+    ChoiceType(("hashmap", "rocksdb")),
     "hashmap",
-    "Where a running job keeps its state.",
+    "Where a running job keeps its keyed state: in memory, or on the local disk (rocksdb).",
     old_keys=("state.backend",),
 )
 
@@ -409,6 +424,12 @@ BUFFER_TIMEOUT: Final = ConfigOption(
     100,
     "Age at which a batch that is not full is sent; 0 sends at once.",
     old_keys=("execution.buffer-timeout",),
+)
+PYTHON_FILES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
+    "python.files",
+    ListType(),
+    (),
+    "Python files, archives and folders that functions can import, wherever they run.",
 )
 COMMITTER_RETRIES: Final = ConfigOption(
     "sink.committer.retries",
@@ -523,7 +544,11 @@ def _all_options() -> tuple[ConfigOption[object], ...]:
 ALL: Final[tuple[ConfigOption[object], ...]] = (
     *_all_options(),
     *high_availability.OPTIONS,
+    *rest.OPTIONS,
     *debloat.OPTIONS,
+    *rocksdb.OPTIONS,
+    *changelog.OPTIONS,
+    *state_files.OPTIONS,
 )
 """Every option there is, in the order of this page; those of modules of their own behind."""
 

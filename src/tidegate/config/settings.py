@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.config import high_availability, options
+from tidegate.config.changelog import changelog_settings
 from tidegate.config.checkpoint import checkpoint_settings
 from tidegate.config.debloat import debloat_settings
 from tidegate.config.options import RuntimeExecutionMode
+from tidegate.config.rest import rest_settings
+from tidegate.config.rocksdb import rocksdb_settings
+from tidegate.config.state_files import state_file_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ExponentialDelay,
@@ -45,6 +49,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         leader_lease_ms=configuration.get(high_availability.LEADER_LEASE),
         trace_file=_trace_file(configuration),
         zookeeper=zookeeper_settings(configuration, checkpoints),
+        rest=rest_settings(configuration),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
     )
 
@@ -131,6 +136,7 @@ def restore_settings(configuration: Configuration) -> RestoreSettings:
         allow_non_restored=configuration.get(options.IGNORE_UNCLAIMED_STATE),
         claim_mode=configuration.get(options.RESTORE_CLAIM_MODE),
         without_in_flight_of=None if without < 0 else without,
+        fork=configuration.get(options.FORK_NAME),
     )
 
 
@@ -178,6 +184,7 @@ def _quorum(configuration: Configuration) -> str:
 def slot_settings(configuration: Configuration) -> SlotSettings:
     """How slots work."""
     buffered = configuration.get(options.BUFFER_TIMEOUT_ENABLED)
+    on_disk = configuration.get(options.STATE_BACKEND) == "rocksdb"
     return SlotSettings(
         rows=configuration.get(options.BATCH_ROWS),
         arrow_rows=configuration.get(options.BATCH_ARROW_ROWS),
@@ -194,7 +201,10 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         watermark_ms=configuration.get(options.AUTO_WATERMARK_INTERVAL),
         commit_retries=configuration.get(options.COMMITTER_RETRIES),
         debloat=debloat_settings(configuration),
+        rocksdb=rocksdb_settings(configuration) if on_disk else None,
         final_only=configuration.get(options.RUNTIME_MODE) is RuntimeExecutionMode.BATCH,
+        state_files=state_file_settings(configuration, on_disk=on_disk),
+        changelog=changelog_settings(configuration),
     )
 
 

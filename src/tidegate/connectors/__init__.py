@@ -8,29 +8,150 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.connectors.collect import CollectSink
     from tidegate.connectors.collection import CollectionSource
+    from tidegate.connectors.csv_rows import (
+        CsvRowDeserializationSchema,
+        CsvRowSerializationSchema,
+    )
+    from tidegate.connectors.files.formats import (
+        BulkFormat,
+        CsvReaderFormat,
+        CsvSchema,
+        FileSourceBuilder,
+        ParquetColumnarRowInputFormat,
+        StreamFormat,
+    )
+    from tidegate.connectors.files.rolling import (
+        BucketAssigner,
+        BulkWriterFactory,
+        CsvBulkWriters,
+        Encoder,
+        FileSinkBuilder,
+        OutputFileConfig,
+        ParquetBulkWriters,
+        RollingPolicy,
+    )
     from tidegate.connectors.files.sink import FileSink
     from tidegate.connectors.files.source import FileSource
     from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
+    from tidegate.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
+    from tidegate.connectors.jdbc.sink import JdbcSink
+    from tidegate.connectors.json_rows import (
+        JsonRowDeserializationSchema,
+        JsonRowSerializationSchema,
+    )
+    from tidegate.connectors.kafka.offsets import (
+        KafkaOffsetResetStrategy,
+        KafkaOffsetsInitializer,
+        KafkaTopicPartition,
+    )
+    from tidegate.connectors.kafka.records import (
+        KafkaRecordSerializationSchema,
+        KafkaRecordSerializationSchemaBuilder,
+        KafkaTopicSelector,
+    )
+    from tidegate.connectors.kafka.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
+    from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
     from tidegate.connectors.print import PrintSink
+    from tidegate.connectors.schemas import (
+        ByteArraySchema,
+        DeserializationSchema,
+        JsonSchema,
+        SerializationSchema,
+        SimpleStringSchema,
+    )
 
 __all__ = [
+    "BucketAssigner",
+    "BulkFormat",
+    "BulkWriterFactory",
+    "ByteArraySchema",
     "CollectSink",
     "CollectionSource",
+    "CsvBulkWriters",
+    "CsvReaderFormat",
+    "CsvRowDeserializationSchema",
+    "CsvRowSerializationSchema",
+    "CsvSchema",
     "DataGeneratorSource",
+    "DeliveryGuarantee",
+    "DeserializationSchema",
+    "Encoder",
     "FileSink",
+    "FileSinkBuilder",
     "FileSource",
+    "FileSourceBuilder",
+    "JdbcConnectionOptions",
+    "JdbcExecutionOptions",
+    "JdbcSink",
+    "JsonRowDeserializationSchema",
+    "JsonRowSerializationSchema",
+    "JsonSchema",
+    "KafkaOffsetResetStrategy",
+    "KafkaOffsetsInitializer",
+    "KafkaRecordSerializationSchema",
+    "KafkaRecordSerializationSchemaBuilder",
+    "KafkaSink",
+    "KafkaSinkBuilder",
+    "KafkaSource",
+    "KafkaSourceBuilder",
+    "KafkaTopicPartition",
+    "KafkaTopicSelector",
     "NumberSequenceSource",
+    "OutputFileConfig",
+    "ParquetBulkWriters",
+    "ParquetColumnarRowInputFormat",
     "PrintSink",
+    "RollingPolicy",
+    "SerializationSchema",
+    "SimpleStringSchema",
+    "StreamFormat",
 ]
 
 _PLACES = {
+    "BucketAssigner": "tidegate.connectors.files.rolling",
+    "BulkFormat": "tidegate.connectors.files.formats",
+    "BulkWriterFactory": "tidegate.connectors.files.rolling",
+    "ByteArraySchema": "tidegate.connectors.schemas",
     "CollectSink": "tidegate.connectors.collect",
     "CollectionSource": "tidegate.connectors.collection",
+    "CsvBulkWriters": "tidegate.connectors.files.rolling",
+    "CsvReaderFormat": "tidegate.connectors.files.formats",
+    "CsvRowDeserializationSchema": "tidegate.connectors.csv_rows",
+    "CsvRowSerializationSchema": "tidegate.connectors.csv_rows",
+    "CsvSchema": "tidegate.connectors.files.formats",
     "DataGeneratorSource": "tidegate.connectors.generator",
+    "DeliveryGuarantee": "tidegate.connectors.kafka.sink",
+    "DeserializationSchema": "tidegate.connectors.schemas",
+    "Encoder": "tidegate.connectors.files.rolling",
     "FileSink": "tidegate.connectors.files.sink",
+    "FileSinkBuilder": "tidegate.connectors.files.rolling",
     "FileSource": "tidegate.connectors.files.source",
+    "FileSourceBuilder": "tidegate.connectors.files.formats",
+    "JdbcConnectionOptions": "tidegate.connectors.jdbc.options",
+    "JdbcExecutionOptions": "tidegate.connectors.jdbc.options",
+    "JdbcSink": "tidegate.connectors.jdbc.sink",
+    "JsonRowDeserializationSchema": "tidegate.connectors.json_rows",
+    "JsonRowSerializationSchema": "tidegate.connectors.json_rows",
+    "JsonSchema": "tidegate.connectors.schemas",
+    "KafkaOffsetResetStrategy": "tidegate.connectors.kafka.offsets",
+    "KafkaOffsetsInitializer": "tidegate.connectors.kafka.offsets",
+    "KafkaRecordSerializationSchema": "tidegate.connectors.kafka.records",
+    "KafkaRecordSerializationSchemaBuilder": "tidegate.connectors.kafka.records",
+    "KafkaSink": "tidegate.connectors.kafka.sink",
+    "KafkaSinkBuilder": "tidegate.connectors.kafka.sink",
+    "KafkaSource": "tidegate.connectors.kafka.source",
+    "KafkaSourceBuilder": "tidegate.connectors.kafka.source",
+    "KafkaTopicPartition": "tidegate.connectors.kafka.offsets",
+    "KafkaTopicSelector": "tidegate.connectors.kafka.records",
     "NumberSequenceSource": "tidegate.connectors.generator",
+    "OutputFileConfig": "tidegate.connectors.files.rolling",
+    "ParquetBulkWriters": "tidegate.connectors.files.rolling",
+    "ParquetColumnarRowInputFormat": "tidegate.connectors.files.formats",
     "PrintSink": "tidegate.connectors.print",
+    "RollingPolicy": "tidegate.connectors.files.rolling",
+    "SerializationSchema": "tidegate.connectors.schemas",
+    "SimpleStringSchema": "tidegate.connectors.schemas",
+    "StreamFormat": "tidegate.connectors.files.formats",
 }
 
 

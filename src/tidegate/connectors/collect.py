@@ -206,7 +206,7 @@ class CollectCoordinator:
         if self._results.has_room:
             for subtask, chunk in self._unconfirmed:
                 taken = ChunkTaken(chunk.origin, chunk.number)
-                self._context.send(subtask, OperatorEvent(taken))
+                self._context.send(subtask, OperatorEvent(taken, confirms=True))
             self._unconfirmed = []
         else:
             self._context.call_later(_LOOK_AGAIN_MS, self._confirm)

@@ -39,6 +39,11 @@ class CollectionSource:
         return True
 
     @property
+    def split_type(self) -> type[CollectionSplit]:
+        """What is dealt out to readers."""
+        return CollectionSplit
+
+    @property
     def produced_type(self) -> TypeInformation | None:
         """The type that was given."""
         return self._type
@@ -92,7 +97,7 @@ class CollectionReader:
         """Whether there is nothing to read."""
         return self._next is None and not self._no_more
 
-    def snapshot(self) -> Sequence[CollectionSplit]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[CollectionSplit]:
         """The position."""
         return () if self._next is None else (CollectionSplit(self._next),)
 

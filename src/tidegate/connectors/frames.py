@@ -8,19 +8,19 @@ a run that starts from it reads on there, whatever has been written for itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegate.api import ship
 from tidegate.connectors.files.enumerator import FileEnumerator
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.reader import FileReader
+from tidegate.connectors.files.splits import FileSplit
 from tidegate.errors import RestoreRefused
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.api.staging import Staged
-    from tidegate.connectors.files.splits import FileSplit
     from tidegate.model.ids import CheckpointId
 
 _FORMAT = ParquetFormat()
@@ -42,6 +42,11 @@ class FrameSource:
     def bounded(self) -> bool:
         """Always."""
         return True
+
+    @property
+    def split_type(self) -> type[FileSplit]:
+        """What is dealt out to readers."""
+        return FileSplit
 
     @property
     def produced_type(self) -> None:
@@ -74,7 +79,7 @@ class FrameEnumerator:
         self._context = context
         state = None
         if restored is not None:
-            state = cast("FrameState", ship.loads(restored, name="frame enumerator"))
+            state = ship.restored(FrameState, restored, name="a DataFrame source")
         folder = context.staged if state is None else state.folder
         assert folder is not None, "it was staged before the job began"
         self._folder = folder

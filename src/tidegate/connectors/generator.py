@@ -57,6 +57,11 @@ class NumberSequenceSource:
         return True
 
     @property
+    def split_type(self) -> type[NumberSplit]:
+        """What is dealt out to readers."""
+        return NumberSplit
+
+    @property
     def produced_type(self) -> TypeInformation | None:
         """Long, where it gives rows."""
         return None if self._arrow else Types.LONG()
@@ -105,6 +110,11 @@ class DataGeneratorSource:
     def bounded(self) -> bool:
         """Whether there is a count."""
         return self._count is not None
+
+    @property
+    def split_type(self) -> type[NumberSplit]:
+        """What is dealt out to readers."""
+        return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
@@ -209,7 +219,7 @@ class NumberReader:
         """Whether there is nothing to count."""
         return not self._splits and not self._no_more
 
-    def snapshot(self) -> Sequence[NumberSplit]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[NumberSplit]:
         """The splits with their next numbers."""
         return tuple(self._splits)
 

@@ -29,7 +29,7 @@ class SplitListEnumerator(Generic[Split]):
         self._share = max(1, math.ceil(len(splits) / context.parallelism))
         self._left = list(splits)
         if restored is not None:
-            self._left = cast("list[Split]", ship.loads(restored, name="split enumerator"))
+            self._left = _restored(splits, restored)
 
     def start(self) -> None:
         """Nothing to look for."""
@@ -58,3 +58,12 @@ class SplitListEnumerator(Generic[Split]):
 
     def close(self) -> None:
         """Nothing to free."""
+
+
+def _restored(splits: Sequence[Split], data: bytes) -> list[Split]:
+    """What was left. Raises RestoreRefused for what is no list of splits like these."""
+    name = "a list of splits"
+    left = cast("list[Split]", ship.restored(list, data, name=name))
+    for split in left if splits else ():
+        ship.of_kind(type(splits[0]), split, name=name)
+    return left

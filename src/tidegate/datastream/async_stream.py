@@ -6,7 +6,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
-from tidegate.datastream import checks
+from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.model.duration import Time
 from tidegate.operators.async_wait import AsyncWaitOperator
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tidegate.datastream.stream import DataStream
-    from tidegate.typeinfo.types import TypeInformation
+    from tidegate.typeinfo.hints import TypeHint
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,7 +36,7 @@ class AsyncDataStream:
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
         timeout: Time,
         capacity: int = 100,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Results leave as soon as they are there, but never pass a watermark."""
         once = AsyncRetryStrategy.no_restart()
@@ -48,7 +48,7 @@ class AsyncDataStream:
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
         timeout: Time,
         capacity: int = 100,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Results leave in the order of their records."""
         once = AsyncRetryStrategy.no_restart()
@@ -63,7 +63,7 @@ class AsyncDataStream:
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """As ``unordered_wait``; records are called again as the strategy says."""
         return _wait(
@@ -77,7 +77,7 @@ class AsyncDataStream:
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """As ``ordered_wait``; records are called again as the strategy says."""
         return _wait(
@@ -100,7 +100,7 @@ def _wait(
     timeout: Time,
     retry: AsyncRetryStrategy[Any],
     capacity: int,
-    output_type: TypeInformation | None,
+    output_type: TypeHint | None,
     *,
     ordered: bool = False,
 ) -> DataStream[Any]:
@@ -112,7 +112,8 @@ def _wait(
         timeout_ms=timeout.to_milliseconds(),
         capacity=capacity,
     )
-    return data_stream.transform("async wait operator", operator, output_type, stateful=True)
+    declared = types.result_type(output_type, async_function, "async_invoke", iterable=True)
+    return data_stream.transform("async wait operator", operator, declared, stateful=True)
 
 
 def _check(function: object, timeout: object, retry: object, capacity: int) -> None:

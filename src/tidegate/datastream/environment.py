@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidegate.config import options
+from tidegate.config import changelog, options
 from tidegate.config.checkpoint import CheckpointConfig
-from tidegate.config.load import load_configuration
-from tidegate.datastream import checks
+from tidegate.datastream import checks, python_files
 from tidegate.datastream.execution_config import ExecutionConfig
 from tidegate.datastream.notices import warn
+from tidegate.datastream.outside import configuration_from_outside
 from tidegate.datastream.program import Program
 from tidegate.datastream.results import cancel
 from tidegate.datastream.stream import DataStream
@@ -22,21 +21,24 @@ from tidegate.datastream.types import converted, result_type
 from tidegate.errors import ConfigError, GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, translate
-from tidegate.graph.runtime import load_frames, load_runtime
+from tidegate.graph.runtime import load_check, load_frames, load_runtime
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from tidegate.api.client import JobClient, JobExecutionResult
     from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
+    from tidegate.api.listeners import JobStatusChangedListener
     from tidegate.api.source import Source
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.configuration import Configuration
     from tidegate.config.options import RuntimeExecutionMode
+    from tidegate.config.restart_strategies import RestartStrategyConfiguration
+    from tidegate.config.state_backends import StateBackend
     from tidegate.datastream.slot_sharing import SlotSharingGroup
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
@@ -49,11 +51,8 @@ T = TypeVar("T")
 RUNTIME_VARIABLE: Final = "TIDEGATE_RUNTIME"
 """Name of the runtime that ``get_execution_environment`` takes; set by ``tidegate run``."""
 
-CONFIGURATION_VARIABLE: Final = "TIDEGATE_CONF"
-"""Path of the configuration file that every environment starts from."""
-
-SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
-"""JSON object of settings by key, which win over the file; set by ``tidegate run``."""
+CHECK_VARIABLE: Final = "TIDEGATE_CHECK"
+"""Path of the snapshot that programs are only laid over, by ``tidegate check``; nothing is run."""
 
 
 class StreamExecutionEnvironment:
@@ -77,6 +76,7 @@ class StreamExecutionEnvironment:
         self._program = Program(configuration)
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
         self._enrichers: list[FailureEnricher] = []
+        self._listeners: list[JobStatusChangedListener] = []
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -93,7 +93,9 @@ class StreamExecutionEnvironment:
             name = "local" if _active_session() is None else "spark"
         if name == "spark":
             return StreamExecutionEnvironment.on_spark(configuration=configuration)
-        return StreamExecutionEnvironment(load_runtime(name), _configuration(configuration))
+        return StreamExecutionEnvironment(
+            load_runtime(name), configuration_from_outside(configuration)
+        )
 
     @staticmethod
     def local(
@@ -206,6 +208,35 @@ class StreamExecutionEnvironment:
         """Where savepoints go that name no folder."""
         return self._configuration.get(options.SAVEPOINT_DIRECTORY)
 
+    def set_restart_strategy(
+        self, restart_strategy: RestartStrategyConfiguration
+    ) -> StreamExecutionEnvironment:
+        """Sets when a failed job is restarted.
+
+        >>> env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1_000))
+        """
+        restart_strategy.apply_to(self._configuration)
+        return self
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Sets where the running job keeps its keyed state.
+
+        >>> env.set_state_backend(EmbeddedRocksDBStateBackend())
+        """
+        state_backend.apply_to(self._configuration)
+        return self
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Sets whether changes of keyed state are logged, so that checkpoints are short."""
+        self._configuration.set(changelog.ENABLED, enabled)
+        return self
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """Whether they are; None where that is not set."""
+        if not self._configuration.contains(changelog.ENABLED):
+            return None
+        return self._configuration.get(changelog.ENABLED)
+
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
         """Sets when part-filled batches are sent, in ms: 0 at once, -1 only when full."""
         self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
@@ -239,6 +270,17 @@ class StreamExecutionEnvironment:
         """
         self._configuration.set(options.RUNTIME_MODE, execution_mode)
         return self
+
+    def add_python_file(self, file_path: str) -> None:
+        """Lets functions import a module, an archive or a folder of modules, wherever they run.
+
+        May be called after the functions were defined, but before execute. Raises ConfigError where
+        there is nothing at the path.
+
+        >>> env.add_python_file("helpers/")
+        """
+        files = self._configuration.get(options.PYTHON_FILES)
+        self._configuration.set(options.PYTHON_FILES, (*files, python_files.checked(file_path)))
 
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
@@ -392,6 +434,9 @@ class StreamExecutionEnvironment:
         Raises GraphError and ConfigError before anything is started.
         """
         stream_graph, graph = self._translated(self._program.take(), job_name)
+        python_files.make_importable(self._configuration.get(options.PYTHON_FILES))
+        if CHECK_VARIABLE in os.environ:
+            return load_check(os.environ[CHECK_VARIABLE]).submit(graph)
         for node in stream_graph.nodes:
             node.operator.check()
         periodic = graph.settings.checkpoints.periodic
@@ -436,6 +481,21 @@ class StreamExecutionEnvironment:
             )
         self._enrichers.append(enricher)
 
+    def register_job_listener(self, listener: JobStatusChangedListener) -> None:
+        """Have something told each change of the status of the jobs, in order, with its time.
+
+        Raises ConfigError for what is no listener.
+
+        >>> env.register_job_listener(Pager())
+        """
+        if not callable(getattr(listener, "on_event", None)):
+            raise ConfigError(
+                f"{listener!r} is no job status listener",
+                where="register_job_listener",
+                remedy="Give an instance of a class derived from JobStatusChangedListener.",
+            )
+        self._listeners.append(listener)
+
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         """The job as it would be submitted."""
         return self._translated(self._program.operators, job_name)[1]
@@ -469,10 +529,14 @@ class StreamExecutionEnvironment:
         stream_graph = build_stream_graph(
             operators, max_parallelism if max_parallelism > 0 else None
         )
-        name = job_name or self._configuration.get(options.JOB_NAME) or _script_name()
+        fork, named = map(self._configuration.get, (options.FORK_NAME, options.JOB_NAME))
+        name = fork or job_name or named or _script_name()
         graph = translate(stream_graph, self._configuration, name)
         return stream_graph, replace(
-            graph, hooks=tuple(self._hooks.values()), enrichers=tuple(self._enrichers)
+            graph,
+            hooks=tuple(self._hooks.values()),
+            enrichers=tuple(self._enrichers),
+            listeners=tuple(self._listeners),
         )
 
 
@@ -486,39 +550,9 @@ def _environment(
     configuration: Configuration | None,
     session: Callable[[int], object] = lambda slots: None,
 ) -> StreamExecutionEnvironment:
-    settings = _configuration(configuration)
+    settings = configuration_from_outside(configuration)
     environment = StreamExecutionEnvironment(make_runtime, settings, session=session)
     return environment if parallelism is None else environment.set_parallelism(parallelism)
-
-
-def _configuration(given: Configuration | None) -> Configuration:
-    file = os.environ.get(CONFIGURATION_VARIABLE)
-    configuration = load_configuration(Path(file) if file else None)
-    for key, value in _settings_from_outside().items():
-        configuration.set(key, value, where="command line")
-    return configuration if given is None else configuration.add_all(given)
-
-
-def _settings_from_outside() -> Mapping[str, str]:
-    text = os.environ.get(SETTINGS_VARIABLE)
-    if not text:
-        return {}
-    try:
-        settings: object = json.loads(text)
-    except ValueError as error:
-        raise _bad_settings(str(error)) from error
-    if not isinstance(settings, dict):
-        raise _bad_settings("it is no object")
-    pairs = cast("dict[str, object]", settings)
-    return {key: str(value) for key, value in pairs.items()}
-
-
-def _bad_settings(problem: str) -> ConfigError:
-    return ConfigError(
-        f"{SETTINGS_VARIABLE} is no JSON object of settings: {problem}",
-        where=f"environment variable {SETTINGS_VARIABLE}",
-        remedy="Unset it, or give settings by key.",
-    )
 
 
 def _active_session() -> object:

@@ -58,6 +58,14 @@ class ExecutionConfig:
         """Whether values of mutable types are passed on without a copy."""
         return self._configuration.get(options.OBJECT_REUSE)
 
+    def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
+        """Compresses keyed and operator state where it is written."""
+        return self._set(options.SNAPSHOT_COMPRESSION, use_snapshot_compression)
+
+    def is_use_snapshot_compression(self) -> bool:
+        """Whether keyed and operator state is compressed where it is written."""
+        return self._configuration.get(options.SNAPSHOT_COMPRESSION)
+
     def get_global_job_parameters(self) -> dict[str, str]:
         """Free parameters that functions read through their runtime context."""
         return dict(self._configuration.get(options.GLOBAL_JOB_PARAMETERS) or {})

@@ -12,6 +12,7 @@ from tidegate.datastream.adapters import Adapter
 from tidegate.datastream.keyed import KeyedStream
 from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
+from tidegate.graph.transformations import NodeKind
 from tidegate.model.duration import Duration, Time
 from tidegate.operators.function import row_call
 from tidegate.operators.interval_join import IntervalJoinOperator, IntervalPlan
@@ -185,11 +186,18 @@ class _Pair(KeyedStream[Any]):
         others: Sequence[DataStream[Any]] = (),
         keyed: bool = False,
         stateful: bool = False,
+        kind: NodeKind = NodeKind.OPERATOR,
     ) -> DataStream[Any]:
         """What a window operator makes of both."""
         assert not others, "windows have no further input"
         return self._first.transform(
-            name, operator, output_type, others=(self._second,), keyed=keyed, stateful=stateful
+            name,
+            operator,
+            output_type,
+            others=(self._second,),
+            keyed=keyed,
+            stateful=stateful,
+            kind=kind,
         )
 
 

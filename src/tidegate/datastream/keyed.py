@@ -298,6 +298,7 @@ class KeyedStream(DataStream[T]):
     def _keyed(
         self, name: str, operator: Operator, output_type: TypeInformation | None
     ) -> DataStream[Any]:
+        operator.key_type = operator.key_type or self._key.key_type
         return self.transform(name, operator, output_type, keyed=True, stateful=True)
 
     def _step(self, call: str) -> OperatorTransformation:

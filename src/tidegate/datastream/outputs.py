@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from tidegate.api.functions import SinkFunction
+from tidegate.api.sink import Sink, WithPostCommitTopology, WithPreCommitTopology
 from tidegate.datastream import checks, results
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from tidegate.api.client import JobClient
     from tidegate.api.operator import Operator
-    from tidegate.api.sink import Sink
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program
     from tidegate.graph.transformations import Transformation
@@ -44,6 +44,15 @@ class StreamOutputs(Generic[T]):
         self._transformation = transformation
         self._type = output_type
 
+    @property
+    def transformation(self) -> Transformation:
+        """The node of the program that gives this stream's records."""
+        return self._transformation
+
+    def steps_after(self, step: OperatorTransformation) -> list[OperatorTransformation]:
+        """The steps that were added to the program behind another one, in order."""
+        return [each for each in self._program.operators if each.id > step.id]
+
     def sink_to(self, sink: Sink) -> DataStreamSink:
         """Records to a sink.
 
@@ -51,15 +60,25 @@ class StreamOutputs(Generic[T]):
         """
         from tidegate.operators.sink import SinkOperator
 
+        if isinstance(sink, WithPreCommitTopology | WithPostCommitTopology):
+            from tidegate.datastream.sink_topologies import in_parts
+            from tidegate.datastream.stream import DataStream
+
+            assert isinstance(self, DataStream), "the other half of a stream"
+            return in_parts(cast("DataStream[object]", self), sink)
         return DataStreamSink(self._sunk(type(sink).__name__, SinkOperator(sink), stateful=True))
 
-    def add_sink(self, sink_func: SinkFunction[T] | Callable[[T], object]) -> DataStreamSink:
+    def add_sink(self, sink_func: SinkFunction[T] | Sink | Callable[[T], object]) -> DataStreamSink:
         """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
+
+        A ``Sink`` is taken as ``sink_to`` takes it: PyFlink's ``JdbcSink`` goes here.
 
         >>> flights.add_sink(lambda flight: table.upsert(flight))
         """
         from tidegate.operators.function_sink import SinkFunctionOperator
 
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
         checks.check_function(sink_func, SinkFunction, "add_sink")
         operator = SinkFunctionOperator(sink_func)
         stateful = checks.has_state(sink_func)

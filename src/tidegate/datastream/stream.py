@@ -475,17 +475,19 @@ class DataStream(StreamOutputs[T]):
         others: Sequence[DataStream[Any]] = (),
         keyed: bool = False,
         stateful: bool = False,
+        kind: NodeKind = NodeKind.OPERATOR,
     ) -> DataStream[Any]:
         """What an operator makes of this stream, its port 0, and of others, the ports after it.
 
         keyed: it has state of the streams' keys. stateful: it has state that a restore looks up.
+        kind: what it is in a plan.
         Raises GraphError for streams of two environments.
         """
         self._check_together(others, name)
         output_type = declared_type(output_type, where=f"output_type of {name}")
         operator.result_type = output_type
         made = self._program.add(
-            NodeKind.OPERATOR,
+            kind,
             name,
             operator,
             tuple(each._transformation for each in (self, *others)),

@@ -13,10 +13,17 @@ if TYPE_CHECKING:
 
 
 class DataStreamSink:
-    """A sink that was attached to a stream, to name it and to set its parallelism."""
+    """A sink that was attached to a stream, to name it and to set its parallelism.
 
-    def __init__(self, transformation: OperatorTransformation) -> None:
+    parts: the steps that it consists of beside the first, in order. What is said of the sink holds
+    for those too of which the sink itself has said nothing.
+    """
+
+    def __init__(
+        self, transformation: OperatorTransformation, *parts: OperatorTransformation
+    ) -> None:
         self._transformation = transformation
+        self._parts = parts
 
     def name(self, name: str) -> DataStreamSink:
         """Names the sink, for plans, metrics and messages."""
@@ -24,8 +31,13 @@ class DataStreamSink:
         return self
 
     def uid(self, uid: str) -> DataStreamSink:
-        """Gives the sink an id of its own, by which a restore finds its state."""
+        """Gives the sink an id of its own, by which a restore finds its state.
+
+        Its other steps without one have the same with their name and place behind it.
+        """
         self._transformation.uid = uid
+        for place, part in enumerate(self._parts, 1):
+            part.uid = part.uid or f"{uid}: {part.name} {place}"
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStreamSink:
@@ -36,11 +48,15 @@ class DataStreamSink:
     def set_parallelism(self, parallelism: int) -> DataStreamSink:
         """Sets in how many subtasks the sink runs."""
         checks.set_parallelism(self._transformation, parallelism)
+        for part in self._parts:
+            if not part.parallelism_set and part.parallelism_max is None:
+                checks.set_parallelism(part, parallelism)
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> DataStreamSink:
         """Sets the upper bound of any later parallelism."""
-        checks.set_max_parallelism(self._transformation, max_parallelism)
+        for part in (self._transformation, *self._parts):
+            checks.set_max_parallelism(part, max_parallelism)
         return self
 
     def set_description(self, description: str) -> DataStreamSink:
@@ -50,10 +66,12 @@ class DataStreamSink:
 
     def disable_chaining(self) -> DataStreamSink:
         """Runs the sink in a task of its own."""
-        self._transformation.chaining = ChainingStrategy.NEVER
+        for part in (self._transformation, *self._parts):
+            part.chaining = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStreamSink:
         """Names a group; kept without effect, since each slot hosts a subtask of every step."""
-        self._transformation.slot_sharing_group = group_name(slot_sharing_group)
+        for part in (self._transformation, *self._parts):
+            part.slot_sharing_group = group_name(slot_sharing_group)
         return self

@@ -27,12 +27,13 @@ from tidegate.api.windows import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from tidegate.datastream import checks
+from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.operators.aligned_windows import AlignedWindowOperator
 from tidegate.operators.sessions import SessionOperator
 from tidegate.operators.window import WindowOperator
 from tidegate.operators.windows import WindowPlan
+from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.stream import DataStream
+    from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
@@ -136,7 +138,7 @@ class _Windowed(Generic[T]):
         self,
         func: ReduceFunction[T] | Callable[[T, T], T],
         function: object,
-        output_type: TypeInformation | None,
+        output_type: TypeHint | None,
     ) -> DataStream[Any]:
         checks.check_function(func, ReduceFunction, "reduce")
         plan = replace(
@@ -152,8 +154,8 @@ class _Windowed(Generic[T]):
         self,
         func: AggregateFunction[T, Any, Any],
         function: object,
-        accumulator_type: TypeInformation | None,
-        output_type: TypeInformation | None,
+        accumulator_type: TypeHint | None,
+        output_type: TypeHint | None,
     ) -> DataStream[Any]:
         checks.check_function_object(
             func,
@@ -161,12 +163,11 @@ class _Windowed(Generic[T]):
             "aggregate",
             otherwise="Derive a class from AggregateFunction.",
         )
-        plan = replace(self._plan, aggregate=func, content_type=accumulator_type)
+        content_type = declared_type(accumulator_type, where="accumulator_type of aggregate")
+        plan = replace(self._plan, aggregate=func, content_type=content_type)
         return self._made("WindowAggregate", plan, func, function, output_type)
 
-    def _kept(
-        self, name: str, function: object, output_type: TypeInformation | None
-    ) -> DataStream[Any]:
+    def _kept(self, name: str, function: object, output_type: TypeHint | None) -> DataStream[Any]:
         plan = replace(self._plan, content_type=self._stream.get_type())
         return self._made(name, plan, None, function, output_type)
 
@@ -176,7 +177,7 @@ class _Windowed(Generic[T]):
         plan: WindowPlan,
         gathers: object,
         function: object,
-        output_type: TypeInformation | None,
+        output_type: TypeHint | None,
     ) -> DataStream[Any]:
         given = gathers, function, plan.assigner, plan.trigger, self._evictor
         functions = tuple(each for each in given if each is not None)
@@ -184,7 +185,9 @@ class _Windowed(Generic[T]):
         lateness_ms = plan.lateness_ms if plan.assigner.is_event_time() else 0
         plan = replace(plan, function=function, functions=functions, lateness_ms=lateness_ms)
         operator = window_operator(plan, self._evictor, self._stream.key_type)
-        return self._stream.windowed_by(name, operator, output_type, alone=self._of_all)
+        declared = declared_type(output_type, where=f"output_type of {name}")
+        _check_returned(name, gathers, function, declared)
+        return self._stream.windowed_by(name, operator, declared, alone=self._of_all)
 
 
 def _check_kind(given: object, kind: type, call: str) -> None:
@@ -195,6 +198,20 @@ def _check_kind(given: object, kind: type, call: str) -> None:
             where=call,
             remedy=f"Give an object of a class derived from {kind.__name__}.",
         )
+
+
+def _check_returned(
+    name: str, gathers: object, function: object, declared: TypeInformation | None
+) -> None:
+    """As ``types.check_returned``, for the function, or for what gathers where there is none."""
+    where = f"output_type of {name}"
+    if function is not None:
+        whole = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
+        method = "process" if whole else "apply"
+        types.check_returned(function, method, declared, where, iterable=True)
+    else:
+        method = "get_result" if isinstance(gathers, AggregateFunction) else "reduce"
+        types.check_returned(gathers, method, declared, where)
 
 
 def window_operator(
@@ -221,7 +238,7 @@ class WindowedStream(_Windowed[T]):
         self,
         reduce_function: ReduceFunction[T] | Callable[[T, T], T],
         window_function: KeyedFunction[T, R] | None = None,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
         """One value of all records, made as they come; in whatever order, where windows slide.
 
@@ -236,8 +253,8 @@ class WindowedStream(_Windowed[T]):
         self,
         aggregate_function: AggregateFunction[T, Any, Any],
         window_function: KeyedFunction[Any, R] | None = None,
-        accumulator_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
         """What an ``AggregateFunction`` makes of the records, as they come.
 
@@ -252,7 +269,7 @@ class WindowedStream(_Windowed[T]):
         self,
         window_function: WindowFunction[T, R, Any, Any]
         | Callable[[Any, Any, Iterable[T]], Iterable[R] | None],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """What a ``WindowFunction``, or a function of key, window and records, makes of them.
 
@@ -264,7 +281,7 @@ class WindowedStream(_Windowed[T]):
     def process(
         self,
         process_window_function: ProcessWindowFunction[T, R, Any, Any],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """What a ``ProcessWindowFunction`` makes of the records."""
         checks.check_function_object(
@@ -324,7 +341,7 @@ class AllWindowedStream(_Windowed[T]):
         self,
         reduce_function: ReduceFunction[T] | Callable[[T, T], T],
         window_function: AllFunction[T, R] | None = None,
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
         """One value of all records, made as they come.
 
@@ -337,8 +354,8 @@ class AllWindowedStream(_Windowed[T]):
         self,
         aggregate_function: AggregateFunction[T, Any, Any],
         window_function: AllFunction[Any, R] | None = None,
-        accumulator_type: TypeInformation | None = None,
-        output_type: TypeInformation | None = None,
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[Any]:
         """What an ``AggregateFunction`` makes of the records, as they come.
 
@@ -350,7 +367,7 @@ class AllWindowedStream(_Windowed[T]):
     def apply(
         self,
         window_function: AllWindowFunction[T, R, Any],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """What an ``AllWindowFunction`` makes of the records."""
         self._check_all(window_function, AllWindowFunction, "apply")
@@ -359,7 +376,7 @@ class AllWindowedStream(_Windowed[T]):
     def process(
         self,
         process_window_function: ProcessAllWindowFunction[T, R, Any],
-        output_type: TypeInformation | None = None,
+        output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """What a ``ProcessAllWindowFunction`` makes of the records."""
         self._check_all(process_window_function, ProcessAllWindowFunction, "process")

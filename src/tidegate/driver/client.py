@@ -9,19 +9,23 @@ from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
 from tidegate.errors import JobFailed, RescaleRefused, StorageFailed, TidegateError, UserCodeFailed
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     import pyarrow as pa
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.driver import Driver
+    from tidegate.driver.savepoints import Savepoint
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import JobId
@@ -40,10 +44,16 @@ class DriverClient:
         self._loop = loop
         self._thread: threading.Thread | None = None
         self._result: Future[JobExecutionResult] = Future()
+        self._savepoints = SavepointRequests(self._ask_for_savepoint, self._result)
+        self._url: str | None = None
 
     def belongs_to(self, thread: threading.Thread) -> None:
         """The thread that runs the driver."""
         self._thread = thread
+
+    def served_at(self, url: str) -> None:
+        """Where its REST interface is."""
+        self._url = url
 
     def conclude(self, failure: BaseException | None) -> None:
         """The driver's loop has ended and nothing of it is left: give the result out.
@@ -83,6 +93,10 @@ class DriverClient:
         """Id of the job."""
         return self._driver.job
 
+    def get_web_interface_url(self) -> str | None:
+        """Where its REST interface is; None where it has none."""
+        return self._url
+
     def get_job_status(self) -> Future[JobStatus]:
         """Its status now."""
         return self._ask(lambda: self._driver.view().status)
@@ -120,6 +134,50 @@ class DriverClient:
             self._driver.post(CheckpointRequested(request, kind))
 
         return self._request(done, ask, "the job has ended: no checkpoint can be taken")
+
+    def trigger_savepoint(
+        self,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Take a savepoint; the job goes on."""
+        asked = savepoint_asked(SnapshotKind.SAVEPOINT, savepoint_directory, format)
+        return self._savepoints.ask(asked, trigger_id)
+
+    def stop_with_savepoint(
+        self,
+        advance_to_end_of_event_time: bool,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Finish the job with a savepoint; done when it has ended."""
+        kind = SnapshotKind.TERMINATE if advance_to_end_of_event_time else SnapshotKind.SUSPEND
+        asked = savepoint_asked(kind, savepoint_directory, format)
+        return self._savepoints.ask(asked, trigger_id)
+
+    def cancel_with_savepoint(
+        self,
+        savepoint_directory: str | PathLike[str] | None = None,
+        *,
+        format: SavepointFormatType = SavepointFormatType.CANONICAL,
+        trigger_id: str | None = None,
+    ) -> Future[str]:
+        """Cancel the job behind a savepoint; done when it has ended."""
+        kind = SnapshotKind.SAVEPOINT
+        asked = savepoint_asked(kind, savepoint_directory, format, cancels=True)
+        return self._savepoints.ask(asked, trigger_id)
+
+    def _ask_for_savepoint(self, asked: Savepoint) -> Future[CheckpointDone]:
+        done: Future[CheckpointDone] = Future()
+
+        def ask() -> None:
+            self._driver.post(asked.request(self._driver.expect_checkpoint(done)))
+
+        return self._request(done, ask, "the job has ended: no savepoint can be taken")
 
     def rescale(self, parallelism: int) -> Future[None]:
         """Run on with another parallelism; done when it does."""

@@ -16,15 +16,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from tidegate.api.client import CheckpointDone, JobExecutionResult
+from tidegate.checkpoint.absent import NoCheckpoints
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
-from tidegate.checkpoint.fitting import fit, unclaimed
+from tidegate.checkpoint.fitting import check_hooks, fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.driver.enrichers import FailureEnrichers
 from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
+from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
 from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.staging import Staging
@@ -141,23 +143,22 @@ class Driver:
         self._finish(error, self._world.clock.monotonic_ms() - began_ms)
 
     async def _run(self) -> None:
-        leadership = self._leadership = await self._lead()
+        start = StartReader(
+            self._graph.settings,
+            lambda job: self._world.storage(self._graph, job),
+            self._world.run_blocking,
+            self._new_id,
+            self._world.log,
+        )
+        leadership = self._leadership = await self._lead(start)
         async with contextlib.AsyncExitStack() as leaving:
             leaving.push_async_callback(leadership.close)
             leaving.push_async_callback(self._end_tasks)
             storage = self._world.storage(self._graph, leadership.job)
             if self._graph.settings.checkpoints.periodic:
                 await self._blocking(storage.initialize_base_locations)
-            start = StartReader(
-                self._graph.settings,
-                storage,
-                leadership,
-                self._world.run_blocking,
-                self._new_id,
-                self._world.log,
-            )
-            completed = await start.read()
-            topology = self._fitted(completed)
+            completed = await start.read(leadership)
+            topology = await self._fitted(start, leadership.job, completed)
             machine = self._make_machine(leadership, topology, completed)
             loop = asyncio.get_running_loop()
             staging = self._staging = Staging(self._graph, self._world, leadership)
@@ -169,7 +170,7 @@ class Driver:
             links = SlotLinks(self.post, self._hosts.event, self._world.log)
             hooks = MasterHooks(self._graph.hooks, self._world.run_blocking, self._world.log)
             leaving.push_async_callback(hooks.close)
-            calls = (hooks, self._make_enrichers(leadership))
+            calls = (hooks, *self._make_listeners(leadership))
             self._performer = Performer(
                 self, self._world, self._provider, storage, leadership, self._hosts, links, *calls
             )
@@ -284,7 +285,7 @@ class Driver:
 
     # --- the start ---
 
-    async def _lead(self) -> Leadership:
+    async def _lead(self, start: StartReader) -> Leadership:
         world = self._world
         return await lead(
             HaWorld(
@@ -298,6 +299,7 @@ class Driver:
             self._graph.name,
             resume=self._graph.settings.restore.path == LATEST,
             recover=self._graph.settings.zookeeper is not None,
+            start=start.named if start.names_snapshot else None,
         )
 
     async def _sweep(
@@ -329,13 +331,19 @@ class Driver:
             if self._staging is not None and not retained:
                 await self._staging.remove()
 
-    def _fitted(self, completed: list[CompletedCheckpoint]) -> Topology:
+    async def _fitted(
+        self, start: StartReader, job: JobId, completed: list[CompletedCheckpoint]
+    ) -> Topology:
         if not completed:
             return self._graph.topology
         newest, topology = completed[-1].metadata, self._graph.topology
         allowed = self._graph.settings.restore.allow_non_restored
-        fitted = fit(newest, topology, allow_unclaimed_state=allowed)
-        for state in unclaimed(newest, topology):
+        lost = unclaimed(newest, topology)
+        names = {} if allowed else await start.keyed_names(job, lost)
+        fitted = fit(newest, topology, allow_unclaimed_state=allowed, keyed_names=names)
+        if not allowed:
+            check_hooks(newest, {hook.get_identifier() for hook in self._graph.hooks})
+        for state in lost:
             self._world.log.info(
                 "state of an operator that the program lacks is skipped",
                 operator=state.operator_id.hex(),
@@ -353,15 +361,21 @@ class Driver:
         graph, chance = self._graph, self._world.chance
         settings = graph.settings
         self._retained = CompletedCheckpoints(settings.checkpoints.retained_max, completed)
-        coordinator = CheckpointCoordinator(
-            leadership.job,
-            settings.checkpoints,
-            topology,
-            self._retained,
-            SharedStateRegistry(),
-            chance,
-            facts={"job_name": graph.name, "versions": versions()},
-        )
+        registry = SharedStateRegistry()
+        if settings.slot.final_only:
+            coordinator = NoCheckpoints(
+                leadership.job, settings.checkpoints, self._retained, registry
+            )
+        else:
+            coordinator = CheckpointCoordinator(
+                leadership.job,
+                settings.checkpoints,
+                topology,
+                self._retained,
+                registry,
+                chance,
+                facts={"job_name": graph.name, "versions": versions()},
+            )
         return JobMaster(
             job=leadership.job,
             name=graph.name,
@@ -374,9 +388,13 @@ class Driver:
             hooks=bool(graph.hooks),
         )
 
-    def _make_enrichers(self, leadership: Leadership) -> FailureEnrichers:
-        world, job = self._world, (leadership.job, self._graph.name)
-        return FailureEnrichers(self._graph.enrichers, job, world.run_blocking, world.log)
+    def _make_listeners(self, leadership: Leadership) -> tuple[FailureEnrichers, StatusListeners]:
+        graph, job = self._graph, (leadership.job, self._graph.name)
+        blocking, log = self._world.run_blocking, self._world.log
+        return (
+            FailureEnrichers(graph.enrichers, job, blocking, log),
+            StatusListeners(graph.listeners, job, blocking, self.spawn, log),
+        )
 
     def _invitation(self, address: str) -> SlotInvitation:
         return SlotInvitation(

@@ -96,16 +96,17 @@ class MasterHooks:
     async def _restore(
         self, checkpoint: CheckpointId, states: Sequence[MasterState], *, allow_unmatched: bool
     ) -> None:
-        found = await self._deserialized(checkpoint, states, allow_unmatched=allow_unmatched)
+        found = await self.deserialized(checkpoint, states, allow_unmatched=allow_unmatched)
         for name, hook in sorted(self._hooks.items(), key=lambda item: item[0] not in found):
             state = found.get(name)
             await self._call(
                 name, lambda hook=hook, state=state: hook.restore_checkpoint(checkpoint, state)
             )
 
-    async def _deserialized(
+    async def deserialized(
         self, checkpoint: CheckpointId, states: Sequence[MasterState], *, allow_unmatched: bool
     ) -> dict[str, object]:
+        """What each hook would get back. Raises as ``restore``."""
         found: dict[str, object] = {}
         for state in states:
             hook = self._hooks.get(state.name)

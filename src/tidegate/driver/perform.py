@@ -6,6 +6,7 @@ failure is an event too.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, assert_never, cast
 
 from tidegate.checkpoint import metadata
@@ -23,6 +24,7 @@ from tidegate.checkpoint.commands import (
     PrepareLocation,
     RequestDone,
     SnapshotCoordinator,
+    SweepShared,
     TakeNextId,
     TriggerHooks,
     WriteMetadata,
@@ -43,6 +45,7 @@ from tidegate.checkpoint.events import (
     PointersNotForgotten,
 )
 from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.metadata.provenance import sealed
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from tidegate.driver.hooks import MasterHooks
     from tidegate.driver.hosts import CoordinatorHosts
     from tidegate.driver.links import SlotLinks
+    from tidegate.driver.listeners import StatusListeners
     from tidegate.driver.provider import SlotProvider
     from tidegate.ha.leadership import Leadership
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -100,6 +104,7 @@ class Performer:
         links: SlotLinks,
         hooks: MasterHooks,
         enrichers: FailureEnrichers,
+        listeners: StatusListeners,
     ) -> None:
         self._driver = driver
         self._world = world
@@ -110,6 +115,7 @@ class Performer:
         self._links = links
         self._hooks = hooks
         self._enrichers = enrichers
+        self._listeners = listeners
         self._log = world.log
 
     def perform(self, command: JobCommand) -> None:
@@ -159,6 +165,7 @@ class Performer:
         | ForgetPointers
         | DiscardCheckpoint
         | DeleteFiles
+        | SweepShared
         | NotifyCoordinatorComplete
         | NotifyCoordinatorAborted
         | RequestDone
@@ -182,8 +189,8 @@ class Performer:
                 self._driver.spawn(self._forget_pointers(command))
             case DiscardCheckpoint():
                 self._driver.spawn(self._discard(command))
-            case DeleteFiles(files):
-                self._driver.spawn(self._delete(lambda: self._storage.delete_files(files)))
+            case DeleteFiles() | SweepShared():
+                self._driver.spawn(self._delete(partial(self._delete_files, command)))
             case NotifyCoordinatorComplete(operator, checkpoint):
                 self._hosts.complete(operator, checkpoint)
             case NotifyCoordinatorAborted(operator, checkpoint):
@@ -263,7 +270,7 @@ class Performer:
 
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, int]:
-            data = metadata.encode(command.metadata)
+            data = sealed(metadata.encode(command.metadata), command.metadata)
             return self._storage.write_metadata(command.location, data), len(data)
 
         try:
@@ -301,6 +308,13 @@ class Performer:
             await self._delete(lambda: self._storage.discard(location, files))
         self._driver.post(Cleaned(command.checkpoint))
 
+    def _delete_files(self, command: DeleteFiles | SweepShared) -> None:
+        match command:
+            case DeleteFiles(files):
+                self._storage.delete_files(files)
+            case SweepShared(below, used):
+                self._storage.sweep_shared(self._leadership.epoch, below, used=frozenset(used))
+
     async def _delete(self, delete: Callable[[], object]) -> None:
         """Delete; what cannot be deleted is an orphan for a later sweep, no failure."""
         try:
@@ -313,8 +327,9 @@ class Performer:
 
     def _tell(self, command: StatusChanged | SlotsAwaited | Restarting | Deployed) -> None:
         match command:
-            case StatusChanged(status, error):
+            case StatusChanged(status=status, error=error):
                 self._log.info("job status", status=status.value, error=error and error.what)
+                self._listeners.tell(command)
             case SlotsAwaited(have, want, waited_ms):
                 self._log.warning(
                     "waiting for slots",

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.errors import FileMissing, FormatError, RestoreRefused, TidegateError
-from tidegate.model.control import JobStatus
-from tidegate.model.snapshots import CheckpointProperties
+from tidegate.checkpoint.metadata.provenance import check_seal, checksums_of, provenance_of
+from tidegate.errors import (
+    FileMissing,
+    FormatError,
+    RestoreRefused,
+    StorageFailed,
+    TidegateError,
+)
+from tidegate.ha.chain import Pointer
+from tidegate.model.settings import ClaimMode
+from tidegate.model.snapshots import FINISHED, CheckpointProperties
 from tidegate.storage.checkpoints import resolve_relative
 from tidegate.storage.paths import METADATA
 
@@ -24,9 +32,10 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.ha.chain import Pointer
     from tidegate.ha.leadership import Leadership
+    from tidegate.model.ids import JobId, OperatorId
     from tidegate.model.settings import JobSettings
+    from tidegate.model.snapshots import OperatorState
     from tidegate.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")
@@ -41,34 +50,60 @@ _NAMED_MAX: Final = 5
 
 
 class StartReader:
-    """Reads what one job starts from. run_blocking: runs off the loop."""
+    """Reads what one job starts from. storage: the job's. run_blocking: runs off the loop."""
 
     def __init__(
         self,
         settings: JobSettings,
-        storage: CheckpointStorage,
-        leadership: Leadership,
+        storage: Callable[[JobId], CheckpointStorage],
         run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
         new_id: Callable[[], str],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._settings = settings
         self._storage = storage
-        self._leadership = leadership
         self._run_blocking = run_blocking
         self._new_id = new_id
         self._log = log
+        self._named: CompletedCheckpoint | None = None
         self.damaged: tuple[Pointer, ...] = ()
 
-    async def read(self) -> list[CompletedCheckpoint]:
+    @property
+    def names_snapshot(self) -> bool:
+        """Whether a snapshot is named for a job that has no checkpoint of its own."""
+        return self._settings.restore.path not in (None, LATEST)
+
+    async def named(self, job: JobId) -> Pointer:
+        """Read the snapshot that is named; from now on it is the job's newest one.
+
+        Raises RestoreRefused, FormatError or StorageFailed where it cannot be read.
+        """
+        path, mode = self._settings.restore.path, self._settings.restore.claim_mode
+        assert path is not None and self.names_snapshot, "no snapshot is named"
+        read = await self._read(self._storage(job), path)
+        self._log.info(
+            "starting from savepoint",
+            path=read.pointer,
+            checkpoint=read.checkpoint,
+            claim_mode=mode.value,
+        )
+        claimed = mode is ClaimMode.CLAIM
+        self._named = self._owned(read, ours=claimed)
+        return Pointer(read.checkpoint, read.pointer, claimed)
+
+    async def read(self, leadership: Leadership) -> list[CompletedCheckpoint]:
         """Oldest first; none where the job starts empty. ``damaged`` are those given up.
 
         Raises RestoreRefused, FormatError or StorageFailed where what it has to start from cannot
         be read.
         """
-        pointers, path = self._leadership.completed, self._settings.restore.path
-        if pointers:
-            found = await self._own(pointers)
+        pointers = leadership.completed
+        if not pointers:
+            return []
+        if self._named is not None:
+            found = [self._named]
+        else:
+            found = await self._own(self._storage(leadership.job), pointers)
             newest = found[-1]
             self._log.info(
                 "starting from checkpoint",
@@ -76,21 +111,30 @@ class StartReader:
                 checkpoint=newest.checkpoint,
                 retained=[one.checkpoint for one in found],
             )
-            if path not in (None, LATEST):
-                self._log.info("the job's own checkpoint counts, not the one named", named=path)
-        elif path in (None, LATEST) or self._leadership.status is not JobStatus.RUNNING:
-            return []
-        else:
-            newest = await self._named(path)
-            found = [newest]
-        self._log.info("reset checkpoint id", next_id=self._leadership.next_id)
+            if self.names_snapshot:
+                named = self._settings.restore.path
+                self._log.info("the job's own checkpoint counts, not the one named", named=named)
+        self._log.info("reset checkpoint id", next_id=leadership.next_id)
         return found
 
-    async def _own(self, pointers: Sequence[Pointer]) -> list[CompletedCheckpoint]:
+    async def keyed_names(
+        self, job: JobId, states: Sequence[OperatorState]
+    ) -> dict[OperatorId, list[str]]:
+        """The names of these operators' keyed states, as far as they can be read; for errors."""
+        storage = self._storage(job)
+
+        def read() -> dict[OperatorId, list[str]]:
+            return {state.operator_id: _keyed_names(state, storage) for state in states}
+
+        return cast("dict[OperatorId, list[str]]", await self._run_blocking(read)) if states else {}
+
+    async def _own(
+        self, storage: CheckpointStorage, pointers: Sequence[Pointer]
+    ) -> list[CompletedCheckpoint]:
         found: list[CompletedCheckpoint] = []
         for pointer in pointers[:-1]:
             try:
-                found.append(await self._read_own(pointer))
+                found.append(await self._read_own(storage, pointer))
             except DAMAGED as error:
                 self.damaged = (*self.damaged, pointer)
                 self._log.warning(
@@ -101,63 +145,32 @@ class StartReader:
                     error=str(error),
                 )
         try:
-            return [*found, await self._read_own(pointers[-1])]
+            return [*found, await self._read_own(storage, pointers[-1])]
         except DAMAGED as error:
             raise self._refused(pointers[-1], error, found) from error
 
-    async def _read_own(self, pointer: Pointer) -> CompletedCheckpoint:
-        read = await self._read(pointer.location)
+    async def _read_own(self, storage: CheckpointStorage, pointer: Pointer) -> CompletedCheckpoint:
+        read = await self._read(storage, pointer.location)
         # What lies elsewhere is a snapshot that the job was started from, or stopped with.
-        ours = read.location == self._storage.location(pointer.checkpoint)
-        retention = self._settings.checkpoints.retention
-        properties = (
-            CheckpointProperties.for_checkpoint(retention)
-            if ours
-            else CheckpointProperties.for_unclaimed_snapshot()
-        )
+        own = read.location == storage.location(pointer.checkpoint)
+        return self._owned(read, ours=own or pointer.claimed)
+
+    def _owned(self, read: CompletedCheckpoint, *, ours: bool) -> CompletedCheckpoint:
+        """The snapshot, to be deleted like the job's own checkpoints, or never."""
+        if ours:
+            properties = CheckpointProperties.for_checkpoint(self._settings.checkpoints.retention)
+        else:
+            properties = CheckpointProperties.for_unclaimed_snapshot()
         return replace(read, properties=properties)
 
-    async def _named(self, path: str) -> CompletedCheckpoint:
-        """The snapshot that was named, which from now on is the job's newest one."""
-        read = await self._read(path)
-        self._log.info("starting from savepoint", path=read.pointer, checkpoint=read.checkpoint)
-        # A driver that dies before the first checkpoint is followed by one that starts from it.
-        await self._leadership.add(read.checkpoint, read.pointer)
-        return replace(read, properties=CheckpointProperties.for_unclaimed_snapshot())
-
-    async def _read(self, pointer: str) -> CompletedCheckpoint:
+    async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
         def read() -> CompletedCheckpoint:
-            file = self._storage.read_metadata(pointer)
-            try:
-                decoded = metadata.decode(file.data, self._new_id)
-            except FormatError as error:
-                error.where = ", ".join(filter(None, [f"{file.directory}/{METADATA}", error.where]))
-                error.remedy = error.remedy or "Put the file back, or name another snapshot."
-                raise
-            decoded = resolve_relative(decoded, file.directory)
-            completed = CompletedCheckpoint(
-                decoded.checkpoint_id,
-                file.directory,
-                file.directory,
-                decoded,
-                decoded.properties or CheckpointProperties.for_unclaimed_snapshot(),
-            )
-            self._check_files(completed)
+            completed = read_snapshot(storage, pointer, self._new_id)
+            check_own(completed)
+            check_files(storage, completed)
             return completed
 
         return cast("CompletedCheckpoint", await self._run_blocking(read))
-
-    def _check_files(self, completed: CompletedCheckpoint) -> None:
-        """All files of state are there; so a lost one is told before anything has been begun."""
-        missing = self._storage.missing(completed.paths())
-        if missing:
-            shown = ", ".join(missing[:_NAMED_MAX]) + (" …" if len(missing) > _NAMED_MAX else "")
-            raise RestoreRefused(
-                f"Checkpoint {completed.checkpoint} lacks {len(missing)} of its files of state: "
-                f"{shown}",
-                where=completed.pointer,
-                remedy="Put the files back, or start from another checkpoint.",
-            )
 
     def _refused(
         self, newest: Pointer, error: TidegateError, older: Sequence[CompletedCheckpoint]
@@ -176,3 +189,76 @@ class StartReader:
             "its place: sinks may have committed what came up to this one, and would write it "
             f"again. Where that can be borne, {anew}.",
         )
+
+
+def _keyed_names(state: OperatorState, storage: CheckpointStorage) -> list[str]:
+    """Of the first subtask that has keyed state; none where that cannot be read."""
+    from tidegate.state.samples import keyed_names  # that few drivers ever need
+
+    for subtask in state.subtasks.values():
+        if subtask is not FINISHED and subtask.managed_keyed is not None:
+            try:
+                return keyed_names(subtask.managed_keyed, storage)
+            except (FormatError, StorageFailed):
+                return []
+    return []
+
+
+def read_snapshot(
+    storage: CheckpointStorage, pointer: str, new_id: Callable[[], str]
+) -> CompletedCheckpoint:
+    """What the ``_metadata`` that a pointer names says; no other file is looked at. Blocking.
+
+    new_id: names handles that have none. Raises RestoreRefused where there is none, FormatError for
+    one that cannot be read, StorageFailed.
+    """
+    file = storage.read_metadata(pointer)
+    try:
+        decoded = metadata.decode(file.data, new_id)
+        checksums_of(decoded)  # whoever restores from it takes them for granted
+        check_seal(file.data, decoded)
+    except FormatError as error:
+        error.where = ", ".join(filter(None, [f"{file.directory}/{METADATA}", error.where]))
+        error.remedy = error.remedy or "Put the file back, or name another snapshot."
+        raise
+    decoded = resolve_relative(decoded, file.directory)
+    return CompletedCheckpoint(
+        decoded.checkpoint_id,
+        file.directory,
+        file.directory,
+        decoded,
+        decoded.properties or CheckpointProperties.for_unclaimed_snapshot(),
+    )
+
+
+def check_own(completed: CompletedCheckpoint) -> None:
+    """The state is in our form, so far as the snapshot says who wrote it; raises RestoreRefused."""
+    if provenance_of(completed.metadata) is None and completed.metadata.state_size:
+        raise RestoreRefused(
+            "The snapshot was written by Flink, whose state has another form",
+            where=completed.pointer,
+            remedy="Make one of ours from it: tidegate migrate "
+            f"{completed.pointer} TARGET, and start from TARGET.",
+        )
+
+
+def check_files(storage: CheckpointStorage, completed: CompletedCheckpoint) -> None:
+    """All files of state are there; so a lost one is told before anything has been begun.
+
+    Blocking. Raises RestoreRefused.
+    """
+    operators = completed.paths()
+    missing = storage.missing(operators)
+    if missing:
+        named = [f"{file} of {_name(operators[file])}" for file in missing[:_NAMED_MAX]]
+        shown = ", ".join(named) + (" …" if len(missing) > _NAMED_MAX else "")
+        raise RestoreRefused(
+            f"Checkpoint {completed.checkpoint} lacks {len(missing)} of its files of state: "
+            f"{shown}",
+            where=completed.pointer,
+            remedy="Put the files back, or start from another checkpoint.",
+        )
+
+
+def _name(operator: OperatorState) -> str:
+    return f"operator '{operator.name or operator.uid or operator.operator_id.hex()}'"

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.driver.client import DriverClient
+from tidegate.driver.door import Door
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.driver.pool import DriverPool
 from tidegate.errors import ConfigError
@@ -25,11 +26,13 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tidegate.api.client import JobClient
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
     from tidegate.ha.filesystem import RunBlocking
     from tidegate.ha.zookeeper import ZooKeeperHaStore
+    from tidegate.model.ids import Epoch
     from tidegate.model.settings import ZooKeeperSettings
     from tidegate.transport.wire import Network
 
@@ -44,16 +47,67 @@ POOL_END_S = 5.0
 """How long the pool's calls are waited for once the job is over."""
 
 
+class WayIn(Protocol):
+    """Lets others ask the job from outside of its process, as the door does."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        ...
+
+    def open(self, client: JobClient, epoch: Epoch) -> None:
+        """Take requests from now on, unless it is shut already. Blocking."""
+        ...
+
+    def shut(self) -> None:
+        """The job has ended, and its result is about to be given out. Blocking.
+
+        Comes in the end whether or not it was opened.
+        """
+        ...
+
+
+class _Ways:
+    """The door, and another way in where there is one."""
+
+    def __init__(self, graph: JobGraph, other: WayIn | None) -> None:
+        directory, url = graph.settings.checkpoints.directory, other.url if other else ""
+        self._door = Door(graph.name, directory, process_log(), rest=url)
+        self._other = other
+
+    def open(self, client: DriverClient) -> None:
+        epoch = client.view().epoch
+        self._door.open(client, epoch)
+        if self._other is not None:
+            self._other.open(client, epoch)
+            client.served_at(self._other.url)
+
+    def shut(self) -> None:
+        self._door.shut()
+        if self._other is not None:
+            self._other.shut()
+
+    def close(self) -> None:
+        self._door.close()
+
+
 def start_driver(
-    graph: JobGraph, provider: SlotProvider, network: Network, *, secret: bytes = b""
+    graph: JobGraph,
+    provider: SlotProvider,
+    network: Network,
+    *,
+    secret: bytes = b"",
+    rest: WayIn | None = None,
 ) -> DriverClient:
     """Start a job; returns once its driver leads it and has read what it starts from.
 
-    Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
+    rest: a way in beside the door. Raises what stands in its way: ConfigError, StorageFailed,
+    RestoreRefused.
     """
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()
+    ways = _Ways(graph, rest)
 
     async def live() -> None:
         pool = DriverPool(DRIVER_IO_THREADS, SystemClock())
@@ -74,8 +128,10 @@ def start_driver(
                 runner.run(live())
         except BaseException as error:
             failures.append(error)
+        ways.shut()
         for client in clients:
             client.conclude(failures[0] if failures else None)
+        ways.close()
         ready.set()
 
     thread = threading.Thread(target=run, name="tidegate-driver", daemon=True)
@@ -87,6 +143,7 @@ def start_driver(
     client = clients[0]
     client.belongs_to(thread)
     client.wait_accepted(ACCEPT_TIMEOUT_S)
+    ways.open(client)
     return client
 
 

@@ -17,6 +17,7 @@ from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
 from tidegate.graph.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
+from tidegate.graph.transformations import NodeKind
 from tidegate.model.ids import OperatorId, VertexId
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.api.coordinator import Coordinated
     from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
+    from tidegate.api.listeners import JobStatusChangedListener
     from tidegate.api.staging import Staged
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import OperatorTransformation
@@ -38,8 +40,8 @@ class JobGraph:
 
     plans: per vertex its ``VertexPlan``, as bytes of ``api.ship``. coordinators: the operators that
     have a coordinator, by themselves, so that the driver need not load the rest of their chain.
-    hooks, enrichers, staged: master hooks, failure enrichers, and what sources have to have
-    written; they live in the driver as they are.
+    hooks, enrichers, listeners, staged: master hooks, failure enrichers, job status listeners, and
+    what sources have to have written; they live in the driver as they are.
     """
 
     name: str
@@ -49,6 +51,7 @@ class JobGraph:
     coordinators: Mapping[OperatorId, bytes]
     hooks: tuple[MasterTriggerRestoreHook[Any], ...] = ()
     enrichers: tuple[FailureEnricher, ...] = ()
+    listeners: tuple[JobStatusChangedListener, ...] = ()
     staged: Mapping[OperatorId, Staged] = field(default_factory=dict[OperatorId, "Staged"])
 
     def plan(self, vertex: VertexId) -> VertexPlan:
@@ -147,6 +150,7 @@ class _Translation:
         self._nodes = {node.id: node for node in graph.nodes}
         self._ids = ids
         self._chains = chains(graph, chained)
+        self._sinks = _sinks(graph)
         self.vertices = [self._vertex(chain) for chain in self._chains]
         pairs = zip(graph.edges, chained, strict=True)
         self._open = [edge for edge, together in pairs if not together]
@@ -175,6 +179,8 @@ class _Translation:
             uid_hash=node.uid_hash,
             upstream=upstream,
             has_coordinator=_has_coordinator(node.operator),
+            keyed=node.keyed,
+            sink=node.id in self._sinks,
         )
 
     def _edges(self) -> list[Edge]:
@@ -238,6 +244,15 @@ class _Translation:
         """What sources have to have written."""
         found = {node.id: getattr(node.operator, "staged", None) for node in self._nodes.values()}
         return {self._ids[node]: staged for node, staged in found.items() if staged is not None}
+
+
+def _sinks(graph: StreamGraph) -> set[int]:
+    """The nodes of sinks: those that are told so, and what stands behind one."""
+    sinks = {node.id for node in graph.nodes if node.kind is NodeKind.SINK}
+    for edge in graph.edges:  # by target, and what feeds a node was made before it
+        if edge.source in sinks:
+            sinks.add(edge.target)
+    return sinks
 
 
 def _has_coordinator(operator: Operator) -> bool:

@@ -91,6 +91,12 @@ def load_frames() -> SparkFrames:
         ) from error
 
 
+def load_check(snapshot: str) -> Runtime:
+    """What lays programs over a snapshot, and raises what came of it instead of running them."""
+    module = importlib.import_module("tidegate.upgrade.program")
+    return cast("Runtime", module.ChecksOnly(snapshot))
+
+
 def load_runtime(name: str) -> Callable[..., Runtime]:
     """What makes the runtime of that name.
 

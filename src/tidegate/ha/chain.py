@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tidegate.errors import FormatError
 from tidegate.model.control import JobStatus
@@ -65,10 +65,14 @@ class HaStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A completed checkpoint, or the savepoint of a stop. location: its external pointer."""
+    """A completed checkpoint, the savepoint of a stop, or the snapshot that the job started from.
+
+    location: its external pointer. claimed: it is the job's now, though another has made it.
+    """
 
     checkpoint: CheckpointId
     location: str
+    claimed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +129,16 @@ def encode(record: JobRecord | Seal) -> bytes:
                 "job": record.job,
                 "epoch": record.epoch,
                 "token": record.token,
-                "completed": [[p.checkpoint, p.location] for p in record.completed],
+                "completed": [_fields_of(pointer) for pointer in record.completed],
                 "next_id": record.next_id,
                 "status": record.status.value,
             }
     return json.dumps({"version": VERSION, **fields}).encode()
+
+
+def _fields_of(pointer: Pointer) -> list[object]:
+    fields: list[object] = [pointer.checkpoint, pointer.location]
+    return [*fields, True] if pointer.claimed else fields
 
 
 def decode(data: bytes, path: str) -> JobRecord | Seal:
@@ -146,12 +155,15 @@ def decode(data: bytes, path: str) -> JobRecord | Seal:
             )
         if "seal" in fields:
             return Seal(Epoch(cast("int", fields["seal"])))
-        completed = cast("list[tuple[int, str]]", fields["completed"])
+        completed = cast("list[list[Any]]", fields["completed"])
         return JobRecord(
             job=JobId(cast("str", fields["job"])),
             epoch=Epoch(cast("int", fields["epoch"])),
             token=cast("str", fields["token"]),
-            completed=tuple(Pointer(CheckpointId(id_), place) for id_, place in completed),
+            completed=tuple(
+                Pointer(CheckpointId(id_), place, bool(claimed))
+                for id_, place, *claimed in completed
+            ),
             next_id=CheckpointId(cast("int", fields["next_id"])),
             status=JobStatus(fields["status"]),
         )

@@ -33,7 +33,7 @@ from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection
+    from collections.abc import Awaitable, Callable, Collection
 
     from tidegate.clock import Clock
     from tidegate.ha.chain import HaStore
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 TRIES_MAX: Final = 5
 """How often one write is tried before its outcome is called unknown."""
+
+LEASE_MS: Final = 3_000
+"""How long a leader without a new sign of life is waited for."""
 
 _FIRST_WAIT_MS: Final = 50
 
@@ -68,12 +71,18 @@ class HaWorld:
     chance: Chance
     pause: Pause
     beat_ms: int = 500
-    lease_ms: int = 3_000
+    lease_ms: int = LEASE_MS
     records_kept: int = 64
 
 
 async def lead(
-    world: HaWorld, name: str, *, resume: bool, recover: bool = False, standby: bool = False
+    world: HaWorld,
+    name: str,
+    *,
+    resume: bool,
+    recover: bool = False,
+    standby: bool = False,
+    start: Callable[[JobId], Awaitable[Pointer]] | None = None,
 ) -> Leadership:
     """Becomes the leader of a job.
 
@@ -107,6 +116,11 @@ async def lead(
     else:
         job = JobId(f"{world.chance.bits64():016x}{world.chance.bits64():016x}")
         record = JobRecord(job, epoch, token, completed=(), next_id=CheckpointId(1))
+    if start is not None and not record.completed and not record.released:
+        # In the first record: whoever resumes the job next must not begin it from nothing.
+        snapshot = await start(record.job)
+        next_id = CheckpointId(max(record.next_id, snapshot.checkpoint + 1))
+        record = replace(record, completed=(snapshot,), next_id=next_id)
     leadership = Leadership(world, name, record, previous=last)
     await leadership.begin()
     return leadership

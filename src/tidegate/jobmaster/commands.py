@@ -98,7 +98,9 @@ class CloseCoordinators:
 class StatusChanged:
     """The job is in another status. error: the failure behind it, where there is one."""
 
+    former: JobStatus
     status: JobStatus
+    wall_ms: int
     error: TidegateError | None = None
 
 

@@ -143,6 +143,7 @@ class ExecutionGraph:
             restored,
             finished=restore.finished if restore else False,
             in_flight=restore.in_flight if restore else (),
+            checksums=restore.checksums if restore else {},
         )
 
     def _peers(self, execution: Execution) -> dict[ChannelId, SlotId]:

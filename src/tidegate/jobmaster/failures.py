@@ -58,7 +58,8 @@ class FailureHistory:
         elif not self._entries or len(self._entries[0]) > CONCURRENT_MAX:
             return None
         self._number += 1
-        view = FailureView(wall_ms, str(failure.error), failure.task, failure.slot)
+        error = failure.error
+        view = FailureView(wall_ms, str(error), failure.task, failure.slot, type(error).__name__)
         self._entries[0][self._number] = view
         return self._number
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Final, get_args
 
-from tidegate.checkpoint.commands import CheckpointEnded, FailExecution, FailJob
+from tidegate.checkpoint.commands import CheckpointEnded, FailExecution, FailJob, RequestDone
 from tidegate.checkpoint.events import (
     CheckpointEvent,
+    CheckpointRequested,
     ExecutionChanged,
     FailoverStarted,
     JobEnded,
@@ -24,35 +25,8 @@ from tidegate.checkpoint.events import (
     Restored,
     Woke,
 )
-from tidegate.errors import JobCanceled, SlotLost, TidegateError, UserError
-from tidegate.jobmaster.commands import (
-    CloseCoordinators,
-    Deployed,
-    DropSlot,
-    JobCommand,
-    JobOver,
-    LabelFailure,
-    ReleaseSlots,
-    Rescaling,
-    ResetSubtasks,
-    Restarting,
-    SendToSlot,
-    StatusChanged,
-    SubtaskReady,
-)
-from tidegate.jobmaster.events import (
-    CancelRequested,
-    CoordinatorFailed,
-    FailureLabelled,
-    HooksNotRestored,
-    HooksRestored,
-    JobEvent,
-    JobStarted,
-    RescaleRequested,
-    SlotLeft,
-    SlotRequestFailed,
-    StartFailed,
-)
+from tidegate.errors import JobCanceled, RescaleRefused, SlotLost, TidegateError, UserError
+from tidegate.jobmaster import commands, events
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
 from tidegate.jobmaster.failover import Redeployment, Regions
 from tidegate.jobmaster.failures import Failure, FailureHistory, job_failed
@@ -60,6 +34,7 @@ from tidegate.jobmaster.rescaling import Rescaler
 from tidegate.jobmaster.restarts import make_strategy
 from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
+from tidegate.jobmaster.stopping import Stopper
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import (
     Accepted,
@@ -80,6 +55,7 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from tidegate.checkpoint.absent import NoCheckpoints
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
@@ -90,7 +66,7 @@ CANCEL_TIMEOUT_MS: Final = 30_000
 """A slot that has not ended its subtasks after this is given up."""
 
 _TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOperator)
-_TO_THE_LAST = (*get_args(CheckpointEvent), FailureLabelled)
+_TO_THE_LAST = (*get_args(CheckpointEvent), events.FailureLabelled)
 
 
 class Aim(Enum):
@@ -119,7 +95,7 @@ class JobMaster:
         topology: Topology,
         plans: Mapping[VertexId, bytes],
         settings: JobSettings,
-        coordinator: CheckpointCoordinator,
+        coordinator: CheckpointCoordinator | NoCheckpoints,
         chance: Chance,
         hooks: bool = False,
     ) -> None:
@@ -133,6 +109,7 @@ class JobMaster:
         self._regions = Regions(topology, settings.failover)
         self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
         self._rescaler = Rescaler(name, self._slots, coordinator, settings, self._tell)
+        self._stopper = Stopper(name, self._tell)
         self._strategy = make_strategy(settings.restart, chance)
         self._failures = FailureHistory(settings.exception_history_max)
         self._status = JobStatus.INITIALIZING
@@ -145,11 +122,11 @@ class JobMaster:
         self._restarts = 0
         self._restored: CheckpointId | None = None
         self._wall_offset_ms = 0
-        self._commands: list[JobCommand] = []
+        self._commands: list[commands.JobCommand] = []
 
     # --- the machine ---
 
-    def handle(self, event: JobEvent, now_ms: int) -> list[JobCommand]:
+    def handle(self, event: events.JobEvent, now_ms: int) -> list[commands.JobCommand]:
         """What is to be done about the event, in order."""
         self._commands = []
         if self._aim is not Aim.OVER or isinstance(event, _TO_THE_LAST):
@@ -172,40 +149,44 @@ class JobMaster:
                 times.append(self._rescaler.due_ms)
         return min((time for time in times if time is not None), default=None)
 
-    def _dispatch(self, event: JobEvent, now_ms: int) -> None:
+    def _dispatch(self, event: events.JobEvent, now_ms: int) -> None:
         match event:
             case Woke():
                 self._woke(now_ms)
-            case JobStarted(wall_ms):
+            case events.JobStarted(wall_ms):
                 self._started(wall_ms, now_ms)
-            case StartFailed(error):
+            case events.StartFailed(error):
                 self._fail_for_good(error, now_ms)
             case Offer():
                 self._offered(event, now_ms)
             case Pulse(slot, batch_age_ms):
                 self._pulsed(event, slot, batch_age_ms, now_ms)
-            case SlotLeft(slot, error):
+            case events.SlotLeft(slot, error):
                 self._slot_left(slot, error, now_ms)
-            case SlotRequestFailed(error, final):
+            case events.SlotRequestFailed(error, final):
                 self._request_failed(error, final, now_ms)
             case SubtaskChanged():
                 self._subtask_changed(event, now_ms)
-            case CoordinatorFailed(_, error):
+            case events.CoordinatorFailed(_, error):
                 self._failed(Failure(error), None, now_ms)
-            case FailureLabelled(number, labels):
+            case events.FailureLabelled(number, labels):
                 self._failures.label(number, labels)
-            case HooksRestored() | HooksNotRestored():
+            case events.HooksRestored() | events.HooksNotRestored():
                 self._hooks_answered(event, now_ms)
-            case CancelRequested(reason):
+            case events.CancelRequested(reason):
                 self._cancel(reason, now_ms)
-            case RescaleRequested():
-                running = self._aim is Aim.RUN
+            case events.RescaleRequested():
+                running = self._aim is Aim.RUN and not self._stopper.under_way
                 self._rescaler.requested(event, self._graph.topology, running=running)
             case _:
                 self._checkpoint(event, now_ms)
 
     def _checkpoint(self, event: CheckpointEvent, now_ms: int) -> None:
         """Give an event to the checkpoint coordinator, and its commands to whom they concern."""
+        if isinstance(event, CheckpointRequested):
+            self._stopper.requested(event)
+            if self._stopper.under_way:
+                self._rescaler.end(RescaleRefused("The job is to end with a savepoint"))
         for command in self._checkpoints.handle(event, now_ms):
             match command:
                 case FailJob(error):
@@ -213,29 +194,34 @@ class JobMaster:
                 case FailExecution(execution, error):
                     failure = Failure(error, self._task(execution.subtask.vertex))
                     self._failed(failure, (execution.subtask,), now_ms)
+                case RequestDone():
+                    self._stopper.answered(command, restarting=self._redeployment is not None)
+                    if self._stopper.cancels:
+                        self._cancel("its savepoint is complete", now_ms)
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)
                 case _:
                     if isinstance(command, CheckpointEnded):
                         self._rescaler.checkpoint_ended(command)
-                    self._commands.append(command)
+                    self._tell(command)
 
     def _to_subtask(
         self, message: TriggerCheckpoint | CheckpointComplete | CheckpointAborted | ToOperator
     ) -> None:
         execution = self._graph.current(message.execution)
         if execution is not None and not execution.state.is_terminal:
-            self._commands.append(SendToSlot(execution.slot, message))
+            self._tell(commands.SendToSlot(execution.slot, message))
 
-    def _tell(self, command: JobCommand) -> None:
+    def _tell(self, command: commands.JobCommand) -> None:
         self._commands.append(command)
 
     def _become(self, status: JobStatus, now_ms: int, error: TidegateError | None = None) -> None:
         if status is self._status:
             return
-        self._status = status
+        former, self._status = self._status, status
         self._status_ms[status] = now_ms
-        self._commands.append(StatusChanged(status, error))
+        wall_ms = now_ms + self._wall_offset_ms
+        self._tell(commands.StatusChanged(former, status, wall_ms, error))
         self._checkpoint(JobStatusChanged(status), now_ms)
 
     # --- start and slots ---
@@ -251,11 +237,11 @@ class JobMaster:
         if offer.slot in self._slots:
             return
         if self._aim is not Aim.RUN or not self._slots.offered(offer, now_ms):
-            self._commands.append(SendToSlot(offer.slot, Refused("the job has slots enough")))
-            self._commands.append(DropSlot(offer.slot, "not needed"))
+            self._tell(commands.SendToSlot(offer.slot, Refused("the job has slots enough")))
+            self._tell(commands.DropSlot(offer.slot, "not needed"))
             return
         accepted = Accepted(offer.slot, self._job, self._epoch, self._settings)
-        self._commands.append(SendToSlot(offer.slot, accepted))
+        self._tell(commands.SendToSlot(offer.slot, accepted))
 
     def _pulsed(self, pulse: Pulse, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
         self._slots.pulsed(slot, batch_age_ms, now_ms)
@@ -295,7 +281,7 @@ class JobMaster:
         self._report_missing_slots(now_ms)
 
     def _give_up(self, slot: SlotId, why: str, now_ms: int) -> None:
-        self._commands.append(DropSlot(slot, why))
+        self._tell(commands.DropSlot(slot, why))
         self._slot_left(slot, SlotLost(f"slot {slot} is given up: {why}"), now_ms)
 
     def _report_missing_slots(self, now_ms: int) -> None:
@@ -365,11 +351,11 @@ class JobMaster:
         if all(execution.restored for execution in restoring):
             self._unstarted = ()
             for execution in restoring:
-                self._commands.append(SendToSlot(execution.slot, Start(execution.id)))
+                self._tell(commands.SendToSlot(execution.slot, Start(execution.id)))
 
     def _subtask_runs(self, execution: Execution) -> None:
         if operators := tuple(self._graph.coordinated((execution,))):
-            self._commands.append(SubtaskReady(execution.id, operators))
+            self._tell(commands.SubtaskReady(execution.id, operators))
 
     def _task(self, vertex: VertexId) -> str:
         return self._graph.topology.vertex(vertex).name
@@ -381,6 +367,9 @@ class JobMaster:
 
         subtasks: those that failed; None for the job as a whole.
         """
+        behind_savepoint = self._stopper.failed(failure)
+        if behind_savepoint is not None:
+            failure, subtasks = behind_savepoint, None
         error = failure.error
         restarting = self._redeployment is not None and self._redeployment.due_ms is not None
         if self._aim is not Aim.RUN or restarting:
@@ -396,24 +385,28 @@ class JobMaster:
             self._fail_for_good(error, now_ms)
             return
         self._restarts += 1
-        self._restart(Restarting(self._restarts, delay, error), subtasks, now_ms)
+        self._restart(commands.Restarting(self._restarts, delay, error), subtasks, now_ms)
 
     def _restart(
-        self, why: Restarting | Rescaling, subtasks: Iterable[SubtaskId] | None, now_ms: int
+        self,
+        why: commands.Restarting | commands.Rescaling,
+        subtasks: Iterable[SubtaskId] | None,
+        now_ms: int,
     ) -> None:
         """Stop what has to be, to deploy it anew. subtasks: as of `_failed`."""
-        delay_ms, error = (why.delay_ms, why.error) if isinstance(why, Restarting) else (0, None)
+        failed = isinstance(why, commands.Restarting)
+        delay_ms, error = (why.delay_ms, why.error) if failed else (0, None)
         self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
-        self._commands.append(why)
+        self._tell(why)
         self._take_along(subtasks, now_ms)
 
     def _note(self, failure: Failure, now_ms: int, *, root: bool) -> None:
         """Keep it in the history, and have it labelled."""
         number = self._failures.add(failure, now_ms + self._wall_offset_ms, root=root)
         if number is not None:
-            self._commands.append(LabelFailure(number, failure.error, failure.task, failure.slot))
+            self._tell(commands.LabelFailure(number, failure.error, failure.task, failure.slot))
 
     def _take_along(self, failed: Iterable[SubtaskId] | None, now_ms: int) -> bool:
         """Have all restarted that has to be with these; whether that is more than before."""
@@ -427,7 +420,7 @@ class JobMaster:
         if len(redeployment.subtasks) == len(before):
             return False
         if redeployment.subtasks == whole:
-            self._commands.append(CloseCoordinators())
+            self._tell(commands.CloseCoordinators())
         self._stop(self._graph.of(redeployment.subtasks), now_ms)
         return True
 
@@ -450,7 +443,7 @@ class JobMaster:
     def _stop_all(self, now_ms: int) -> None:
         """Abort what checkpoints are under way, close coordinators, cancel what still runs."""
         self._checkpoint(FailoverStarted(), now_ms)
-        self._commands.append(CloseCoordinators())
+        self._tell(commands.CloseCoordinators())
         self._stop(self._graph, now_ms)
 
     def _stop(self, executions: Iterable[Execution], now_ms: int) -> None:
@@ -458,7 +451,7 @@ class JobMaster:
             ending = execution.state.is_terminal or execution.state is ExecutionState.CANCELING
             if not ending:
                 self._enter(execution, ExecutionState.CANCELING, now_ms)
-                self._commands.append(SendToSlot(execution.slot, Cancel(execution.id)))
+                self._tell(commands.SendToSlot(execution.slot, Cancel(execution.id)))
 
     @property
     def _cancel_by_ms(self) -> int | None:
@@ -513,11 +506,13 @@ class JobMaster:
         again = self._restarts + self._rescaler.rescales > 0
         allow = again or self._settings.restore.allow_non_restored
         latest = self._checkpoints.latest_completed()
-        self._commands.append(restore_hooks(latest, allow_unmatched=allow))
+        self._tell(restore_hooks(latest, allow_unmatched=allow))
 
-    def _hooks_answered(self, event: HooksRestored | HooksNotRestored, now_ms: int) -> None:
+    def _hooks_answered(
+        self, event: events.HooksRestored | events.HooksNotRestored, now_ms: int
+    ) -> None:
         """A failure is one of its own, though another one's restart is under way."""
-        if isinstance(event, HooksNotRestored):
+        if isinstance(event, events.HooksNotRestored):
             if self._aim is Aim.RUN:
                 self._redeployment = None
                 self._failed(Failure(event.error), None, now_ms)
@@ -535,12 +530,13 @@ class JobMaster:
         for execution in executions:
             self._checkpoint(ExecutionChanged(execution.id, ExecutionState.CREATED), now_ms)
         attempt = max(execution.id.attempt for execution in executions)
-        self._commands.append(Deployed(attempt, self._restored, len(executions)))
+        self._tell(commands.Deployed(attempt, self._restored, len(executions)))
         coordinated = self._graph.coordinated(executions)
         if subtasks == self._regions.all:
-            self._commands.append(start_coordinators(latest, topology, coordinated))
+            restore = self._settings.restore
+            self._tell(start_coordinators(latest, topology, coordinated, restore))
         else:
-            self._commands.append(ResetSubtasks(self._restored, coordinated))
+            self._tell(commands.ResetSubtasks(self._restored, coordinated))
         for execution in executions:
             subtask = execution.id.subtask
             plan, restore = self._plans[subtask.vertex], assigned.get(subtask)
@@ -550,7 +546,7 @@ class JobMaster:
             for state in (ExecutionState.SCHEDULED, ExecutionState.DEPLOYING):
                 execution.enter(state, now_ms)
             self._enter(execution, ExecutionState.INITIALIZING, now_ms)
-            self._commands.append(SendToSlot(execution.slot, deploy))
+            self._tell(commands.SendToSlot(execution.slot, deploy))
 
     def _reshape(self, redeployment: Redeployment, now_ms: int) -> None:
         """Nothing runs any more: the job takes the shape that it is rescaled to, if it can."""
@@ -565,9 +561,10 @@ class JobMaster:
         self._aim = Aim.OVER
         self._become(status, now_ms, self._error)
         self._checkpoint(JobEnded(status), now_ms)
-        self._commands.append(CloseCoordinators())
-        self._commands.append(ReleaseSlots(f"the job is {status.value}"))
-        self._commands.append(JobOver(status, self._error))
+        self._stopper.ended(status)
+        self._tell(commands.CloseCoordinators())
+        self._tell(commands.ReleaseSlots(f"the job is {status.value}"))
+        self._tell(commands.JobOver(status, self._error))
 
     # --- what others may see ---
 
@@ -587,6 +584,7 @@ class JobMaster:
             restarts=self._restarts,
             restored=self._restored,
             vertices=self._graph.view(self._wall_offset_ms),
+            edges=self._graph.topology.edges,
             failures=self._failures.view(),
             slots=self._slots.view(now_ms),
             slots_wanted=self._slots.wanted,

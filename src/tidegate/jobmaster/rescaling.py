@@ -25,6 +25,7 @@ from tidegate.model.topology import Edge, Partitioner, Topology
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidegate.checkpoint.absent import NoCheckpoints
     from tidegate.checkpoint.commands import CheckpointEnded
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.errors import TidegateError
@@ -110,7 +111,7 @@ class Rescaler:
         self,
         job_name: str,
         pool: SlotPool,
-        checkpoints: CheckpointCoordinator,
+        checkpoints: CheckpointCoordinator | NoCheckpoints,
         settings: JobSettings,
         tell: Callable[[JobCommand], None],
     ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.assignment import assign, coordinator_states
 from tidegate.checkpoint.fitting import fit
-from tidegate.checkpoint.metadata.provenance import hook_states
+from tidegate.checkpoint.metadata.provenance import hook_states, provenance_of
 from tidegate.jobmaster.commands import RestoreHooks, StartCoordinators
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.model.ids import ExecutionId, OperatorId, SubtaskId
     from tidegate.model.settings import RestoreSettings
-    from tidegate.model.snapshots import SubtaskRestore
+    from tidegate.model.snapshots import CheckpointMetadata, SubtaskRestore
     from tidegate.model.topology import Topology
 
 
@@ -26,7 +27,7 @@ def shares(
     if newest is None:
         return {}
     drop = newest.checkpoint == settings.without_in_flight_of
-    return assign(newest.metadata, topology, drop_in_flight=drop)
+    return assign(_taken_from(newest, topology, settings), topology, drop_in_flight=drop)
 
 
 def fitted(newest: CompletedCheckpoint, topology: Topology, settings: RestoreSettings) -> Topology:
@@ -47,8 +48,34 @@ def start_coordinators(
     newest: CompletedCheckpoint | None,
     topology: Topology,
     executions: Mapping[OperatorId, tuple[ExecutionId, ...]],
+    settings: RestoreSettings,
 ) -> StartCoordinators:
     """What the operators' coordinators start from."""
-    states = coordinator_states(newest.metadata, topology) if newest else {}
+    if newest is None:
+        return StartCoordinators(None, dict.fromkeys(executions), executions)
+    states = coordinator_states(_taken_from(newest, topology, settings), topology)
     started = {operator: states.get(operator) for operator in executions}
-    return StartCoordinators(newest.checkpoint if newest else None, started, executions)
+    return StartCoordinators(newest.checkpoint, started, executions)
+
+
+def _taken_from(
+    newest: CompletedCheckpoint, topology: Topology, settings: RestoreSettings
+) -> CheckpointMetadata:
+    """The snapshot; to a fork, another job's without what it holds for sinks.
+
+    That job lives, and commits it: whoever else did so would commit it twice, or for good what that
+    job gives up.
+    """
+    metadata = newest.metadata
+    if settings.fork is None or _job_of(metadata) == settings.fork:
+        return metadata
+    operators = (operator for vertex in topology.vertices for operator in vertex.operators)
+    sinks = {known for each in operators if each.sink for known in (each.id, each.uid_hash)}
+    kept = (s for s in metadata.operators if s.operator_id not in sinks or s.fully_finished)
+    return replace(metadata, operators=tuple(kept))
+
+
+def _job_of(metadata: CheckpointMetadata) -> object:
+    """The name of the job that took the snapshot; None where it does not say."""
+    provenance = provenance_of(metadata)
+    return None if provenance is None else provenance.facts.get("job_name")

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import Edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,14 @@ class VertexView:
 class FailureView:
     """A failure and those that happened while it was handled. task: where, "" for the job.
 
-    labels: what the job's failure enrichers say about it.
+    kind: the name of the error's class. labels: what the job's failure enrichers say about it.
     """
 
     wall_ms: int
     error: str
     task: str
     slot: SlotId | None
+    kind: str = "TidegateError"
     labels: Mapping[str, str] = field(default_factory=dict)
     concurrent: tuple[FailureView, ...] = ()
 
@@ -81,6 +83,7 @@ class JobView:
     restarts: int
     restored: CheckpointId | None
     vertices: tuple[VertexView, ...]
+    edges: tuple[Edge, ...]
     failures: tuple[FailureView, ...]
     slots: tuple[SlotView, ...]
     slots_wanted: int

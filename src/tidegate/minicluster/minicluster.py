@@ -21,6 +21,7 @@ from tidegate.minicluster.processes import ProcessProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
+from tidegate.rest.serve import rest_server
 from tidegate.slot.slot import Slot, World
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.transport.memory import MemoryNetwork
@@ -51,13 +52,14 @@ class LocalRuntime:
 
         Raises what stands in its way: ConfigError, StorageFailed, RestoreRefused.
         """
+        rest = rest_server(graph)
         if graph.topology.slots_needed() == 1:
             network = MemoryNetwork()
-            return start_driver(graph, LoopProvider(network), network)
+            return start_driver(graph, LoopProvider(network), network, rest=rest)
         secret = secrets.token_bytes(32)
         chance = SeededChance(secrets.randbits(64))
         network = TcpNetwork(secret=secret, host=LOCALHOST, draw=chance.bits64)
-        return start_driver(graph, ProcessProvider(), network, secret=secret)
+        return start_driver(graph, ProcessProvider(), network, secret=secret, rest=rest)
 
 
 class LoopProvider:

@@ -50,7 +50,7 @@ class ExecutionState(Enum):
 
 
 class JobStatus(Enum):
-    """Life of a job; names are Flink's."""
+    """Life of a job; names are Flink's. No job of ours is ever RECONCILING."""
 
     INITIALIZING = "INITIALIZING"
     CREATED = "CREATED"
@@ -62,11 +62,20 @@ class JobStatus(Enum):
     FINISHED = "FINISHED"
     RESTARTING = "RESTARTING"
     SUSPENDED = "SUSPENDED"
+    RECONCILING = "RECONCILING"
 
     @property
     def is_terminal(self) -> bool:
         """Whether the job is over for good (Flink's globally terminal states)."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+    def is_globally_terminal_state(self) -> bool:
+        """Whether the job is over for good: no driver takes it up again."""
+        return self.is_terminal
+
+    def is_terminal_state(self) -> bool:
+        """Whether its driver is done with it: over for good, or suspended for another driver."""
+        return self.is_terminal or self is JobStatus.SUSPENDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,7 @@ class Deploy:
     slot named in ``peers``. state: per operator, empty on a fresh start. restored: the checkpoint
     that the state is of. finished: all of the vertex had finished in that checkpoint, so only
     barriers and the end pass through. in_flight: what the subtask reads before anything new.
+    checksums: crc32c and size of files of its state, by path, where they are known.
     """
 
     execution: ExecutionId
@@ -124,6 +134,7 @@ class Deploy:
     restored: CheckpointId | None = None
     finished: bool = False
     in_flight: tuple[InFlightData, ...] = ()
+    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +236,8 @@ class Offer:
 class SubtaskFigures:
     """Counters of one subtask since it was deployed.
 
+    busy_ms: spent in its turns. blocked_ms: while an output waited for credit. at_ms: the slot's
+    clock when they were read, whose zero means nothing.
     buffer_rows: rows of a batch that it has asked its senders for. in_flight_ms: how long it
     needed for what was in flight to it, when that was last measured. Both None where batches are
     not debloated.
@@ -235,6 +248,7 @@ class SubtaskFigures:
     batches_in: int = 0
     busy_ms: int = 0
     blocked_ms: int = 0
+    at_ms: int = 0
     watermark_ms: int | None = None
     rows_skipped: int = 0
     buffer_rows: int | None = None

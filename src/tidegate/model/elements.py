@@ -124,13 +124,15 @@ class CheckpointOptions:
     """How one checkpoint is to be taken.
 
     target: directory of a savepoint, None for the checkpoint's default place. aligned_timeout_ms:
-    age of the checkpoint at which alignment turns unaligned; None for never.
+    age of the checkpoint at which alignment turns unaligned; None for never. canonical: it is a
+    savepoint that every state backend can read.
     """
 
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     alignment: AlignmentType = AlignmentType.ALIGNED
     aligned_timeout_ms: int | None = None
     target: str | None = None
+    canonical: bool = False
 
     @property
     def is_unaligned(self) -> bool:
@@ -189,9 +191,7 @@ class CancelBarrier:
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No more rows will come; drain: whether event time advances to its end (not on suspend)."""
-
-    drain: bool = True
+    """No more rows will come, and event time is at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +201,14 @@ class EndOfPartition:
 
 @dataclass(frozen=True, slots=True)
 class OperatorEvent:
-    """A message between an operator and its coordinator. payload: any picklable value."""
+    """A message between an operator and its coordinator. payload: any picklable value.
+
+    confirms: it changes nothing that snapshots hold, and the subtask may be waiting for it; so a
+    closed gateway lets it through.
+    """
 
     payload: object
+    confirms: bool = False
 
 
 Mark = (

@@ -61,6 +61,7 @@ class CheckpointSettings:
     savepoint_directory: str | None = None
     inline_threshold_bytes: int = 20 * 1024
     merged_file_max_bytes: int | None = None
+    snapshot_compression: bool = False
     state_backend: str = "hashmap"
     history_max: int = 10
     pause_sources: bool = False
@@ -121,12 +122,15 @@ class RestoreSettings:
 
     path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
     without_in_flight_of: the checkpoint whose in-flight data are to be lost; None for none.
+    fork: the job's name where it is a fork, so that what another job's snapshot holds for sinks is
+    left to that job; None where it is none.
     """
 
     path: str | None = None
     allow_non_restored: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     without_in_flight_of: int | None = None
+    fork: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,65 @@ class DebloatSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class RocksDBSettings:
+    """How a slot keeps keyed state on disk.
+
+    memory_bytes: of all key spaces of the slot; write_buffer_ratio of it for write buffers.
+    cache_entries: kept as Python values. compression: by level. bloom_bits: a key; 0 for no filter.
+    """
+
+    memory_bytes: int = 256 << 20
+    write_buffer_ratio: float = 0.5
+    cache_entries: int = 200_000
+    block_bytes: int = 4096
+    write_buffer_bytes: int = 64 << 20
+    write_buffer_count: int = 2
+    compaction_style: str = "LEVEL"
+    level_base_bytes: int = 256 << 20
+    target_file_bytes: int = 64 << 20
+    dynamic_level_size: bool = False
+    compression: tuple[str, ...] = ("SNAPPY_COMPRESSION",)
+    bloom_bits: int = 10
+    threads: int = 2
+    files_open: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StateFileSettings:
+    """How files of state are written, and where state on disk is worked with.
+
+    incremental: whether checkpoints name again what did not change. transfer_threads: files of one
+    operator that are on their way at a time. folders: of each machine, for working in; none take
+    the default. copies_folder: for copies of the last checkpoint; None for where it is worked.
+    keeps_copies, takes_copies: whether there are such copies, and whether a restore uses them.
+    """
+
+    incremental: bool = False
+    transfer_threads: int = 4
+    folders: tuple[str, ...] = ()
+    copies_folder: str | None = None
+    keeps_copies: bool = False
+    takes_copies: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogSettings:
+    """How changes of keyed state are logged, for each operator of a subtask.
+
+    materialize_ms: time between two snapshots of all of it; None for none. failures_max: of these,
+    one after the other. in_memory: whether the log is in the metadata. persist_bytes: written to
+    the log before a checkpoint asks for it. in_flight_bytes: that may wait for their upload.
+    """
+
+    materialize_ms: int | None = 600_000
+    failures_max: int = 3
+    in_memory: bool = False
+    persist_bytes: int = 5 << 20
+    in_flight_bytes: int = 100 << 20
+    compressed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SlotSettings:
     """How slots work; all durations in milliseconds.
 
@@ -152,7 +215,8 @@ class SlotSettings:
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
     beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
-    input is bounded, and only what it comes to in the end counts.
+    input is bounded, and only what it comes to in the end counts. rocksdb: None where keyed state
+    is in memory. changelog: None where changes of it are not logged.
     """
 
     rows: int = 2_048
@@ -171,6 +235,9 @@ class SlotSettings:
     commit_retries: int = 10
     debloat: DebloatSettings | None = None
     final_only: bool = False
+    rocksdb: RocksDBSettings | None = None
+    state_files: StateFileSettings = field(default_factory=StateFileSettings)
+    changelog: ChangelogSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +248,20 @@ class ZooKeeperSettings:
     path: str
     session_timeout_ms: int = 10_000
     connection_timeout_ms: int = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class RestSettings:
+    """Where the driver serves REST. ports: first and last that it may take; 0 for any.
+
+    address: under which clients reach it; None for the one that it is bound to. store_ms: how long
+    the result of an operation can be read.
+    """
+
+    ports: tuple[int, int]
+    bind_address: str = "localhost"
+    address: str | None = None
+    store_ms: int = 300_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +280,7 @@ class JobSettings:
     None for nowhere. leader_beat_ms: time between two signs of
     life of the driver. leader_lease_ms: after this long without one another may take the job over.
     zookeeper: given where the job is highly available; a driver that is started again then goes on.
+    rest: None where the driver serves no REST interface.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -213,4 +295,5 @@ class JobSettings:
     leader_lease_ms: int = 3_000
     trace_file: str | None = None
     zookeeper: ZooKeeperSettings | None = None
+    rest: RestSettings | None = None
     parameters: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -122,7 +122,7 @@ class SharingFilesStrategy(Enum):
     NO_SHARING = "NO_SHARING"
 
 
-class SavepointFormat(Enum):
+class SavepointFormatType(Enum):
     """Whether a savepoint is readable by every backend, or in the backend's own form."""
 
     CANONICAL = "CANONICAL"
@@ -155,21 +155,21 @@ class SavepointType:
     """A snapshot that somebody asked for; made by `savepoint`, `suspend` or `terminate`."""
 
     name: str
-    format: SavepointFormat
+    format: SavepointFormatType
     action: PostCheckpointAction
 
     @staticmethod
-    def savepoint(format: SavepointFormat) -> SavepointType:
+    def savepoint(format: SavepointFormatType) -> SavepointType:
         """A savepoint after which the job goes on."""
         return SavepointType("Savepoint", format, PostCheckpointAction.NONE)
 
     @staticmethod
-    def suspend(format: SavepointFormat) -> SavepointType:
+    def suspend(format: SavepointFormatType) -> SavepointType:
         """The savepoint of a stop without drain."""
         return SavepointType("Suspend Savepoint", format, PostCheckpointAction.SUSPEND)
 
     @staticmethod
-    def terminate(format: SavepointFormat) -> SavepointType:
+    def terminate(format: SavepointFormatType) -> SavepointType:
         """The savepoint of a stop with drain."""
         return SavepointType("Terminate Savepoint", format, PostCheckpointAction.TERMINATE)
 
@@ -245,7 +245,7 @@ class CheckpointProperties:
     @staticmethod
     def for_unclaimed_snapshot() -> CheckpointProperties:
         """Those of a restored snapshot that stays its owner's."""
-        savepoint = SavepointType.savepoint(SavepointFormat.CANONICAL)
+        savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)
         return _kept(savepoint, forced=False, unclaimed=True)
 
     @property
@@ -316,8 +316,10 @@ class SubtaskRestore:
 
     operators: without those that start empty. finished: all of its vertex had finished, so it
     only passes barriers and the end on. in_flight: what it reads before anything new, in order.
+    checksums: crc32c and size of its files, by their paths as in the handles, where they are known.
     """
 
     operators: Mapping[OperatorId, RestoredOperatorState]
     finished: bool
     in_flight: tuple[InFlightData, ...] = ()
+    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)

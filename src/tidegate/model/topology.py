@@ -54,7 +54,9 @@ class OperatorInfo:
 
     upstream: index in the vertex's ``operators`` of the one that feeds it; None for the head.
     uid_hash: a second id to look state up by, as given by the user. has_coordinator: whether the
-    driver runs a coordinator for it.
+    driver runs a coordinator for it. keyed: whether its rows come by key, so that it may have keyed
+    state. sink: whether it is part of a sink, as its writer
+    is, its committer, and steps behind either.
     """
 
     id: OperatorId
@@ -63,6 +65,8 @@ class OperatorInfo:
     uid_hash: OperatorId | None = None
     upstream: int | None = None
     has_coordinator: bool = False
+    keyed: bool = False
+    sink: bool = False
 
 
 @dataclass(frozen=True, slots=True)

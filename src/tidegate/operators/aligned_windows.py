@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from itertools import repeat
+from itertools import islice
 from math import gcd
 from operator import itemgetter, length_hint
 from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
 
 from tidegate.api.functions import AggregateFunction
 from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _FIRE: Final = 0
 _DROP: Final = 1
+_KEYS_AHEAD: Final = 512
 
 Keys = dict[object, int]
 """Keys with their key groups."""
@@ -134,44 +137,49 @@ class AlignedWindowOperator(FiringOperator):
         size_ms, pane_ms = self._windows.size_ms, self._pane_ms
         for ago_ms in range(0, pane_ms if self._shared else size_ms, pane_ms):
             starts = self._starts(stamps, ago_ms)
-            pairs: Iterable[tuple[object, int]] = zip(keys, starts, strict=False)
             if not ago_ms or not size_ms % pane_ms:
-                self._add(list(pairs), groups, values)
+                self._add(keys, starts, groups, values)
                 continue
-            found = zip(pairs, groups, values, stamps, strict=True)
-            kept = [row for row in found if row[3] < row[0][1] + size_ms]
+            found = zip(keys, starts, groups, values, stamps, strict=True)
+            kept = [row[:4] for row in found if row[4] < row[1] + size_ms]
             if kept:
-                self._add(*list(map(list, zip(*kept, strict=True)))[:3])
+                self._add(*map(list, zip(*kept, strict=True)))
 
-    def _starts(self, stamps: Sequence[int], ago_ms: int) -> Iterable[int]:
+    def _starts(self, stamps: Sequence[int], ago_ms: int) -> list[int]:
         """The starts of the records' panes, or of the windows that began that long before."""
-        pane_ms, offset_ms = self._pane_ms, self._windows.offset_ms
-        first = self._start(min(stamps))
-        if first == self._start(max(stamps)):
-            return repeat(first - ago_ms)
-        return [stamp - (stamp - offset_ms) % pane_ms - ago_ms for stamp in stamps]
+        first, last = self._start(min(stamps)), self._start(max(stamps))
+        if first == last:
+            return [first - ago_ms] * len(stamps)
+        times = np.array(stamps, np.int64)
+        times -= (times - self._windows.offset_ms) % self._pane_ms + ago_ms
+        return times.tolist()
 
     def _start(self, stamp_ms: int) -> int:
         return stamp_ms - (stamp_ms - self._windows.offset_ms) % self._pane_ms
 
-    def _add(self, pairs: Sequence[Any], groups: Sequence[int], values: Sequence[object]) -> None:
+    def _add(
+        self,
+        keys: Sequence[object],
+        starts: Sequence[int],
+        groups: Sequence[int],
+        values: Sequence[object],
+    ) -> None:
         rest = iter(values)
-        self._adding = pairs, groups, rest
+        self._adding = keys, starts, groups, rest
         try:
-            self._state.add_rows(pairs, groups, rest)
+            self._state.add_rows(zip(keys, starts, strict=True), groups, rest)
         except Exception as error:
             row = values[-1 - length_hint(rest)]
             raise user_code_failed(error, operator=self._name, row=row) from error
 
     def _begin(self) -> object:
         """The accumulator of a pair that was not there: that of the record drawn last."""
-        pairs, groups, rest = self._adding
+        keys, starts, groups, rest = self._adding
         at = -1 - length_hint(rest)
-        key, pane = pairs[at]
-        keys = self._pane(pane)
-        if key in keys:
+        key, known = keys[at], self._pane(starts[at])
+        if key in known:
             self._contents.checked(None)
-        keys[key] = groups[at]
+        known[key] = groups[at]
         return self._contents.create_accumulator()
 
     def _one_by_one(
@@ -193,11 +201,12 @@ class AlignedWindowOperator(FiringOperator):
                 continue
             panes = [self._start(stamp_ms)] if self._shared else [each.start for each in live]
             for pane in panes:
-                self._add([(key, pane)], [group], [value])
+                self._add([key], [pane], [group], [value])
             self._cell.key, self._cell.group = key, group
             for window in reversed(live):
                 if window.max_timestamp() <= self._time_ms:
-                    gathered = self._contents.checked(self._put_together(window))
+                    panes = self._panes_of(window)
+                    gathered = self._contents.checked(self._put_together(panes))
                     yield from self._evaluated(window, gathered)
                 elif progress is not None and window.max_timestamp() <= fired_ms:
                     self._stand_on(window.start)
@@ -292,25 +301,40 @@ class AlignedWindowOperator(FiringOperator):
 
     def _results_of(self, window: TimeWindow) -> Iterator[object]:
         """Fire a window for the keys that are left, up to where the piece is over."""
-        cell, left = self._cell, self._left
+        cell, left, panes = self._cell, self._left, self._panes_of(window)
+        state, checked, outlived = self._state, self._contents.checked, self._outlived
+        clears = self._evaluation.clear is not None
         if not left:
             left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
+        ahead = 0
         while left:
+            if not ahead:
+                ahead = self._read_ahead(panes if outlived else [window.start])
+            ahead -= 1
             cell.key, cell.group = left.popleft()
-            if self._is_to_fire(window):
-                gathered = self._contents.checked(self._put_together(window))
-                if not self._outlived:
-                    self._state.clear()
+            if not outlived:
+                self._stand_on(window.start)
+                gathered = checked(state.get())
+                state.clear()
                 yield from self._evaluated(window, gathered)
-                if not self._outlived:
+                if clears:
                     self._clear(window)
+            elif self._is_to_fire(window):
+                yield from self._evaluated(window, checked(self._put_together(panes)))
             # How far a key group has come can be noted, how far within it cannot.
-            is_cut = left and (not self._outlived or left[0][1] != cell.group)
+            is_cut = left and (not outlived or left[0][1] != cell.group)
             if is_cut and self._piece_is_over():
                 return
-        if not self._outlived:
+        if not outlived:
             self._known.discard(window.start)
             self._panes.pop(window.start, None)
+
+    def _read_ahead(self, panes: Sequence[int]) -> int:
+        """Have the state read what the next keys have in panes; the number of those keys."""
+        some = list(islice(self._left, _KEYS_AHEAD))
+        pairs = [(key, pane) for key, _ in some for pane in panes]
+        self._state.read_ahead(pairs, [group for _, group in some for _ in panes])
+        return len(some)
 
     def _set_alarm(self) -> None:
         if not self._event_time and self._due:
@@ -319,16 +343,16 @@ class AlignedWindowOperator(FiringOperator):
     def _is_to_fire(self, window: TimeWindow) -> bool:
         """Whether a window of the current key has not fired before the restore, or got more."""
         progress = self._progress
-        if progress is None or window.max_timestamp() > progress.of(self._cell.group):
+        assert progress is not None, "windows that go once they fire have no progress to note"
+        if window.max_timestamp() > progress.of(self._cell.group):
             return True
         self._stand_on(window.start)
         return progress.is_to_fire()
 
     # --- contents ---
 
-    def _put_together(self, window: TimeWindow) -> object:
+    def _put_together(self, panes: list[int]) -> object:
         """What the current key's window holds; of several panes, copied, since they stay."""
-        panes = self._panes_of(window)
         if len(panes) == 1:
             self._stand_on(panes[0])
             return self._state.get()

@@ -67,7 +67,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
         self._waiting: deque[Call] = deque()
         self._called = 0
-        self._stamp: int | None = None
+        self.timestamp_ms: int | None = None
         self._progress: asyncio.Future[None] | None = None
         self._state = cast(
             "OperatorListState[tuple[object, int | None]]",
@@ -134,9 +134,9 @@ class AsyncWaitOperator(FunctionOperator):
                 self._queue.pop()
                 out.emit_watermark(head)
                 continue
-            stamp = None if head.timestamp_ms is None else self._stamp_now
-            results = self._results(timed=stamp is not None)
-            yield from emit_rows(results, self._chunk_rows, out, stamp=stamp) or ()
+            timed = None if head.timestamp_ms is None else self
+            results = self._results(timed=timed is not None)
+            yield from emit_rows(results, self._chunk_rows, out, timed=timed) or ()
         self._call_next()
 
     def _results(self, *, timed: bool) -> Iterator[object]:
@@ -145,14 +145,10 @@ class AsyncWaitOperator(FunctionOperator):
             if (head.timestamp_ms is not None) is not timed:
                 return
             assert head.results is not None, "what is not done does not leave"
-            self._stamp = head.timestamp_ms
+            self.timestamp_ms = head.timestamp_ms
             yield from head.results
             self._queue.pop()
             self._called -= 1
-
-    def _stamp_now(self) -> int:
-        assert self._stamp is not None, "asked for rows with timestamps only"
-        return self._stamp
 
     def _next_done(self) -> asyncio.Future[None]:
         self._progress = asyncio.get_running_loop().create_future()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, OutputTag, is_aside
@@ -19,19 +19,28 @@ PIECE_MS: Final = 5
 """How long what is due at once is worked on before a checkpoint may come in between."""
 
 
+class Timed(Protocol):
+    """Knows the event time of the result drawn last, which has one."""
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """Milliseconds."""
+        ...
+
+
 def emit_rows(
-    results: Iterator[object], rows_max: int, out: Output, *, stamp: Callable[[], int] | None = None
+    results: Iterator[object], rows_max: int, out: Output, *, timed: Timed | None = None
 ) -> Steps | None:
     """Pass results on; where they don't fit one batch, in steps that wait for room.
 
-    stamp: gives the event time of the result drawn last; None where rows have no time.
+    timed: None where rows have no time.
     """
-    batch = _draw(results, rows_max, stamp)
+    batch = _draw(results, rows_max, timed)
     if len(batch) < rows_max:
         if batch.values:
             emit_sorted(batch, out)
         return None
-    return _rest(batch, results, rows_max, out, stamp)
+    return _rest(batch, results, rows_max, out, timed)
 
 
 def emit_sorted(batch: RowBatch, out: Output) -> None:
@@ -69,24 +78,24 @@ def _rest(
     results: Iterator[object],
     rows_max: int,
     out: Output,
-    stamp: Callable[[], int] | None,
+    timed: Timed | None,
 ) -> Steps:
     while batch.values:
         emit_sorted(batch, out)
         if not out.has_room:
             yield None
-        batch = _draw(results, rows_max, stamp)
+        batch = _draw(results, rows_max, timed)
 
 
-def _draw(results: Iterator[object], rows_max: int, stamp: Callable[[], int] | None) -> RowBatch:
-    if stamp is None:
+def _draw(results: Iterator[object], rows_max: int, timed: Timed | None) -> RowBatch:
+    if timed is None:
         return RowBatch(list(islice(results, rows_max)))
     values: list[object] = []
-    stamps: list[int] = []
+    stamps: list[int | None] = []
     for value in islice(results, rows_max):
         values.append(value)
-        stamps.append(stamp())
-    return RowBatch(values, stamps)
+        stamps.append(timed.timestamp_ms)
+    return RowBatch(values, cast("list[int]", stamps))
 
 
 def in_pieces(piece: Callable[[], Steps | None], is_due: Callable[[], bool]) -> Steps:

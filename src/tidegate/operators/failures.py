@@ -2,37 +2,71 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.batches import shown
 from tidegate.errors import TidegateError, UserCodeFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from types import TracebackType
+
+TEXTS: Final = frozenset({str, bytes})
+"""What is iterable and yet no iterable of records."""
 
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
 
 
 def user_code_failed(
-    error: Exception, *, operator: str, row: object = None, call: str = ""
+    error: Exception,
+    *,
+    operator: str,
+    row: object = None,
+    call: str = "",
+    returned: object = None,
 ) -> TidegateError:
     """What to raise for an exception that left a user's function.
 
     operator: its name. row: what the function was given, or the first row of it. call: the call
-    that failed, where it was given no row. An error of our own, such as an unfit state, is what it
-    says already and is given back as it is.
+    that failed, where it was given no row. returned: what a function that gives any number of
+    records has returned last, which may be what is wrong. An error of our own, such as an unfit
+    state, is what it says already and is given back as it is.
     """
     if isinstance(error, TidegateError):
         return error
     place = f"in its {call}" if call else f"at the row {shown(row)}"
+    if returned is not None and not are_records(returned):
+        return UserCodeFailed(
+            f"the function of operator '{operator}' returned {shown(returned)}, a "
+            f"{type(returned).__name__}, which are no records one by one",
+            where=f"operator '{operator}', {place}",
+            remedy="Yield each record, or return a list of them; None is for no record.",
+        )
     return UserCodeFailed(
         f"the function of operator '{operator}' raised {type(error).__name__}: {error}",
         where=f"operator '{operator}', {place}",
         remedy="The traceback below starts in your code.",
         trace=user_trace(error),
     )
+
+
+def may_give_text(call: Callable[..., Any]) -> bool:
+    """Whether what a function returns may be text: a generator function's results never are."""
+    return not inspect.isgeneratorfunction(call)
+
+
+def are_records(returned: object) -> TypeGuard[Iterable[object]]:
+    """Whether what a function has returned can be taken for records one by one."""
+    if isinstance(returned, str | bytes):
+        return False
+    try:
+        iter(cast("Iterable[object]", returned))
+    except TypeError:
+        return False
+    return True
 
 
 def user_trace(error: BaseException) -> str:

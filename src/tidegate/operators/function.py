@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Function
 from tidegate.api.operator import Operator
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, TidegateError
 from tidegate.operators.failures import user_code_failed
 from tidegate.typeinfo.copies import copier_of_results
 
@@ -68,10 +68,19 @@ class FunctionOperator(Operator):
                 self._guarded(function.notify_checkpoint_aborted, checkpoint)
 
     def close(self) -> None:
-        """Close the function."""
+        """Close every function. Raises what the first failure was; the others are notes on it."""
+        first: TidegateError | None = None
         for function in self._functions:
             if isinstance(function, Function):
-                self._guarded(function.close)
+                try:
+                    self._guarded(function.close)
+                except TidegateError as error:
+                    if first is None:
+                        first = error
+                    else:
+                        first.add_note(f"Then this failed too: {error}")
+        if first is not None:
+            raise first
 
     def _guarded(self, call: Callable[..., object], *arguments: object) -> None:
         try:

@@ -16,7 +16,7 @@ from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
 from tidegate.operators.emit import ahead_of, emit_rows
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
 from tidegate.operators.process import ProcessOperator, is_due, keys_of
 from tidegate.operators.windows import LateRecords
 from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
@@ -64,9 +64,14 @@ class JoinContext:
         """Event time of the right record."""
         return self.right_ms
 
-    def get_timestamp(self) -> int:
+    @property
+    def timestamp_ms(self) -> int:
         """The greater of the two."""
         return max(self.left_ms, self.right_ms)
+
+    def get_timestamp(self) -> int:
+        """The greater of the two."""
+        return self.timestamp_ms
 
 
 class IntervalJoinOperator(ProcessOperator):
@@ -98,9 +103,7 @@ class IntervalJoinOperator(ProcessOperator):
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Pair a batch with what is there of the other side; late records are set aside."""
         rows = self._in_time(self._keys.checked(batch, port), port, out)
-        return emit_rows(
-            self._joined(rows, port), self._chunk_rows, out, stamp=self._pair.get_timestamp
-        )
+        return emit_rows(self._joined(rows, port), self._chunk_rows, out, timed=self._pair)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Remove what no record can be paired with any more, then pass the watermark on."""
@@ -138,7 +141,8 @@ class IntervalJoinOperator(ProcessOperator):
         call, cell, pair, own = self._call, self._cell, self._pair, self._own
         keys, groups = keys_of(rows)
         stamps = cast("list[int]", rows.timestamps_ms)
-        value: object = None
+        texts = may_give_text(call)
+        value = results = None
         try:
             for value, cell.key, cell.group, ms in zip(
                 rows.values, keys, groups, stamps, strict=True
@@ -151,9 +155,12 @@ class IntervalJoinOperator(ProcessOperator):
                         left, right = (other, value) if port else (value, other)
                         results = call(left, right, pair)
                         if results is not None:
+                            if texts and type(results) in TEXTS:
+                                raise TypeError("text is no iterable of records")
                             yield from results if own is None else map(own, results)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
+            raise failed from error
 
     def _clean_up(self, until_ms: int) -> Steps:
         due = self._timers.due(until_ms)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tidegate.api.batches import as_rows
 from tidegate.model.elements import RowBatch
 from tidegate.operators.emit import emit_rows
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
@@ -56,29 +56,28 @@ class FlatMapOperator(FunctionOperator):
 
     def __init__(self, function: object) -> None:
         super().__init__(function, "flat_map")
-        self._stamp: int | None = None
+        self.timestamp_ms: int | None = None
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Flatten a batch; results of a row keep its timestamp."""
         rows = as_rows(batch)
-        stamp = None if rows.timestamps_ms is None else self._stamp_now
-        return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
+        timed = None if rows.timestamps_ms is None else self
+        return emit_rows(self._results(rows), self._chunk_rows, out, timed=timed)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
-        call, own = self._call, self._own
+        call, own, texts = self._call, self._own, may_give_text(self._call)
         stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
-        value: object = None
+        value = results = None
         try:
-            for value, self._stamp in zip(rows.values, stamps, strict=False):
+            for value, self.timestamp_ms in zip(rows.values, stamps, strict=False):
                 results = call(value)
                 if results is not None:
+                    if texts and type(results) in TEXTS:
+                        raise TypeError("text is no iterable of records")
                     yield from results if own is None else map(own, results)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
-
-    def _stamp_now(self) -> int:
-        assert self._stamp is not None, "asked for rows with timestamps only"
-        return self._stamp
+            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
+            raise failed from error
 
 
 class Projection:

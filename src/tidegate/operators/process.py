@@ -12,7 +12,7 @@ from tidegate.api.output_tag import MADE, is_aside
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.typeinfo.copies import private_copy
 
@@ -90,11 +90,6 @@ class RowContext:
         """Time, and timers where there are keys."""
         return self._time
 
-    def stamp(self) -> int:
-        """Event time of a record that has one."""
-        assert self.timestamp_ms is not None, "asked for rows with timestamps only"
-        return self.timestamp_ms
-
 
 class KeyedRowContext(RowContext):
     """The ``Context`` and the ``OnTimerContext`` of a keyed process function."""
@@ -145,19 +140,22 @@ class ProcessOperator(FunctionOperator):
         """Process a batch; results of a row keep its timestamp."""
         rows = as_rows(batch)
         self._call = self._calls[port]
-        stamp = None if rows.timestamps_ms is None else self._row.stamp
-        return emit_rows(self._results(rows), self._chunk_rows, out, stamp=stamp)
+        timed = None if rows.timestamps_ms is None else self._row
+        return emit_rows(self._results(rows), self._chunk_rows, out, timed=timed)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
-        call, row, own = self._call, self._row, self._own
-        value: object = None
+        call, row, own, texts = self._call, self._row, self._own, may_give_text(self._call)
+        value = results = None
         try:
             for value, row.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
                 results = call(value, row)
                 if results is not None:
+                    if texts and type(results) in TEXTS:
+                        raise TypeError("text is no iterable of records")
                     yield from results if own is None else map(own, results)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
+            raise failed from error
 
 
 class TimedOperator(ProcessOperator):
@@ -184,8 +182,7 @@ class TimedOperator(ProcessOperator):
         """Call what is due, then pass the watermark on."""
         self._time.watermark_ms = watermark.ms
         if is_due(self._timers.event, watermark.ms):
-            stamp = self._keyed_row.stamp
-            due = self._fire(TimeDomain.EVENT_TIME, watermark.ms, out, stamp=stamp)
+            due = self._fire(TimeDomain.EVENT_TIME, watermark.ms, out)
             return ahead_of(watermark, due, out)
         out.emit_watermark(watermark)
         return None
@@ -195,23 +192,17 @@ class TimedOperator(ProcessOperator):
         now_ms = self._time.current_processing_time()
         return self._fire(TimeDomain.PROCESSING_TIME, now_ms, out)
 
-    def _fire(
-        self,
-        domain: TimeDomain,
-        until_ms: int,
-        out: Output,
-        *,
-        stamp: Callable[[], int] | None = None,
-    ) -> Steps:
+    def _fire(self, domain: TimeDomain, until_ms: int, out: Output) -> Steps:
         """Call what is due, in pieces."""
         self._keyed_row.domain = domain
         event_time = domain is TimeDomain.EVENT_TIME
         timers = self._timers.event if event_time else self._timers.processing
+        timed = self._keyed_row if event_time else None
         due = timers.due(until_ms)
 
         def piece() -> Steps | None:
             fired = self._fired(self._until(self._monotonic_ms() + PIECE_MS, due))
-            return emit_rows(fired, self._chunk_rows, out, stamp=stamp)
+            return emit_rows(fired, self._chunk_rows, out, timed=timed)
 
         return in_pieces(piece, partial(is_due, timers, until_ms))
 
@@ -225,13 +216,17 @@ class TimedOperator(ProcessOperator):
 
     def _fired(self, due: Iterator[tuple[int, object]]) -> Iterator[object]:
         call, row, own = self._on_timer, self._keyed_row, self._own
+        texts, results = may_give_text(call), None
         try:
             for row.timestamp_ms, _ in due:
                 results = call(row.timestamp_ms, row)
                 if results is not None:
+                    if texts and type(results) in TEXTS:
+                        raise TypeError("text is no iterable of records")
                     yield from results if own is None else map(own, results)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, call="on_timer") from error
+            failed = user_code_failed(error, operator=self._name, call="on_timer", returned=results)
+            raise failed from error
 
 
 class KeyedProcessOperator(TimedOperator):
@@ -241,23 +236,28 @@ class KeyedProcessOperator(TimedOperator):
         # The loop sets the key's cell in place: the cheapest form, and this is the hottest loop.
         call, row, cell, own = self._call, self._row, self._cell, self._own
         keys, groups = keys_of(rows)
-        stamps = rows.timestamps_ms
-        value: object = None
+        stamps, texts = rows.timestamps_ms, may_give_text(call)
+        value = results = None
         try:
             if stamps is None:
                 row.timestamp_ms = None
                 for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
                     results = call(value, row)
                     if results is not None:
+                        if texts and type(results) in TEXTS:
+                            raise TypeError("text is no iterable of records")
                         yield from results if own is None else map(own, results)
                 return
             columns = zip(rows.values, keys, groups, stamps, strict=True)
             for value, cell.key, cell.group, row.timestamp_ms in columns:
                 results = call(value, row)
                 if results is not None:
+                    if texts and type(results) in TEXTS:
+                        raise TypeError("text is no iterable of records")
                     yield from results if own is None else map(own, results)
         except Exception as error:
-            raise user_code_failed(error, operator=self._name, row=value) from error
+            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
+            raise failed from error
 
 
 def is_due(timers: TimerQueue, until_ms: int) -> bool:

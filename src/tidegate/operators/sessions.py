@@ -203,7 +203,7 @@ class SessionOperator(FiringOperator):
             self._sessions.update(sessions or None)
             self._clear(TimeWindow(start, end))
 
-    def _results(self, session: Session) -> Iterator[object]:
+    def _results(self, session: Session) -> Iterable[object]:
         return self._evaluated(TimeWindow(session[0], session[1]), session[4])
 
     def _set_alarm(self) -> None:

@@ -80,14 +80,23 @@ class SourceReaderOperator(SourceOperator):
         self._time = EventTime(self._strategy, context)
         alignment = self._strategy.alignment
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
-        descriptor = OperatorStateDescriptor(STATE_NAME)
-        self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
+        restored = self._restored(context)
         self._rows_full = context.settings.rows
         self._reader_context = _ReaderContext(context)
         self._reader: SourceReader[object] = self._source.reader(self._reader_context)
-        restored = [ship.loads(data, name=self._name) for data in self._state.get()]
         if restored:
             self._reader.add_splits(restored)
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for the splits, and see that the source reads such."""
+        self._restored(context)
+
+    def _restored(self, context: OperatorContext) -> list[object]:
+        descriptor = OperatorStateDescriptor(STATE_NAME)
+        self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
+        kind = getattr(self._source, "split_type", object)
+        name = f"the reader of source '{self._name}'"
+        return [ship.restored(kind, data, name=name) for data in self._state.get()]
 
     def poll(self, out: Output) -> Polled:
         """Emit the reader's next batch, unless it is too far ahead of its group."""
@@ -137,7 +146,7 @@ class SourceReaderOperator(SourceOperator):
 
     def snapshot(self, context: SnapshotContext) -> None:
         """Put the splits with their positions into state."""
-        splits = self._reader.snapshot()
+        splits = self._reader.snapshot(context.checkpoint)
         self._state.update([ship.dumps(split, name=self._name) for split in splits])
 
     def on_complete(self, checkpoint: CheckpointId) -> None:

@@ -53,10 +53,17 @@ class SourceCoordinator:
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
         """Make the enumerator and let it look for splits."""
-        self._enumerator = self._source.enumerator(_EnumeratorContext(self, self._context), data)
+        self._enumerator = self.enumerator(data)
         self._enumerator.start()
         if self._alignment is not None:
             self._alignment.start()
+
+    def enumerator(self, data: bytes | None) -> SplitEnumerator[object]:
+        """A new enumerator, which has not begun to look. data: of a checkpoint, or None.
+
+        Raises what the source raises, RestoreRefused for what another source has written.
+        """
+        return self._source.enumerator(_EnumeratorContext(self, self._context), data)
 
     def subtask_ready(self, subtask: int) -> None:
         """A reader runs; what it asked for too early is asked for now."""

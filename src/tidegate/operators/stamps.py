@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.batches import as_rows, shown
@@ -46,7 +47,7 @@ class FunctionStamps:
     def stamped(self, batch: Batch) -> Batch:
         """The batch with its timestamps; Arrow rows are given as dicts."""
         rows = as_rows(batch)
-        old = rows.timestamps_ms or [MIN_TIMESTAMP_MS] * len(rows)
+        old = rows.timestamps_ms or repeat(MIN_TIMESTAMP_MS, len(rows))
         found: list[object] = []
         try:
             found.extend(map(self._call, rows.values, old))
@@ -59,9 +60,13 @@ class FunctionStamps:
             row = rows.values[len(found)]
             raise user_code_failed(stopped, operator=self._operator, row=row)
         try:
-            return _with(batch, array("q", cast("list[int]", found)))
+            stamps = array("q", cast("list[int]", found))
         except (TypeError, OverflowError):
             raise self._misfit(rows.values, found) from None
+        if isinstance(batch, RowBatch) and set(map(type, found)) == {int}:
+            # The objects that the function gave are often those of the rows, and near in memory.
+            return _with_list(batch, found)
+        return _with(batch, stamps)
 
     def _misfit(self, values: Sequence[object], found: Sequence[object]) -> UserCodeFailed:
         index = _first_misfit(found)
@@ -201,8 +206,12 @@ def _names_of(value: object) -> Sequence[str]:
 
 def _with(batch: Batch, stamps: array[int] | np.ndarray) -> Batch:
     if isinstance(batch, RowBatch):
-        return RowBatch(batch.values, stamps.tolist(), batch.keys, batch.key_groups)
+        return _with_list(batch, stamps.tolist())
     import numpy as np
 
     own = np.asarray(stamps, np.int64)
     return ArrowBatch(batch.batch, own, batch.key_column, batch.key_groups)
+
+
+def _with_list(batch: RowBatch, stamps: list[Any]) -> RowBatch:
+    return RowBatch(batch.values, stamps, batch.keys, batch.key_groups)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dis
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -17,17 +16,17 @@ from tidegate.api.window_functions import (
     WindowFunction,
 )
 from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
-from tidegate.errors import UserError
+from tidegate.errors import TidegateError, UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import are_records, user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.reduce import typed_reduce
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.api.functions import KeyedStateStore
     from tidegate.api.operator import OperatorContext, Output, Steps
@@ -211,7 +210,9 @@ class Evaluation:
         results = self._call(key, window, context, elements)
         if results is None:
             return ()
-        if isinstance(results, str) or not isinstance(results, Iterable):
+        if isinstance(results, list):
+            return cast("list[object]", results)
+        if not are_records(results):
             raise UserError(
                 f"The window function has returned {results!r}, which are no results one by one",
                 where=f"operator '{self._operator}', key {key!r}, {window}",
@@ -327,6 +328,8 @@ class WindowStates:
 class FiringOperator(FunctionOperator):
     """What operators of windows share: how a window fires, and that watermarks wait for it."""
 
+    asks_later = True  # contexts of windows and triggers give out state
+
     def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
         self._plan = plan
         self.key_type = key_type
@@ -345,7 +348,10 @@ class FiringOperator(FunctionOperator):
         self._contents = contents
         self._cell, self._pair = context.current_key, context.current_pair
         self._event_time = assigner.is_event_time()
-        self._watermark_ms = self._stamp_ms = MIN_TIMESTAMP_MS
+        self._watermark_ms = self.timestamp_ms = MIN_TIMESTAMP_MS
+        self._entered: Window | None = None
+        self._namespace: object = None
+        self._monotonic_ms = context.monotonic_ms
         self._piece_end_ms = 0
         self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
         self._evaluation = Evaluation(self._plan.function, contents, context.name)
@@ -362,7 +368,7 @@ class FiringOperator(FunctionOperator):
         """
 
         def piece() -> Steps | None:
-            self._piece_end_ms = self._context.monotonic_ms() + PIECE_MS
+            self._piece_end_ms = self._monotonic_ms() + PIECE_MS
             return self._emit(due(), out)
 
         return in_pieces(piece, is_due)
@@ -381,33 +387,50 @@ class FiringOperator(FunctionOperator):
         return None
 
     def _piece_is_over(self) -> bool:
-        return self._context.monotonic_ms() >= self._piece_end_ms
+        return self._monotonic_ms() >= self._piece_end_ms
 
     def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
-        return emit_rows(results, self._chunk_rows, out, stamp=lambda: self._stamp_ms)
+        return emit_rows(results, self._chunk_rows, out, timed=self)
 
     def _stand_on(self, namespace: object) -> None:
         """Let state with a namespace be that of the current key."""
         self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
 
-    def _evaluated(self, window: Window, gathered: object) -> Iterator[object]:
-        """The results of a window of the current key."""
+    def _enter(self, window: Window) -> None:
+        """Let the window, of the current key, be that of the context and of results."""
+        if window is not self._entered:  # often it is the same for many keys
+            self._entered = self._window_context.current = window
+            self._namespace = namespace_of(window)
+            self.timestamp_ms = window.max_timestamp()
+        self._pair.key, self._pair.group = (self._cell.key, self._namespace), self._cell.group
+
+    def _evaluated(self, window: Window, gathered: object) -> Iterable[object]:
+        """The results of a window of the current key, to be drawn before anything else is done."""
         key, own = self._cell.key, self._own
-        self._stand_on(namespace_of(window))
-        self._window_context.current = window
-        self._stamp_ms = window.max_timestamp()
+        self._enter(window)
         try:
             results = self._evaluation.results(key, window, self._window_context, gathered)
+            if isinstance(results, list):
+                return results if own is None else list(map(own, results))
+        except Exception as error:
+            raise self._window_failed(error, key, window) from error
+        return self._drawn(results, key, window)
+
+    def _drawn(self, results: Iterable[object], key: object, window: Window) -> Iterator[object]:
+        own = self._own
+        try:
             yield from results if own is None else map(own, results)
         except Exception as error:
-            call = f"window function, for key {key!r} and {window}"
-            raise user_code_failed(error, operator=self._name, call=call) from error
+            raise self._window_failed(error, key, window) from error
+
+    def _window_failed(self, error: Exception, key: object, window: Window) -> TidegateError:
+        call = f"window function, for key {key!r} and {window}"
+        return user_code_failed(error, operator=self._name, call=call)
 
     def _clear(self, window: Window) -> None:
         """Tell the window function that a window of the current key is over."""
         if self._evaluation.clear is not None:
-            self._stand_on(namespace_of(window))
-            self._window_context.current = window
+            self._enter(window)
             self._guarded(self._evaluation.clear, self._window_context)
 
 

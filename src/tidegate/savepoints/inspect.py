@@ -6,9 +6,11 @@ Bytes are shown as hexadecimal digits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from tidegate.checkpoint import metadata as codec
 from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
+from tidegate.errors import FormatError
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
@@ -32,7 +34,11 @@ from tidegate.model.handles import (
     SegmentFileStateHandle,
     StreamStateHandle,
 )
+from tidegate.model.ids import JobId
+from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import FINISHED, Finished, SavepointType
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import checkpoint_storage
 
 if TYPE_CHECKING:
     from tidegate.model.key_groups import KeyGroupRange
@@ -44,6 +50,26 @@ if TYPE_CHECKING:
     )
 
 Shown = dict[str, object]
+
+_NO_ID: Final = "<random>"
+"""Stands where an old file has no id for a handle, and a reader makes one up."""
+
+
+def describe_file(pointer: str) -> Shown:
+    """Everything that a ``_metadata`` says, its version first. pointer: it, or its folder.
+
+    Raises RestoreRefused where there is none, FormatError where it cannot be read.
+    """
+    file = checkpoint_storage(JobId(""), CheckpointSettings()).read_metadata(pointer)
+    try:
+        decoded = codec.decode(file.data, lambda: _NO_ID)
+        shown = describe(decoded, directory=file.directory)
+    except FormatError as error:
+        place = paths.join(file.directory, paths.METADATA)
+        error.where = ", ".join(filter(None, [place, error.where]))
+        error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
+        raise
+    return {"version": codec.version_of(file.data)} | shown
 
 
 def describe(metadata: CheckpointMetadata, *, directory: str) -> Shown:

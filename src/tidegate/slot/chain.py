@@ -108,13 +108,21 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain and its work in progress.
 
-    wait: called with what the steps wait for, and with what to call once that is done.
+    wait: called with what the steps wait for, and with what to call once that is done. prepare:
+    called with each batch before the operator is.
     """
 
-    def __init__(self, operator: Operator, out: ChainOutput, wait: Wait) -> None:
+    def __init__(
+        self,
+        operator: Operator,
+        out: ChainOutput,
+        wait: Wait,
+        prepare: Callable[[Batch], None] | None = None,
+    ) -> None:
         self.operator = operator
         self.out = out
         self._wait = wait
+        self._prepare = prepare
         self._steps: Steps | None = None
         self._paused = False
         self._awaited: Awaitable[object] | None = None
@@ -145,6 +153,8 @@ class ChainedOperator:
         if self._steps is not None or self._queue:
             self._queue.append((batch, port))
             return
+        if self._prepare is not None:
+            self._prepare(batch)
         self._begin(self.operator.process(batch, port, self.out))
 
     def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
@@ -192,6 +202,8 @@ class ChainedOperator:
         self, element: Batch | Watermark | WatermarkStatus | None, port: int
     ) -> Steps | None:
         if isinstance(element, RowBatch | ArrowBatch):
+            if self._prepare is not None:
+                self._prepare(element)
             return self.operator.process(element, port, self.out)
         if isinstance(element, Watermark):
             return self.operator.on_watermark(element, self.out)

@@ -42,7 +42,7 @@ from tidegate.errors import CheckpointAborted, StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.slot.output import take
-from tidegate.slot.snapshot import CheckpointPlace
+from tidegate.storage.places import CheckpointPlace
 from tidegate.transport import codec
 
 if TYPE_CHECKING:

@@ -70,6 +70,14 @@ class SubtaskSurroundings:
     skipped: Callable[[int], None]
     to_coordinator: Callable[[OperatorId, OperatorEvent], None]
 
+    def beside(self, call: Callable[[], None]) -> None:
+        """Have a blocking call done off the loop; nobody waits for it."""
+
+        async def run() -> None:
+            await self.blocking.run(call)
+
+        self.start(run())
+
     @property
     def task_name(self) -> str:
         """``name (2/4)``: vertex, index from 1, parallelism."""
@@ -98,6 +106,11 @@ class SlotOperatorContext:
     @property
     def name(self) -> str:
         return self._info.name
+
+    @property
+    def keyed(self) -> bool:
+        """Whether its rows come by key."""
+        return self._info.keyed
 
     @property
     def subtask(self) -> int:
@@ -271,5 +284,12 @@ class SlotRuntimeContext:
                 f"{call} takes a {kind.__name__}, not {given!r}",
                 where=f"operator '{self._context.name}'",
                 remedy="Describe the state by its name and type, and ask by the call of its kind.",
+            )
+        if not self._context.keyed:
+            raise UserError(
+                f"{call} asks for keyed state on a stream without keys",
+                where=f"operator '{self._context.name}', state '{given.name}'",
+                remedy="Call key_by before the step; or keep what is the subtask's own with "
+                "get_operator_list_state.",
             )
         return self._context.keyed_state(given)

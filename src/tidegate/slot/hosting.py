@@ -18,27 +18,32 @@ from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
+from tidegate.slot.local_state import new_backend_id
+from tidegate.slot.materializing import Materializing
 from tidegate.slot.output import ChannelOutput, Room, make_route
 from tidegate.slot.subtask import Subtask
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.changelog import ChangeLog
+from tidegate.storage.places import SharedPlace
+from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import structlog
 
     from tidegate.checkpoint.channel_state import ChannelInfo
-    from tidegate.clock import Clock
-    from tidegate.model.chance import Chance
     from tidegate.model.control import Deploy
-    from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Edge, Topology, Vertex
     from tidegate.slot.chain import Wait
     from tidegate.slot.channel_state import ChannelStateWriter
     from tidegate.slot.links import Links
+    from tidegate.slot.local_state import LocalState
     from tidegate.slot.ports import SubtaskPorts
+    from tidegate.slot.slot import World
+    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.typeinfo.types import TypeInformation
 
 CALL_LIMIT_S = 60.0
@@ -58,16 +63,20 @@ class Hosted:
     gate: Gate
     channel_state: ChannelStateWriter
     surroundings: SubtaskSurroundings
+    reader: StateReader
+    materializing: Materializing | None
     opened: list[Operator] = field(default_factory=list["Operator"])
 
-    def restore(self, read: Callable[[StreamStateHandle], bytes]) -> None:
+    def restore(self) -> None:
         """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""
         infos = self.deploy.topology.vertex(self.deploy.execution.subtask.vertex).operators
+        snapshot = f"checkpoint {self.deploy.restored}"
         for info, backend in zip(infos, self.backends, strict=True):
-            backend.restore(self.deploy.state.get(info.id, RestoredOperatorState()), read)
-        reader = SequentialChannelStateReader(read)
-        self.gate.restore(reader.read_data(self.deploy.in_flight))
-        reader.close()
+            state = self.deploy.state.get(info.id, RestoredOperatorState())
+            backend.restore(state, self.reader.at(f"operator '{info.name}', {snapshot}"))
+        in_flight = SequentialChannelStateReader(self.reader.at(f"in-flight data, {snapshot}").read)
+        self.gate.restore(in_flight.read_data(self.deploy.in_flight))
+        in_flight.close()
 
     def open(self) -> None:
         """Open the operators, tail to head, so that all are ready before the first one emits."""
@@ -76,6 +85,8 @@ class Hosted:
         ):
             self.opened.append(operator)
             operator.open(context)
+        if self.materializing is not None:
+            self.materializing.begin()
 
     def close(self, log: structlog.typing.FilteringBoundLogger) -> None:
         """Close what was opened; what that raises is logged, since the end has its own reason."""
@@ -87,7 +98,10 @@ class Hosted:
                     "closing an operator failed",
                     subtask=self.surroundings.task_name,
                     error=repr(error),
+                    also=getattr(error, "__notes__", []),
                 )
+        for backend in self.backends:
+            backend.close()
 
     async def close_after_calls(self, log: structlog.typing.FilteringBoundLogger) -> None:
         """Close what was opened once no call that it made on the pool is under way."""
@@ -110,19 +124,26 @@ class _PassThrough(SourceOperator):
 
 
 class SubtaskBuilder:
-    """Builds a subtask of one slot. channel_state: where its in-flight data go."""
+    """Builds a subtask of one slot. channel_state: where its in-flight data go.
+
+    storage: where its state is read from. local: what it may keep on the local disk.
+    """
 
     def __init__(
         self,
         links: Links,
-        clock: Clock,
-        chance: Chance,
+        world: World,
         channel_state: ChannelStateWriter,
+        storage: CheckpointStorage,
+        local: LocalState,
     ) -> None:
         self._links = links
         self._channel_state = channel_state
-        self._clock = clock
-        self._chance = chance
+        self._storage = storage
+        self._local = local
+        self._clock = world.clock
+        self._chance = world.chance
+        self._log = world.log
 
     def build(
         self,
@@ -140,11 +161,11 @@ class SubtaskBuilder:
         plan = cast("VertexPlan", ship.loads(deploy.operators, name=vertex.name))
         operators = [_PassThrough() for _ in plan.operators] if deploy.finished else plan.operators
         gate, inputs = self._gate(deploy, ports)
-        room = Room()
-        chained = self._chained(operators, vertex, settings, room, wait)
+        room = Room(self._clock)
+        backends = self._backends(deploy, surroundings, operators, settings)
+        chained = self._chained(operators, backends, vertex, settings, room, wait)
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room)
-        backends = self._backends(deploy, vertex, operators)
         subtask = Subtask(
             deploy.execution,
             vertex.operators,
@@ -168,7 +189,9 @@ class SubtaskBuilder:
             deploy,
             [*inputs, *(output.id for output in outputs)],
             [
-                SlotOperatorContext(info, surroundings, backend, MetricRegistry().group())
+                SlotOperatorContext(
+                    info, surroundings, backend, MetricRegistry(self._clock.monotonic_ms).group()
+                )
                 for info, backend in zip(vertex.operators, backends, strict=True)
             ],
             backends,
@@ -176,6 +199,31 @@ class SubtaskBuilder:
             gate,
             self._channel_state,
             surroundings,
+            StateReader(self._storage, deploy.checksums),
+            self._materializing(subtask, backends, surroundings, ports),
+        )
+
+    def _materializing(
+        self,
+        subtask: Subtask,
+        backends: Sequence[OperatorBackend],
+        surroundings: SubtaskSurroundings,
+        ports: SubtaskPorts,
+    ) -> Materializing | None:
+        changelog = surroundings.settings.changelog
+        if changelog is None:
+            return None
+        return Materializing(
+            backends,
+            changelog,
+            surroundings.task_name,
+            clock=self._clock,
+            chance=self._chance,
+            run_blocking=surroundings.blocking.run,
+            start=surroundings.start,
+            at=ports.at,
+            is_over=lambda: subtask.operators_finished,
+            log=self._log,
         )
 
     def _gate(self, deploy: Deploy, ports: SubtaskPorts) -> tuple[Gate, list[ChannelId]]:
@@ -204,6 +252,7 @@ class SubtaskBuilder:
     def _chained(
         self,
         operators: Sequence[Operator],
+        backends: Sequence[OperatorBackend],
         vertex: Vertex,
         settings: JobSettings,
         room: Room,
@@ -216,8 +265,13 @@ class SubtaskBuilder:
             for operator, info in zip(operators, vertex.operators, strict=True)
         ]
         return [
-            ChainedOperator(operator, ChainOutput(room, now_ms, share=share, convert=convert), wait)
-            for operator, convert in zip(operators, conversions, strict=True)
+            ChainedOperator(
+                operator,
+                ChainOutput(room, now_ms, share=share, convert=convert),
+                wait,
+                backend.before_batch,
+            )
+            for operator, backend, convert in zip(operators, backends, conversions, strict=True)
         ]
 
     def _chain(self, vertex: Vertex, plan: VertexPlan, chained: Sequence[ChainedOperator]) -> None:
@@ -264,27 +318,56 @@ class SubtaskBuilder:
         return ChannelOutput(channel, settings.slot, deliver, room, aligned_only=aligned_only)
 
     def _backends(
-        self, deploy: Deploy, vertex: Vertex, operators: Sequence[Operator]
+        self,
+        deploy: Deploy,
+        surroundings: SubtaskSurroundings,
+        operators: Sequence[Operator],
+        settings: JobSettings,
     ) -> list[OperatorBackend]:
         return [
-            self._backend(deploy, vertex, index, operator.key_type)
+            self._backend(deploy, surroundings, index, operator.key_type, settings)
             for index, operator in enumerate(operators)
         ]
 
     def _backend(
-        self, deploy: Deploy, vertex: Vertex, index: int, key_type: TypeInformation | None
+        self,
+        deploy: Deploy,
+        surroundings: SubtaskSurroundings,
+        index: int,
+        key_type: TypeInformation | None,
+        settings: JobSettings,
     ) -> OperatorBackend:
+        vertex, slot = surroundings.vertex, settings.slot
         info = vertex.operators[index]
+        log = slot.changelog
+        shares = slot.rocksdb is None and slot.state_files.incremental and log is None
+        key_groups = KeyGroupRange.of(
+            deploy.execution.subtask.index, vertex.parallelism, vertex.max_parallelism
+        )
         return OperatorBackend(
             operator=info.id,
             name=info.name,
-            key_groups=KeyGroupRange.of(
-                deploy.execution.subtask.index, vertex.parallelism, vertex.max_parallelism
-            ),
+            uid=info.uid,
+            key_groups=key_groups,
             max_parallelism=vertex.max_parallelism,
             clock=self._clock,
             cell=KeyCell(),
             key_type=key_type,
+            compression=settings.checkpoints.snapshot_compression,
+            local=self._local.place(slot),
+            shared_as=new_backend_id(self._chance.bits64) if shares else None,
+            log=None
+            if log is None
+            else ChangeLog(
+                info.id,
+                key_groups,
+                vertex.max_parallelism,
+                log,
+                lambda sharing: SharedPlace(
+                    self._storage, deploy.execution, self._chance.bits64, sharing
+                ),
+                surroundings.beside,
+            ),
         )
 
 

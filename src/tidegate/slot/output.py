@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.api.operator import KeyBy, OutputPlan
+    from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import Barrier, Batch, Element, Mark
     from tidegate.model.ids import ChannelId, CheckpointId
@@ -35,11 +36,14 @@ class Room:
     waiting: its channels that wait for credit. overdraft: what is under way may go on all the
     same, so that the subtask comes to a point where it can be cut. rows_max: rows to work on at
     once, where a reader wants small batches; what is emitted at once waits for credit together.
+    clock: measures how long channels wait; None where nobody asks.
     """
 
-    __slots__ = ("_sizes", "overdraft", "rows_max", "waiting")
+    __slots__ = ("_clock", "_since_s", "_sizes", "_waited_s", "overdraft", "rows_max", "waiting")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._waited_s = self._since_s = 0.0
         self.waiting = 0
         self.overdraft = False
         self.rows_max = ROWS_UNBOUNDED
@@ -49,6 +53,27 @@ class Room:
     def is_free(self) -> bool:
         """Whether more may be sent."""
         return self.waiting == 0 or self.overdraft
+
+    @property
+    def waited_s(self) -> float:
+        """How long at least one channel has waited for credit, in all."""
+        now_s = self._now_s()
+        return self._waited_s + (now_s - self._since_s if self.waiting else 0.0)
+
+    def begin_wait(self) -> None:
+        """One more channel waits for credit."""
+        if not self.waiting:
+            self._since_s = self._now_s()
+        self.waiting += 1
+
+    def end_wait(self) -> None:
+        """A channel has credit again."""
+        self.waiting -= 1
+        if not self.waiting:
+            self._waited_s += self._now_s() - self._since_s
+
+    def _now_s(self) -> float:
+        return 0.0 if self._clock is None else self._clock.precise_s()
 
     def resized(self, channel: ChannelId, rows: int) -> None:
         """The reader of a channel wants batches of so many rows."""
@@ -185,7 +210,7 @@ class ChannelOutput:
         for element in self._sender.grant(credit):
             self._deliver(element)
         if not had_room and self._sender.has_room:
-            self._room.waiting -= 1
+            self._room.end_wait()
 
     def _send_rows(self, batch: RowBatch) -> None:
         if not self._cuts or len(batch) <= self._rows:
@@ -199,7 +224,7 @@ class ChannelOutput:
         if self._sender.offer(element):
             self._deliver(element)
         elif had_room:
-            self._room.waiting += 1
+            self._room.begin_wait()
 
 
 class Route(Protocol):

@@ -7,10 +7,8 @@ snapshots and whatever the network brings share the loop; the loop yields by tim
 from __future__ import annotations
 
 import asyncio
-import copy
 import gc
 import pickle
-import traceback
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
@@ -42,12 +40,14 @@ from tidegate.model.elements import Barrier
 from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.context import SubtaskSurroundings
+from tidegate.slot.failures import as_ours
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
+from tidegate.slot.local_state import LocalState
 from tidegate.slot.ports import SubtaskPorts
-from tidegate.slot.snapshot import CheckpointPlace, SubtaskSnapshot
 from tidegate.slot.subtask import Subtask
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
+from tidegate.storage.places import CheckpointPlace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.slot.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network, Wire
 
@@ -129,6 +130,7 @@ class Slot:
         self._channel_state = ChannelStateWriters(
             lambda: self._storage, world.run_blocking, world.chance.bits64, self._beside
         )
+        self._local = LocalState(world.chance.bits64, world.run_blocking, self._beside)
         self._wake = asyncio.Event()
         self._ended: str | None = None
         self._error: TidegateError | None = None
@@ -180,6 +182,7 @@ class Slot:
         await asyncio.gather(*pending, return_exceptions=True)
         while self._writing:  # the end of one write may begin another
             await asyncio.gather(*self._writing, return_exceptions=True)
+        await self._local.close()
         self._links.close()
         if self._driver is not None:
             self._driver.close()
@@ -277,11 +280,13 @@ class Slot:
 
     def message(self, message: ToSlot) -> None:
         """Do what the driver says."""
+        self._local.heard(message)
         match message:
             case Accepted():
                 self._accepted = message
                 storage = self._world.storage(message.job, message.settings.checkpoints)
                 self._storage = CheckpointStorageWorkerView(storage)
+                self._local.accepted(message.job, self.id, message.settings.slot.state_files)
             case Refused(reason):
                 self.end(f"refused: {reason}")
             case Release(reason):
@@ -336,9 +341,7 @@ class Slot:
             hosted = self._build(deploy)
             self._hosted[execution] = hosted
             await self._links.ensure(deploy.addresses.keys(), deploy.addresses)
-            view = self._storage
-            assert view is not None, "a slot is accepted before it is given work"
-            await self._world.run_blocking(lambda: hosted.restore(view.storage.read_handle))
+            await hosted.surroundings.blocking.run(hosted.restore)
             hosted.open()
         except Exception as error:
             self._fail(execution, error)
@@ -348,11 +351,11 @@ class Slot:
             self._send(SubtaskChanged(execution, ExecutionState.INITIALIZING, restore_ms=took))
 
     def _build(self, deploy: Deploy) -> Hosted:
-        accepted = self._accepted
-        assert accepted is not None, "a slot is accepted before it is given work"
+        accepted, view = self._accepted, self._storage
+        assert accepted is not None and view is not None, "a slot is accepted before it has work"
         execution, world = deploy.execution, self._world
         channel_state = self._channel_state.writer(execution, accepted.settings.checkpoints)
-        builder = SubtaskBuilder(self._links, world.clock, world.chance, channel_state)
+        builder = SubtaskBuilder(self._links, world, channel_state, view.storage, self._local)
         ports = SubtaskPorts(
             ready=lambda: self._list_execution(execution),
             changed=lambda state, error: self._changed(execution, state, error),
@@ -427,6 +430,7 @@ class Slot:
                 task.cancel()
         self._links.remove(execution, hosted.channels)
         hosted.channel_state.close()
+        hosted.reader.give_up()
         blocking = hosted.surroundings.blocking
         blocking.give_up()
         if blocking.under_way:
@@ -572,16 +576,6 @@ class Slot:
             known = isinstance(ours, CheckpointGivenUp)
             reason = ours.reason if known else "CHECKPOINT_ASYNC_EXCEPTION"
             self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours)))
-
-
-def as_ours(error: Exception, where: str) -> TidegateError:
-    """An error as one that can travel to the driver, with the place where it happened."""
-    if isinstance(error, TidegateError):
-        placed = copy.copy(error)  # the same error may be that of several subtasks
-        placed.where = f"{error.where}, in {where}" if error.where else where
-        return placed
-    trace = "".join(traceback.format_exception(error))
-    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where, trace=trace)
 
 
 class _DriverHandler:

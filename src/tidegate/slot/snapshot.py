@@ -3,100 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.snapshots import EMPTY
-from tidegate.storage import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from tidegate.model.elements import Barrier
-    from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
+    from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.channel_state import ChannelStateWriteResult
-    from tidegate.storage.checkpoints import (
-        CheckpointStateOutputStream,
-        CheckpointStorageWorkerView,
-    )
-    from tidegate.storage.merging import FileMerging
-
-
-class CheckpointPlace:
-    """Where one subtask's share of one checkpoint is written, and what was written there.
-
-    draw: 64 random bits a call, for the files' names. merging: the files that its states share;
-    None for a file each.
-    """
-
-    def __init__(
-        self,
-        view: CheckpointStorageWorkerView,
-        barrier: Barrier,
-        execution: ExecutionId,
-        draw: Callable[[], int],
-        merging: FileMerging | None = None,
-    ) -> None:
-        self._storage = view.storage
-        self._factory = view.resolve_checkpoint_storage_location(
-            barrier.checkpoint, barrier.options.target
-        )
-        self._execution = execution
-        self._draw = draw
-        self._merging = merging
-        self._streams: list[CheckpointStateOutputStream] = []
-
-    def stream(self) -> CheckpointStateOutputStream:
-        """A new stream for one state."""
-        name = paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
-        stream = self._factory.create_stream(name, merging=self._merging)
-        self._streams.append(stream)
-        return stream
-
-    def write(self, parts: Iterable[bytes]) -> StreamStateHandle:
-        """Write one state, and say where it is. Blocking. Raises StorageFailed."""
-        stream = self.stream()
-        try:
-            for part in parts:
-                stream.write(part)
-            return stream.close_and_get_handle()
-        finally:
-            stream.close()
-
-    def close(self) -> None:
-        """Make durable what the states share. Blocking. Raises StorageFailed."""
-        if self._merging is not None:
-            self._merging.close()
-
-    def discard(self) -> None:
-        """Delete what was written: nobody will hear of it. Blocking."""
-        # What cannot be deleted is left to the sweep of orphans.
-        if self._merging is not None:
-            with contextlib.suppress(StorageFailed):
-                self._merging.abort()
-        with contextlib.suppress(StorageFailed):
-            self._storage.delete_files(self.checksums)
-
-    @property
-    def bytes_written(self) -> int:
-        """Bytes of all streams."""
-        return sum(stream.position for stream in self._streams)
-
-    @property
-    def checksums(self) -> dict[str, tuple[int, int]]:
-        """crc32c and size of each file written, by its place."""
-        shared = {} if self._merging is None else self._merging.checksums
-        own = {
-            place: written
-            for stream in self._streams
-            for place, written in stream.checksums.items()
-        }
-        return {**shared, **own}
+    from tidegate.storage.places import CheckpointPlace
 
 
 class PendingState(Protocol):
@@ -106,7 +26,7 @@ class PendingState(Protocol):
         """Encode for about that long, on the loop; True once all is encoded."""
         ...
 
-    def upload(self, create_stream: Callable[[], CheckpointStateOutputStream]) -> SubtaskState:
+    def upload(self, place: CheckpointPlace) -> SubtaskState:
         """Write what was encoded. Blocking, off the loop."""
         ...
 
@@ -159,6 +79,7 @@ class SubtaskSnapshot:
         self._encoding = 0
         self._encoded = asyncio.Event()
         self._failure: Exception | None = None
+        self._place: CheckpointPlace | None = None
 
     @property
     def checkpoint(self) -> CheckpointId:
@@ -190,6 +111,8 @@ class SubtaskSnapshot:
             self.cancelled = True
             self._encoded.set()
             self._in_flight.give_up()
+            if self._place is not None:
+                self._place.give_up()
             for _, piece in self._pieces:
                 piece.cancel()
 
@@ -221,12 +144,13 @@ class SubtaskSnapshot:
         thread would go on writing, and nobody would delete what it wrote.
         """
         states: dict[OperatorId, SubtaskState] = {}
+        self._place = place
 
         def write() -> None:
             for operator, piece in self._pieces:
                 if self.cancelled:
                     return
-                state = piece.upload(place.stream)
+                state = piece.upload(place)
                 if not state.is_empty:
                     states[operator] = state
             self._add_in_flight(states)

@@ -41,6 +41,7 @@ from tidegate.model.elements import (
     EndOfData,
     EndOfPartition,
     RowBatch,
+    SnapshotKind,
     Watermark,
     WatermarkStatus,
 )
@@ -49,6 +50,7 @@ from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.in_flight import InFlight
 from tidegate.slot.pieces import PieceSize
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
+from tidegate.slot.subtask_end import SubtaskEnd
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -114,11 +116,9 @@ class Subtask:
         self._clock = clock
         self._valve = WatermarkValve(gate.channels)
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
-        self._with_data = set(gate.channels)
-        self._open = set(gate.channels)
+        self._end = SubtaskEnd(gate.channels, settings.checkpoints, restored)
         self._processed = ProcessedBytes(gate.inputs)
         self._debloater = debloater
-        self._drained = True
         self._in_flight = InFlight(gate, outputs, in_flight, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
             gate.heard = self._in_flight.heard
@@ -131,9 +131,7 @@ class Subtask:
         self._given_up: set[CheckpointId] = set()  # while a cut waits for the chain
         self._woken = False
         self._ending: Iterator[None] | None = None
-        self._final_from: CheckpointId | None = None
-        self._completed: CheckpointId | None = restored
-        self._data_ended = self._closing = self._released = False
+        self._closing = self._released = False
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
         self._piece = PieceSize(settings.slot.rows)
@@ -152,6 +150,8 @@ class Subtask:
             return self._has_room
         if self._urgent:
             return True
+        if self._end.stopped:
+            return self._gate.readable
         if not self._chain.idle:
             return self._chain.can_go_on or self._can_go_on_cutting
         if self._cutting is not None or self._ending is not None or self._woken:
@@ -171,6 +171,8 @@ class Subtask:
             self._be_urgent(self._urgent.popleft())
         elif self._can_go_on_cutting:
             self._go_on_cutting()
+        elif self._end.stopped:
+            self._read_gate()
         elif not self._chain.idle:
             self._chain.advance()
         elif self._ending is not None:
@@ -238,11 +240,6 @@ class Subtask:
             if since is not None and since <= monotonic_ms:
                 output.flush()
 
-    @property
-    def gathers(self) -> bool:
-        """Whether rows wait to be sent."""
-        return any(output.gathering_since_ms is not None for output in self._outputs)
-
     # --- input ---
 
     @property
@@ -307,13 +304,11 @@ class Subtask:
                 self._barrier_event(BarrierArrived(channel.id, element))
             case CancelBarrier(checkpoint):
                 self._barrier_event(CancelArrived(channel.id, checkpoint))
-            case EndOfData(drain):
-                self._drained = self._drained and drain
-                self._with_data.discard(channel.id)
-                if not self._with_data:
+            case EndOfData():
+                if self._end.data_ended_on(channel.id):
                     self._end_data()
             case EndOfPartition():
-                self._open.discard(channel.id)
+                self._end.channel_ended(channel.id)
                 self._barrier_event(ChannelEnded(channel.id))
                 self._end_if_released()
             case _:
@@ -336,27 +331,14 @@ class Subtask:
         for _ in ending:
             return
         self._ending = None
-        self.operators_finished = self._data_ended = True
-        self._broadcast(EndOfData(drain=self._drained))
+        self.operators_finished = self._end.data_ended = True
+        self._broadcast(EndOfData())
         self._end_if_released()
 
-    @property
-    def _awaits_final_checkpoint(self) -> bool:
-        checkpoints = self._settings.checkpoints
-        return checkpoints.periodic and checkpoints.after_tasks_finish
-
     def _end_if_released(self) -> None:
-        """End, once the operators are finished and what they made is in a completed checkpoint.
-
-        And not before its producers have ended: a snapshot in which it is finished and they are
-        not could not be restored.
-        """
-        if not self._data_ended or self._open or self._released or self._cutting is not None:
+        """End, once nothing has to come before it."""
+        if not self._end.may_come or self._released or self._cutting is not None:
             return
-        if self._awaits_final_checkpoint:
-            final, completed = self._final_from, self._completed
-            if final is None or completed is None or completed < final:
-                return
         self._closing = True
         for event in self._urgent:
             if isinstance(event, TriggeredByDriver):
@@ -426,17 +408,20 @@ class Subtask:
         if self._cutting is not None:
             self._given_up.add(checkpoint)
         self._barrier_event(AbortedByDriver(checkpoint))
+        for backend in self._backends:
+            backend.on_aborted(checkpoint)
         self._tell_operators(lambda operator: operator.on_aborted(checkpoint))
+        self._end.given_up(checkpoint)
 
     def complete(self, checkpoint: CheckpointId, subsumed: CheckpointId | None) -> None:
         """A checkpoint is durable: tell the operators, tail to head; ids ascend."""
-        known = self._completed is not None and checkpoint <= self._completed
-        if known or self.state is not ExecutionState.RUNNING:
+        if self.state is not ExecutionState.RUNNING or not self._end.completed(checkpoint):
             return
-        self._completed = checkpoint
         if self._paused:
             self._paused = False
             self._ports.ready()
+        for backend in self._backends:
+            backend.on_complete(checkpoint)
         self._tell_operators(lambda operator: operator.on_complete(checkpoint))
         if subsumed is not None:
             self._tell_operators(lambda operator: operator.on_subsumed(subsumed))
@@ -483,6 +468,7 @@ class Subtask:
             case Unblock(channels):
                 self._gate.unblock(channels)
             case Snapshot(barrier, alignment_ms):
+                self._stop_at(barrier)
                 self._cutting = self._cut(barrier, alignment_ms)
                 self._go_on_cutting()
             case Persist(checkpoint, channels):
@@ -502,6 +488,13 @@ class Subtask:
                 self._broadcast(CancelBarrier(checkpoint))
             case _:
                 assert_never(command)
+
+    def _stop_at(self, barrier: Barrier) -> None:
+        """A savepoint that stops the job, and drains it, ends the data of its sources."""
+        self._end.stop_at(barrier)
+        drains = barrier.options.kind is SnapshotKind.TERMINATE
+        if drains and self._is_source and not self.operators_finished and self._ending is None:
+            self._end_data()
 
     @property
     def _can_go_on_cutting(self) -> bool:
@@ -545,10 +538,9 @@ class Subtask:
             waited = live[index].operator.snapshot(context)
             if waited is not None:
                 durable.append(waited)
-            backend = self._backends[index]
-            pieces.append((self._operators[index].id, backend.snapshot(barrier.checkpoint)))
-        if self.operators_finished and self._final_from is None:
-            self._final_from = barrier.checkpoint
+            pending = self._backends[index].snapshot(barrier.checkpoint, options)
+            pieces.append((self._operators[index].id, pending))
+        self._end.cut(barrier.checkpoint, operators_finished=self.operators_finished)
         self._snapshot = SubtaskSnapshot(
             barrier,
             pieces,
@@ -591,6 +583,8 @@ class Subtask:
             rows_out=sum(operator.out.rows for operator in self._chain.operators[-1:]),
             batches_in=self._batches_in,
             busy_ms=round(self._busy_s * 1000),
+            blocked_ms=round(self._room.waited_s * 1000),
+            at_ms=round(self._clock.precise_s() * 1000),
             watermark_ms=self._valve.current_ms if self._gate.channels else None,
             rows_skipped=self.rows_skipped,
             buffer_rows=size.rows if size else None,

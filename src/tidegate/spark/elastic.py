@@ -13,10 +13,13 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidegate.config import options
 from tidegate.driver.start import start_driver
 from tidegate.errors import SlotLost
 from tidegate.model.chance import SeededChance
+from tidegate.rest.serve import rest_server
 from tidegate.spark.addresses import driver_address, is_local
+from tidegate.spark.python_files import ship_python_files
 from tidegate.spark.session import check_cores, cores_of, session_for, workers_python
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
 from tidegate.transport.tcp import TcpNetwork
@@ -56,6 +59,8 @@ class SparkRuntime:
         slots = graph.topology.slots_needed()
         spark = session_for(self._spark, slots)
         check_cores(spark, slots)
+        if not is_local(spark):
+            ship_python_files(spark, self._configuration.get(options.PYTHON_FILES))
         secret = secrets.token_bytes(32)
         address = driver_address(spark)
         network = TcpNetwork(
@@ -65,7 +70,8 @@ class SparkRuntime:
             draw=SeededChance(secrets.randbits(64)).bits64,
             ports=graph.settings.slot.port_range,
         )
-        return start_driver(graph, ElasticProvider(spark, graph.name), network, secret=secret)
+        provider = ElasticProvider(spark, graph.name)
+        return start_driver(graph, provider, network, secret=secret, rest=rest_server(graph))
 
 
 class ElasticProvider:

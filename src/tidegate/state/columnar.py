@@ -4,9 +4,9 @@ Made for whole batches: `KeyRows.index` finds the rows of a batch's keys, `Colum
 gather and scatter values. An operator has columns over all its keys, or panes: columns for each
 number, such as the slices of time of its windows. Keys that no pane has any more are forgotten.
 
-A snapshot copies the columns plainly (a million values are 8 MB and some 3 ms; keys are only ever
-added, so theirs are not copied), and sorts them by key group when it is written, off the loop,
-since NumPy and Arrow let go of the interpreter meanwhile.
+A snapshot copies the columns page by page, before a page is written to or when its turn comes
+(`column_pages`; keys are only ever added, so theirs are not copied), and sorts them by key group
+when it is written, off the loop, since NumPy and Arrow let go of the interpreter meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import pyarrow as pa
 from tidegate.errors import SerializerIncompatible, UserError
 from tidegate.state.columns import (
     ColumnTable,
-    CopiedColumn,
+    FrozenColumn,
+    FrozenRows,
     Pane,
     array_of,
     default_bytes,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.state import ColumnStateDescriptor
+    from tidegate.state.column_pages import FrozenArray
     from tidegate.state.columns import Column
     from tidegate.state.long_index import Longs
 
@@ -160,17 +162,20 @@ class KeyedColumnStates:
             pane.columns.load(rows[chosen], columns.take(pa.array(chosen)), defaults)
 
     def snapshot(self) -> ColumnsSnapshot | None:
-        """The quick part of a snapshot; None where there are no keys."""
-        held = {number: (pane.columns, pane.rows()) for number, pane in self._panes.items()}
-        if not self._has_panes:
-            held = {0: (self._table.columns, np.arange(len(self._rows)))}
-        if not any(len(rows) for _, rows in held.values()):
+        """The quick part of a snapshot, which copies nothing; None where there are no keys."""
+        if not len(self._rows):
             return None
-        keys, groups = self._rows.stored()
-        tables = [
-            CopiedTable(number, rows, [column.copied(rows) for column in columns])
-            for number, (columns, rows) in held.items()
-        ]
+        if self._has_panes:
+            tables = [
+                FrozenTable(number, pane.freeze(), [column.freeze() for column in pane.columns])
+                for number, pane in self._panes.items()
+            ]
+        else:
+            columns = [column.freeze() for column in self._table.columns]
+            tables = [FrozenTable(0, FrozenRows(len(self._rows)), columns)]
+        if not tables:
+            return None
+        keys, groups = self._rows.parts()
         key_type = json.dumps(describe(cast("TypeInformation", self._rows.key_type)))
         return ColumnsSnapshot(
             key_type, keys, groups, tables, panes=self._has_panes, where=self._where
@@ -189,27 +194,45 @@ class KeyedColumnStates:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedTable:
-    """Columns of a pane, or the only ones, as at the barrier. rows: of the keys they are of."""
+class FrozenTable:
+    """Columns of a pane, or the only ones, as at the barrier."""
 
     pane: int
-    rows: Longs
-    columns: list[CopiedColumn]
+    rows: FrozenRows
+    columns: list[FrozenColumn]
+
+    def arrays(self) -> Iterator[FrozenArray]:
+        """All that has to be copied."""
+        if self.rows.present is not None:
+            yield self.rows.present
+        yield from (column.frozen for column in self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnsSnapshot:
-    """Keys and columns as at the barrier; written off the loop.
+    """Keys and columns as at the barrier: copied in steps on the loop, then written off it.
 
-    key_type: the keys' type as JSON.
+    key_type: the keys' type as JSON. keys: in parts.
     """
 
     key_type: str
-    keys: pa.Array
+    keys: Sequence[pa.Array]
     key_groups: NDArray[np.int16]
-    tables: list[CopiedTable]
+    tables: list[FrozenTable]
     panes: bool
     where: str
+
+    def steps(self) -> Iterator[int]:
+        """Copy; a step copies a page and gives the number of its rows."""
+        for table in self.tables:
+            for array in table.arrays():
+                yield from array.steps()
+
+    def release(self) -> None:
+        """Free what is kept for it."""
+        for table in self.tables:
+            for array in table.arrays():
+                array.release()
 
     @property
     def header(self) -> ColumnsHeader:
@@ -217,39 +240,39 @@ class ColumnsSnapshot:
         defaults = {name: default_bytes(each.default) for name, each in self._columns().items()}
         return ColumnsHeader(self._schema().serialize().to_pybytes(), defaults, self.panes)
 
-    def _columns(self) -> dict[str, CopiedColumn]:
+    def _columns(self) -> dict[str, FrozenColumn]:
         """Of each name some column: panes have the same but for those of a changed program."""
         return {column.name: column for table in self.tables for column in table.columns}
 
     def _schema(self) -> pa.Schema:
-        key = pa.field(KEY, self.keys.type, metadata={"type": self.key_type})
+        key = pa.field(KEY, self.keys[0].type, metadata={"type": self.key_type})
         pane = [pa.field(PANE, pa.int64())] if self.panes else []
         fields = [pa.field(name, each.arrow) for name, each in self._columns().items()]
         return pa.schema([key, *pane, *fields])
 
     def sections(self) -> Iterator[tuple[int, int, bytes]]:
         """Key group, rows and Arrow IPC record batch, for each key group that has keys."""
-        key_groups = np.concatenate([self.key_groups.take(table.rows) for table in self.tables])
+        rows = [table.rows.rows() for table in self.tables]
+        key_groups = np.concatenate([self.key_groups.take(each) for each in rows])
         order = np.argsort(key_groups, kind="stable")
         groups, starts = np.unique(key_groups[order], return_index=True)
-        batch = pa.record_batch(self._arrays(), schema=self._schema()).take(pa.array(order))
+        batch = pa.record_batch(self._arrays(rows), schema=self._schema()).take(pa.array(order))
         ends = [*starts[1:], len(order)]
         for group, start, end in zip(groups, starts, ends, strict=True):
             section = batch.slice(start, end - start)
             yield int(group), len(section), section.serialize().to_pybytes()
 
-    def _arrays(self) -> list[pa.Array]:
-        keys = self.keys.take(pa.array(np.concatenate([table.rows for table in self.tables])))
+    def _arrays(self, rows: list[Longs]) -> list[pa.Array]:
+        keys = pa.concat_arrays(self.keys).take(pa.array(np.concatenate(rows)))
         numbers = [table.pane for table in self.tables]
-        lengths = [len(table.rows) for table in self.tables]
-        panes = [pa.array(np.repeat(numbers, lengths))] if self.panes else []
-        return [keys, *panes, *map(self._values, self._columns().values())]
+        panes = [pa.array(np.repeat(numbers, [*map(len, rows)]))] if self.panes else []
+        return [keys, *panes, *(self._values(each, rows) for each in self._columns().values())]
 
-    def _values(self, column: CopiedColumn) -> pa.Array:
+    def _values(self, column: FrozenColumn, rows: list[Longs]) -> pa.Array:
         parts: list[NDArray[Any]] = []
-        for table in self.tables:
-            found = [each.values for each in table.columns if each.name == column.name]
-            parts += found or [np.repeat(column.default, len(table.rows))]
+        for table, own in zip(self.tables, rows, strict=True):
+            found = [each.values(own) for each in table.columns if each.name == column.name]
+            parts += found or [np.repeat(column.default, len(own))]
         try:
             return array_of(np.concatenate(parts), column.arrow)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -259,3 +282,11 @@ class ColumnsSnapshot:
                 where=self.where,
                 remedy="Put values of the descriptor's type, or change the descriptor.",
             ) from error
+
+
+def columns_of(header: ColumnsHeader) -> tuple[TypeInformation, dict[str, str]]:
+    """Type of the keys, and the Arrow type of each column by its name, as a snapshot has them."""
+    schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
+    key = type_described(json.loads(schema.field(0).metadata[b"type"]))
+    columns = list(schema)[2 if header.panes else 1 :]
+    return key, {field.name: str(field.type) for field in columns}

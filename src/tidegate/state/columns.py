@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.errors import ConfigError, SerializerIncompatible
+from tidegate.state.column_pages import FrozenArray
 from tidegate.state.key_rows import KeyRows, with_room
+from tidegate.typeinfo.arrow_evolution import arrow_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,6 +43,7 @@ class Column:
         self.default = _default(default, self.dtype, place)
         self._values = np.empty(0, self.dtype)
         self._packed: Longs | None = None
+        self._frozen: FrozenArray | None = None
 
     def get(self, index: Longs) -> NDArray[Any]:
         """The values of these rows, as a copy."""
@@ -52,34 +55,46 @@ class Column:
     def put(self, index: Longs, values: NDArray[Any]) -> None:
         """Set the values of these rows."""
         self._make_room()
+        if self._frozen is not None:
+            self._frozen.save(index)
         self._values[index] = values
 
     def at(self, ufunc: np.ufunc, index: Longs, values: ArrayLike) -> None:
         """Let each of the values change its row, one after another."""
         self._make_room()
+        if self._frozen is not None:
+            self._frozen.save(index)
         ufunc.at(self._values, index, values)
 
     def take_over(self, old: Column) -> None:
-        """Take a restored column's values; raises SerializerIncompatible unless this is as wide."""
-        same = old.arrow == self.arrow
-        numbers = self.dtype.kind != "O" and old.dtype.kind == self.dtype.kind
-        if not same and not (numbers and np.can_cast(old.dtype, self.dtype, "safe")):
+        """Take a restored column's values; raises SerializerIncompatible where they don't fit."""
+        faults = arrow_faults(old.arrow, self.arrow)
+        if faults:
             raise SerializerIncompatible(
-                f"The column was {old.arrow} and is now {self.arrow}",
+                f"The column was {old.arrow} and is now {self.arrow}: {'; '.join(faults)}",
                 where=f"{self._where}, column '{self.name}'",
                 remedy="Go back to the old type or a wider one, or give the column a new name.",
             )
         self._packed = old._packed
         rows = np.arange(len(self._rows)) if self._packed is None else self._packed
-        self._values = old.get(rows).astype(self.dtype)
+        values = old.get(rows)
+        if old.arrow != self.arrow and self.dtype.kind == "O":
+            values = values_of(pa.chunked_array([array_of(values, self.arrow)]))
+        self._values = values.astype(self.dtype)
 
-    def copied(self, index: Longs) -> CopiedColumn:
-        """The values of these rows as they are now; lists, which may still grow, are copied too."""
-        values = self.get(index)
-        if pa.types.is_list(self.arrow):
-            lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
-            values = np.fromiter(lists, object, len(values))
-        return CopiedColumn(self.name, self.arrow, self.default, values)
+    def freeze(self) -> FrozenColumn:
+        """The column as it is now; lists, which may still grow, are copied at once."""
+        if self._packed is None:
+            self._make_room()
+            frozen = FrozenArray(self._values, len(self._rows))
+            if pa.types.is_list(self.arrow):
+                frozen = FrozenArray(self._values, len(self._rows), _with_lists_copied)
+                for _ in frozen.steps():
+                    pass
+            self._frozen = frozen
+        else:
+            frozen = FrozenArray(self._values, len(self._values), None)
+        return FrozenColumn(self.name, self.arrow, self.default, frozen, self._packed is not None)
 
     def pack(self, rows: Longs) -> None:
         """Keep the values of these rows alone, which ascend."""
@@ -166,14 +181,42 @@ def _default(default: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
         ) from error
 
 
+def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
+    lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
+    return np.fromiter(lists, object, len(values))
+
+
 @dataclass(frozen=True, slots=True)
-class CopiedColumn:
-    """A column as at the barrier."""
+class FrozenColumn:
+    """A column as at the barrier. packed: it has values of its pane's rows alone."""
 
     name: str
     arrow: pa.DataType
     default: NDArray[Any]
-    values: NDArray[Any]
+    frozen: FrozenArray
+    packed: bool
+
+    def values(self, rows: Longs) -> NDArray[Any]:
+        """The values of the pane's rows, once all is copied."""
+        held = self.frozen.values()
+        return held if self.packed or len(held) == len(rows) else held.take(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """The rows of a pane, or of all keys, as at the barrier. present: a truth value a key."""
+
+    count: int
+    present: FrozenArray | None = None
+    packed: Longs | None = None
+
+    def rows(self) -> Longs:
+        """The rows, ascending, once all is copied."""
+        if self.packed is not None:
+            return self.packed
+        if self.present is not None:
+            return np.flatnonzero(self.present.values())
+        return np.arange(self.count)
 
 
 class Columns:
@@ -252,6 +295,7 @@ class Pane:
         self.columns = Columns(rows, where)
         self._present = np.zeros(0, np.bool_)
         self._packed: Longs | None = None
+        self._frozen: FrozenArray | None = None
 
     def add(self, rows: Longs) -> None:
         """Count these among the pane's rows."""
@@ -264,7 +308,17 @@ class Pane:
         if held < len(self._rows):
             self._present = with_room(self._present, len(self._rows))
             self._present[held:] = False
+        if self._frozen is not None:
+            self._frozen.save(rows)
         self._present[rows] = True
+
+    def freeze(self) -> FrozenRows:
+        """The pane's rows as they are now."""
+        count = len(self._rows)
+        if self._packed is not None:
+            return FrozenRows(count, packed=self._packed)
+        self._frozen = FrozenArray(self._present, min(count, len(self._present)))
+        return FrozenRows(count, present=self._frozen)
 
     def rows(self) -> Longs:
         """The pane's rows, ascending."""

@@ -18,20 +18,35 @@ import msgspec
 from tidegate.errors import FormatError, TidegateError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    Compress = Callable[[bytes], bytes]
 
 KEYED_MAGIC: Final = b"TGKS"
 OPERATOR_MAGIC: Final = b"TGOS"
+ROCKSDB_MAGIC: Final = b"TGRD"
+SECTIONS_MAGIC: Final = b"TGKI"
 VERSION: Final = 1
+"""Of the formats of streams."""
+
+ROCKSDB_VERSION: Final = 2
+"""Of key spaces; in version 1 each map is one entry."""
 
 PRESENT: Final = 1
 MISSING: Final = 2
 COLUMNS: Final = 3
+COMPRESSED: Final = 4
 
 _START: Final = struct.Struct("<4sHxxI")
 _SECTION: Final = struct.Struct("<IQ")
 _BLOCK: Final = struct.Struct("<BxHIQQ")
 _ELEMENT: Final = struct.Struct("<Q")
+_SIZE: Final = struct.Struct("<Q")
+_IS_COMPRESSED: Final = 1 << 63
+
+START_BYTES: Final = _START.size
+SECTION_BYTES: Final = _SECTION.size
+ELEMENT_BYTES: Final = _ELEMENT.size
 
 H = TypeVar("H", bound=msgspec.Struct)
 
@@ -80,6 +95,57 @@ class OperatorHeader(msgspec.Struct, frozen=True):
     states: list[StateHeader]
 
 
+class Version(msgspec.Struct, frozen=True):
+    """How entries of a state were written: serializer and ttl as in `StateHeader`."""
+
+    serializer: bytes
+    ttl: bool
+
+
+class RocksDBState(msgspec.Struct, frozen=True):
+    """A named state in a key space.
+
+    number: in the keys. versions: by the entries' first byte. by_entry: whether each entry of a map
+    is one of the key space; else a map is one as a whole.
+    """
+
+    name: str
+    kind: str
+    number: int
+    namespace: bytes | None
+    versions: list[Version]
+    by_entry: bool = False
+
+
+class RocksDBHeader(msgspec.Struct, frozen=True):
+    """What the key space of one operator holds. key: as in `KeyedHeader`."""
+
+    operator: bytes
+    checkpoint: int
+    max_parallelism: int
+    key: bytes | None
+    states: list[RocksDBState]
+
+    def in_blocks(self) -> list[StateHeader]:
+        """The states as blocks name them: one for each way in which entries were written."""
+        return [
+            StateHeader(
+                state.name, state.kind, version.serializer, state.namespace, ttl=version.ttl
+            )
+            for state in self.states
+            for version in state.versions
+        ]
+
+
+class SectionsHeader(msgspec.Struct, frozen=True):
+    """Keyed state in several streams. files: by name, each key group it counts for, and where."""
+
+    operator: bytes
+    checkpoint: int
+    max_parallelism: int
+    files: dict[str, list[tuple[int, int]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A run of entries of one state in one key group.
@@ -94,11 +160,13 @@ class Block:
     values: bytes | memoryview
 
 
-def header_bytes(header: KeyedHeader | OperatorHeader) -> bytes:
+def header_bytes(
+    header: KeyedHeader | OperatorHeader | RocksDBHeader | SectionsHeader,
+) -> bytes:
     """The start of a stream."""
     body = msgspec.msgpack.encode(header)
-    magic = KEYED_MAGIC if isinstance(header, KeyedHeader) else OPERATOR_MAGIC
-    return _START.pack(magic, VERSION, len(body)) + body
+    magic = _MAGIC[type(header)]
+    return _START.pack(magic, _version(magic), len(body)) + body
 
 
 def keyed_header(data: memoryview, where: str) -> KeyedHeader:
@@ -111,15 +179,66 @@ def operator_header(data: memoryview, where: str) -> OperatorHeader:
     return _header(data, OPERATOR_MAGIC, OperatorHeader, where)
 
 
-def section_bytes(group: int, blocks: Sequence[Block]) -> Iterator[bytes | memoryview]:
-    """The section of a key group, in pieces to be written one after the other."""
-    size = sum(_BLOCK.size + len(block.keys) + len(block.values) for block in blocks)
-    yield _SECTION.pack(group, size)
+def rocksdb_header(data: memoryview, where: str) -> RocksDBHeader:
+    """The description of a key space; raises FormatError."""
+    return _header(data, ROCKSDB_MAGIC, RocksDBHeader, where)
+
+
+def sections_header(data: memoryview, where: str) -> SectionsHeader:
+    """Which streams hold which key groups; raises FormatError."""
+    return _header(data, SECTIONS_MAGIC, SectionsHeader, where)
+
+
+def section_bytes(
+    group: int, blocks: Sequence[Block], compress: Compress | None = None
+) -> Iterator[bytes | memoryview]:
+    """The section of a key group, in pieces to be written one after the other.
+
+    compress: makes of all blocks one that holds them, where that is smaller.
+    """
+    if compress is not None:
+        plain = b"".join(piece for block in blocks for piece in _block_pieces(block))
+        packed = Block(COMPRESSED, 0, 0, _SIZE.pack(len(plain)), compress(plain))
+        if _block_size(packed) < len(plain):
+            blocks = [packed]
+    yield _SECTION.pack(group, sum(map(_block_size, blocks)))
     for block in blocks:
-        sizes = len(block.keys), len(block.values)
-        yield _BLOCK.pack(block.kind, block.state, block.rows, *sizes)
-        yield block.keys
-        yield block.values
+        yield from _block_pieces(block)
+
+
+def header_size(start: bytes, where: str) -> int:
+    """Bytes of a stream's header, told from its first `START_BYTES`; raises FormatError."""
+    _, _, size = _Cursor(memoryview(start), 0, where).unpack(_START)
+    return _START.size + size
+
+
+def section_group(start: bytes, where: str) -> int:
+    """The key group of a section, told from its first `SECTION_BYTES`; raises FormatError."""
+    group, _ = _Cursor(memoryview(start), 0, where).unpack(_SECTION)
+    return group
+
+
+def section_size(start: bytes, where: str) -> int:
+    """Bytes of a section, told from its first `SECTION_BYTES`; raises FormatError."""
+    _, size = _Cursor(memoryview(start), 0, where).unpack(_SECTION)
+    return _SECTION.size + size
+
+
+def element_size(start: bytes, where: str) -> int:
+    """Bytes of an element, told from its first `ELEMENT_BYTES`; raises FormatError."""
+    [size] = _Cursor(memoryview(start), 0, where).unpack(_ELEMENT)
+    return _ELEMENT.size + (size & ~_IS_COMPRESSED)
+
+
+def _block_size(block: Block) -> int:
+    return _BLOCK.size + len(block.keys) + len(block.values)
+
+
+def _block_pieces(block: Block) -> Iterator[bytes | memoryview]:
+    sizes = len(block.keys), len(block.values)
+    yield _BLOCK.pack(block.kind, block.state, block.rows, *sizes)
+    yield block.keys
+    yield block.values
 
 
 def section(data: memoryview, offset: int, group: int, where: str) -> Iterator[Block]:
@@ -134,21 +253,77 @@ def section(data: memoryview, offset: int, group: int, where: str) -> Iterator[B
             expected=f"key group {group}",
             found=f"key group {found}",
         )
-    end = cursor.position + size
+    for block in _blocks(cursor, cursor.position + size):
+        if block.kind == COMPRESSED:
+            plain = _decompressed(block.keys, block.values, where)
+            yield from _blocks(_Cursor(plain, 0, where), len(plain))
+        else:
+            yield block
+
+
+def _blocks(cursor: _Cursor, end: int) -> Iterator[Block]:
     while cursor.position < end:
         kind, state, rows, keys_size, values_size = cursor.unpack(_BLOCK)
         yield Block(kind, state, rows, cursor.take(keys_size), cursor.take(values_size))
 
 
-def element_bytes(encoded: bytes) -> bytes:
-    """An element of operator state."""
+def _decompressed(size: bytes | memoryview, data: bytes | memoryview, where: str) -> memoryview:
+    # Only who has compressed state pays for the import.
+    from tidegate.state.compression import decompressed
+
+    [plain] = _Cursor(memoryview(size), 0, where).unpack(_SIZE)
+    return decompressed(memoryview(data), plain, where)
+
+
+def all_sections(data: memoryview, where: str) -> Iterator[tuple[int, Iterator[Block]]]:
+    """Each key group that a stream of keyed state has, and its blocks; raises FormatError."""
+    for group, offset in section_offsets(data, where):
+        yield group, section(data, offset, group, where)
+
+
+def section_offsets(data: memoryview, where: str) -> list[tuple[int, int]]:
+    """Each key group that a stream of keyed state has, and where it begins; raises FormatError."""
+    cursor = _Cursor(data, 0, where)
+    _, _, size = cursor.unpack(_START)
+    cursor.take(size)
+    found: list[tuple[int, int]] = []
+    while cursor.position < len(data):
+        offset = cursor.position
+        group, size = cursor.unpack(_SECTION)
+        cursor.take(size)
+        found.append((group, offset))
+    return found
+
+
+def element_bytes(encoded: bytes, compress: Compress | None = None) -> bytes:
+    """An element of operator state; compressed where that is smaller."""
+    if compress is not None:
+        packed = _SIZE.pack(len(encoded)) + compress(encoded)
+        if len(packed) < len(encoded):
+            return _ELEMENT.pack(len(packed) | _IS_COMPRESSED) + packed
     return _ELEMENT.pack(len(encoded)) + encoded
 
 
 def element(data: memoryview, offset: int, where: str) -> memoryview:
     """The element at an offset; raises FormatError."""
     cursor = _Cursor(data, offset, where)
-    return cursor.take(cursor.unpack(_ELEMENT)[0])
+    [size] = cursor.unpack(_ELEMENT)
+    stored = cursor.take(size & ~_IS_COMPRESSED)
+    if not size & _IS_COMPRESSED:
+        return stored
+    return _decompressed(stored[: _SIZE.size], stored[_SIZE.size :], where)
+
+
+_MAGIC: Final[dict[type, bytes]] = {
+    KeyedHeader: KEYED_MAGIC,
+    OperatorHeader: OPERATOR_MAGIC,
+    RocksDBHeader: ROCKSDB_MAGIC,
+    SectionsHeader: SECTIONS_MAGIC,
+}
+
+
+def _version(magic: bytes) -> int:
+    return ROCKSDB_VERSION if magic == ROCKSDB_MAGIC else VERSION
 
 
 @contextmanager
@@ -159,7 +334,8 @@ def reading(where: str) -> Generator[None, None, None]:
     """
     try:
         yield
-    except TidegateError:
+    except TidegateError as error:
+        error.where = error.where or where
         raise
     except Exception as error:
         raise FormatError(
@@ -173,13 +349,14 @@ def reading(where: str) -> Generator[None, None, None]:
 def _header(data: memoryview, magic: bytes, kind: type[H], where: str) -> H:
     cursor = _Cursor(data, 0, where)
     found, version, size = cursor.unpack(_START)
-    if found != magic or version != VERSION:
+    newest = _version(magic)
+    if found != magic or not VERSION <= version <= newest:
         raise FormatError(
             "A file of state is of another kind or version",
             where=where,
             remedy="Read it with the release of Tidegate that wrote it.",
             offset=0,
-            expected=f"{magic!r} version {VERSION}",
+            expected=f"{magic!r} version {newest}",
             found=f"{found!r} version {version}",
         )
     try:

@@ -7,64 +7,47 @@ they are now (some older, some newer than the barrier) and then the pre-images, 
 over them: together they are the group at the barrier. A group thaws when its last entry is out of
 reach of writes. While nothing is frozen, a write pays for one look into a list.
 
+A table that is tracked also knows what was written to since it was frozen last: the first write to
+a key group after that meets an `_Unwritten` where pre-images would be, and puts a dict there that
+comes to hold each key that is written, by the same look that finds pre-images. Where that were most
+of a group's keys it only notes the group, for then all of it is written again anyway.
+
+A table that is logged keeps pre-images all the time: they tell which entries were written since
+they were last drained to the log. `cut` sets them aside, and what is written from then on keeps the
+values that `tail` gives.
+
 Measured against copying whole dicts, merging pre-images, a thread, and fork:
 docs/design/entry-copy-on-write.md.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.errors import UserError
+from tidegate.state.pieces import (
+    ABSENT,
+    Entries,
+    Missing,
+    Present,
+    as_they_are,
+    left_of,
+    missing_pieces,
+    preimage_pieces,
+    present_pieces,
+)
+from tidegate.state.refusing import refusing_maps
 from tidegate.typeinfo.copies import private_copy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
     from tidegate.model.key_groups import KeyGroupRange
 
-Entries = dict[object, object]
-
-
-class _Absent:
-    """The pre-image of an entry that was not there."""
-
-
-_ABSENT: Final = _Absent()
-
-
-class _Refusing(dict[object, object]):
-    """Stands in the place of entries that nobody may ask for."""
-
-    def __init__(self, refusal: Callable[[], Exception]) -> None:
-        super().__init__()
-        self._refusal = refusal
-
-    def get(self, key: object, default: object = None, /) -> object:
-        raise self._refusal()
-
-    def __setitem__(self, key: object, value: object) -> None:
-        raise self._refusal()
-
-    def pop(self, key: object, default: object = None, /) -> object:
-        raise self._refusal()
-
-
-def _no_key() -> Exception:
-    return UserError(
-        "Keyed state was used where there is no current key",
-        where="outside of the processing of a keyed record, such as in open or close, or for a "
-        "broadcast record",
-        remedy="Read and write keyed state only while a keyed record or a timer is processed.",
-    )
-
-
-def _foreign_key() -> Exception:
-    return AssertionError("the current key belongs to another subtask's key groups")
+_UNTOLD_MAX: Final = 8
+"""For how many snapshots it is not noted which keys of a busy key group are written."""
 
 
 class _FirstWrite(dict[object, object]):
@@ -84,25 +67,57 @@ class _FirstWrite(dict[object, object]):
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
-    """Entries: these keys have these values."""
+class _Unwritten(dict[object, object]):
+    """Stands in the place of pre-images until the first write to its key group.
 
-    keys: Sequence[object]
-    values: Sequence[object]
+    untold: for how many snapshots more it is not noted which keys are written: one after a group
+    was busy, and twice as many as before where it still is.
+    """
+
+    def __init__(self, group: int, saved: list[Entries | None]) -> None:
+        super().__init__()
+        self._group = group
+        self._saved = saved
+        self.untold = 0
+        self._pause = 1
+
+    def __contains__(self, key: object) -> bool:
+        self._saved[self._group] = {key: None} if self.untold == 0 else None
+        return True
+
+    def begin(self, *, busy: bool, told: bool) -> None:
+        """A snapshot has begun; what was told of the group before it."""
+        if busy:
+            self.untold, self._pause = self._pause, min(self._pause * 2, _UNTOLD_MAX)
+        elif told:
+            self._pause = 1
+        else:
+            self.untold = max(0, self.untold - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """These keys have no entry."""
+class _FirstLogged(dict[object, object]):
+    """The same for a table that is logged, in each key group."""
 
-    keys: Sequence[object]
+    def __init__(
+        self, check: Callable[[object], None], group: int, saved: list[Entries | None]
+    ) -> None:
+        super().__init__()
+        self._check = check
+        self._group = group
+        self._saved = saved
+
+    def __contains__(self, key: object) -> bool:
+        self._check(key)
+        self._saved[:] = [{} if type(each) is _FirstLogged else each for each in self._saved]
+        self._saved[self._group] = {key: ABSENT}
+        return True
 
 
 class HashMapTable:
     """One named keyed state in dicts.
 
-    copy: copies an entry, or None where entries can't be changed.
+    copy: copies an entry, or None where entries can't be changed. tracked: whether it is asked for
+    what was `written`. logged: whether it is drained.
     """
 
     def __init__(
@@ -112,22 +127,33 @@ class HashMapTable:
         max_parallelism: int,
         *,
         copy: Callable[[object], object] | None,
+        tracked: bool = False,
+        logged: bool = False,
     ) -> None:
         self._key_groups = key_groups
-        # One more than there are key groups, since the group of a key not yet set is -1.
-        self._maps: list[Entries] = [_Refusing(_foreign_key)] * max_parallelism
-        self._maps.append(_Refusing(_no_key))
-        for group in key_groups:
-            self._maps[group] = {}
+        self._maps = refusing_maps(key_groups, max_parallelism)
+        # Where writes look for pre-images, or note their keys; and where pre-images alone are.
         self._saved: list[Entries | None] = [None] * (max_parallelism + 1)
+        self._shared: list[Entries | None] = [None] * (max_parallelism + 1)
+        self._unwritten = (
+            {group: _Unwritten(group, self._saved) for group in key_groups} if tracked else {}
+        )
         self._frozen: list[int] = []
+        # Of a logged table: what was to be drained when a key group was frozen or cut.
+        self._undrained: dict[int, Entries] = {}
+        self._logged = logged
+        if logged:
+            for group in key_groups:
+                self._saved[group] = {}
         self._round = self._all_around()
         self._copy = copy
         self.cell = cell
         self.peek = _peek(cell, self._maps)
-        self.read = self.peek if copy is None else _read(cell, self._maps, self._saved, copy)
-        self.is_shared = _is_shared(cell, self._saved)
-        self.edit = self.peek if copy is None else _edit(cell, self._maps, self._saved, copy)
+        self.read = self.peek if copy is None else _read(cell, self._maps, self._shared, copy)
+        self.is_shared = _is_shared(cell, self._shared)
+        self.edit = (
+            self.peek if copy is None else _edit(cell, self._maps, self._saved, self._shared, copy)
+        )
         self.write = _write(cell, self._maps, self._saved)
 
     def fold(
@@ -139,13 +165,13 @@ class HashMapTable:
         emit: Callable[[object], None],
     ) -> None:
         """Merge each value into its key's entry, and emit each new entry."""
-        maps, saved = self._maps, self._saved
+        maps, saved, shared = self._maps, self._saved, self._shared
         for value, key, group in zip(values, keys, groups, strict=True):
             entries, preimages = maps[group], saved[group]
             old = entries.get(key)
             if preimages is not None and key not in preimages:
-                preimages[key] = _ABSENT if old is None else old
-                if old is not None and self._copy is not None:
+                preimages[key] = ABSENT if old is None else old
+                if old is not None and self._copy is not None and shared[group] is not None:
                     old = self._copy(old)
             new = value if old is None else merge(old, value)
             if new is None:
@@ -156,20 +182,20 @@ class HashMapTable:
 
     def accumulate(
         self,
-        keys: Sequence[object],
+        keys: Iterable[object],
         groups: Sequence[int],
         values: Iterable[object],
         add: Callable[[object, object], object],
         create: Callable[[], object],
     ) -> None:
         """Set each key's entry to ``add(value, entry)``; ``create`` makes a first entry."""
-        maps, saved = self._maps, self._saved
+        maps, saved, shared = self._maps, self._saved, self._shared
         for value, key, group in zip(values, keys, groups, strict=True):
             entries, preimages = maps[group], saved[group]
             old = entries.get(key)
             if preimages is not None and key not in preimages:
-                preimages[key] = _ABSENT if old is None else old
-                if old is not None and self._copy is not None:
+                preimages[key] = ABSENT if old is None else old
+                if old is not None and self._copy is not None and shared[group] is not None:
                     old = entries[key] = self._copy(old)
             new = add(value, create() if old is None else old)
             if new is None:
@@ -177,9 +203,12 @@ class HashMapTable:
             else:
                 entries[key] = new
 
+    def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        """Nothing is to be read."""
+
     def value_state(self) -> ValueState[object]:
         """The entries as value state."""
-        return _value_state(self, self._maps, self._saved, self._copy)
+        return _value_state(self, self._maps, self._saved, self._shared, self._copy)
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is."""
@@ -192,13 +221,13 @@ class HashMapTable:
         for group, (key, before) in islice(self._round, steps):
             if before is None or kept(before) is before:
                 continue  # without a look into the dict, which would cost more than all else
-            entries, preimages = self._maps[group], self._saved[group]
+            entries, preimages = self._maps[group], self._shared[group]
             entry = entries.get(key)
             left = None if entry is None else kept(entry)
             if left is entry:
                 continue
-            # A first write is awaited only where nothing is frozen, and this is none.
-            if not isinstance(preimages, _FirstWrite | None):
+            # What is left out counts as no write: it would be left out of what was written, too.
+            if preimages is not None:
                 preimages.setdefault(key, entry)
             if left is None:
                 del entries[key]
@@ -222,88 +251,182 @@ class HashMapTable:
 
     def check_first_key(self, check: Callable[[object], None]) -> None:
         """Have the key of the first write checked; before anything is frozen."""
-        self._saved[:] = [_FirstWrite(check, self._saved)] * len(self._saved)
+        if self._logged:
+            for group in self._key_groups:
+                self._saved[group] = _FirstLogged(check, group, self._saved)
+        else:
+            self._saved[:] = [_FirstWrite(check, self._saved)] * len(self._saved)
 
-    def freeze(self) -> list[int]:
-        """Mark every key group that holds anything, and name them; from now on writes save."""
-        assert all(self._saved[group] is None for group in self._frozen), "frozen before"
-        self._frozen = [group for group in self._key_groups if self._maps[group]]
+    def written(self) -> dict[int, Collection[object] | None]:
+        """What may have been written to since `freeze` was last called; if tracked.
+
+        By key group the keys, or None for any of it.
+        """
+        return {
+            group: saved
+            for group in self._key_groups
+            if type(saved := self._saved[group]) is not _Unwritten
+        }
+
+    def entries(self, group: int) -> int:
+        """How many a key group has."""
+        return len(self._maps[group])
+
+    def freeze(
+        self,
+        kept: Container[int] = (),
+        also: Container[int] = (),
+        busy: Container[int] = (),
+    ) -> list[int]:
+        """Mark every key group that holds anything, and name them; from now on writes save.
+
+        kept: key groups to leave out. also: those to mark though they may hold nothing any more.
+        busy: those of which it is not noted for a while which keys are written.
+        """
+        assert all(self._shared[group] is None for group in self._frozen), "frozen before"
+        self._frozen = [
+            g for g in self._key_groups if (self._maps[g] or g in also) and g not in kept
+        ]
+        for group, unwritten in self._unwritten.items():
+            saved = self._saved[group]
+            if type(saved) is not _FirstWrite:
+                self._saved[group] = unwritten
+                unwritten.begin(busy=group in busy, told=saved is not None)
         for group in self._frozen:
-            self._saved[group] = {}
+            self._set_aside(group)
         return self._frozen
+
+    def _set_aside(self, group: int) -> None:
+        before = self._saved[group]
+        if self._logged and before is not None:
+            self._undrained[group] = before
+        self._saved[group] = self._shared[group] = {}
 
     def pieces(
         self,
         group: int,
         rows: Callable[[], int],
         kept: Callable[[object], object] | None = None,
+        only: Collection[object] | None = None,
     ) -> Iterator[Present | Missing]:
         """What a frozen key group held when it was frozen; to be loaded in this order.
 
         rows: asked for each piece how many entries it may have. kept: as in `prune`, for what is
-        given; None for all. A piece is to be encoded before the next write, for its values are
-        live.
+        given; None for all. only: the keys that are given, also as missing. A piece is to be
+        encoded before the next write, for its values are live.
         """
         entries = self._maps[group]
-        keys, values = list(entries), list(entries.values())
+        if only is None:
+            keys, values, missing = list(entries), list(entries.values()), list[object]()
+        else:
+            keys = [key for key in only if key in entries]
+            values = [entries[key] for key in keys]
+            missing = [key for key in only if key not in entries]
         # Values that can't be changed are safe in the list, so writes need save nothing more.
         saved = self._thaw(group) if self._copy is None else None
-        present = _present(keys, values, rows)
-        yield from present if kept is None else (_left(piece, kept) for piece in present)
+        present = present_pieces(keys, values, rows)
+        yield from present if kept is None else (left_of(piece, kept) for piece in present)
+        yield from missing_pieces(missing, rows)
         saved = self._thaw(group) if saved is None else saved
+        if only is not None:
+            saved = {key: value for key, value in saved.items() if key in only}
         if kept is not None:
             for key, value in saved.items():
-                left = value if value is _ABSENT else kept(value)
-                saved[key] = _ABSENT if left is None else left
-        yield from _preimages(saved, rows)
+                left = value if value is ABSENT else kept(value)
+                saved[key] = ABSENT if left is None else left
+        yield from preimage_pieces(saved, rows)
 
     def thaw(self) -> None:
         """Give up what is still frozen."""
         for group in self._frozen:
-            self._saved[group] = None
+            if self._shared[group] is not None:
+                self._thaw(group)
 
     def _thaw(self, group: int) -> Entries:
-        saved = self._saved[group]
+        saved = self._shared[group]
         assert saved is not None, f"key group {group} is not frozen"
-        self._saved[group] = None
+        unwritten = self._unwritten.get(group)
+        told = unwritten is not None and unwritten.untold == 0
+        self._shared[group] = None
+        if self._logged:
+            self._saved[group] = dict.fromkeys(saved) | self._undrained.pop(group, {})
+            return saved
+        self._saved[group] = unwritten
+        if saved:
+            self._saved[group] = {key: None for key in saved} if told else None
         return saved
 
+    # --- For a log ---
 
-def _present(
-    keys: list[object], values: list[object], rows: Callable[[], int]
-) -> Iterator[Present]:
-    start, count = 0, len(keys)
-    while start < count:
-        end = start + rows()
-        if start == 0 and end >= count:
-            yield Present(keys, values)  # a slice would touch each object once more
-        else:
-            yield Present(keys[start:end], values[start:end])
-        start = end
+    @property
+    def undrained(self) -> int:
+        """Entries that were written and are not drained."""
+        saved = self._saved
+        return sum([len(saved[group] or ()) for group in self._key_groups])
 
+    def drain(
+        self, group: int, rows: int, kept: Callable[[object], object] | None
+    ) -> list[Present | Missing]:
+        """Some of what was written to a key group, as it is now; it counts as drained."""
+        written, entries = self._saved[group], self._maps[group]
+        if not written:
+            return []
+        keys = [written.popitem()[0] for _ in range(min(rows, len(written)))]
+        return as_they_are(keys, [entries.get(key) for key in keys], kept)
 
-def _left(piece: Present, kept: Callable[[object], object]) -> Present:
-    pairs = zip(piece.keys, map(kept, piece.values), strict=True)
-    left = [(key, value) for key, value in pairs if value is not None]
-    return Present([key for key, _ in left], [value for _, value in left])
+    def undrain(self, group: int, pieces: Iterable[Present | Missing]) -> None:
+        """These could not be logged."""
+        written = self._saved[group]
+        assert written is not None, "a logged table keeps what was written"
+        for piece in pieces:
+            written.update(dict.fromkeys(piece.keys))
 
+    def cut(self) -> list[int]:
+        """Set aside what was written and is not drained, and name the key groups."""
+        assert all(self._shared[group] is None for group in self._frozen), "frozen before"
+        self._frozen = [group for group in self._key_groups if self._saved[group]]
+        for group in self._frozen:
+            self._set_aside(group)
+        return self._frozen
 
-def _preimages(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Missing]:
-    missing = [key for key, value in saved.items() if value is _ABSENT]
-    for key in missing:
-        del saved[key]
-    yield from _present(list(saved), list(saved.values()), rows)
-    start = 0
-    while start < len(missing):
-        end = start + rows()
-        yield Missing(missing[start:end])
-        start = end
+    def tail(
+        self,
+        group: int,
+        rows: Callable[[], int],
+        kept: Callable[[object], object] | None,
+    ) -> Iterator[Present | Missing]:
+        """What was set aside of a key group, as it was when it was cut; otherwise as `pieces`."""
+        entries, newer, left = self._maps[group], self._shared[group], self._undrained[group]
+        assert newer is not None, f"key group {group} is not cut"
+        while left:
+            keys = [left.popitem()[0] for _ in range(min(rows(), len(left)))]
+            values = [newer[key] if key in newer else entries.get(key) for key in keys]
+            values = [None if value is ABSENT else value for value in values]
+            try:
+                yield from as_they_are(keys, values, kept)
+            except BaseException:
+                left.update(dict.fromkeys(keys))
+                raise
+        del self._undrained[group]
+        self._shared[group] = None
+
+    def current(
+        self, group: int, rows: Callable[[], int], kept: Callable[[object], object] | None
+    ) -> Iterator[Present]:
+        """A key group's entries, each as it is when it is given; written to meanwhile."""
+        entries = self._maps[group]
+        keys = iter(list(entries))
+        while some := list(islice(keys, rows())):
+            for piece in as_they_are(some, [entries.get(key) for key in some], kept):
+                if isinstance(piece, Present):
+                    yield piece
 
 
 def _value_state(
     table: HashMapTable,
     maps: list[Entries],
     saved: list[Entries | None],
+    shared: list[Entries | None],
     copy: Callable[[object], object] | None,
 ) -> ValueState[object]:
     """Value state in a class of its own for each table: the hottest calls that there are.
@@ -321,11 +444,11 @@ def _value_state(
             self,
             cell: KeyCell = cell,
             maps: list[Entries] = maps,
-            saved: list[Entries | None] = saved,
+            shared: list[Entries | None] = shared,
             copy: Callable[[object], object] = private_copy if copy is None else copy,
         ) -> object:
             group = cell.group
-            preimages = saved[group]
+            preimages = shared[group]
             if preimages is None:
                 return maps[group].get(cell.key)
             value = maps[group].get(cell.key)
@@ -337,7 +460,7 @@ def _value_state(
             cell: KeyCell = cell,
             maps: list[Entries] = maps,
             saved: list[Entries | None] = saved,
-            absent: object = _ABSENT,
+            absent: object = ABSENT,
         ) -> None:
             group = cell.group
             preimages = saved[group]
@@ -380,12 +503,12 @@ def _peek(cell: KeyCell, maps: list[Entries]) -> Callable[[], object]:
 def _read(
     cell: KeyCell,
     maps: list[Entries],
-    saved: list[Entries | None],
+    shared: list[Entries | None],
     copy: Callable[[object], object],
 ) -> Callable[[], object]:
     def read() -> object:
         group = cell.group
-        preimages = saved[group]
+        preimages = shared[group]
         if preimages is None:
             return maps[group].get(cell.key)
         key = cell.key
@@ -396,9 +519,9 @@ def _read(
     return read
 
 
-def _is_shared(cell: KeyCell, saved: list[Entries | None]) -> Callable[[], bool]:
+def _is_shared(cell: KeyCell, shared: list[Entries | None]) -> Callable[[], bool]:
     def is_shared() -> bool:
-        preimages = saved[cell.group]
+        preimages = shared[cell.group]
         return preimages is not None and cell.key not in preimages
 
     return is_shared
@@ -408,6 +531,7 @@ def _edit(
     cell: KeyCell,
     maps: list[Entries],
     saved: list[Entries | None],
+    shared: list[Entries | None],
     copy: Callable[[object], object],
 ) -> Callable[[], object]:
     def edit() -> object:
@@ -420,7 +544,8 @@ def _edit(
         value = entries.get(key)
         if value is not None and key not in preimages:
             preimages[key] = value
-            value = entries[key] = copy(value)
+            if shared[cell.group] is not None:
+                value = entries[key] = copy(value)
         return value
 
     return edit
@@ -432,7 +557,7 @@ def _write(
     def write(value: object) -> None:
         key, entries, preimages = cell.key, maps[cell.group], saved[cell.group]
         if preimages is not None and key not in preimages:
-            preimages[key] = entries.get(key, _ABSENT)
+            preimages[key] = entries.get(key, ABSENT)
         if value is None:
             entries.pop(key, None)
         else:

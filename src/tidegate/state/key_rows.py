@@ -34,7 +34,7 @@ from tidegate.typeinfo.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -71,8 +71,8 @@ class _Index(Protocol):
         """Make rows from `first` on for keys that are all new and all different."""
         ...
 
-    def stored(self, count: int) -> pa.Array:
-        """The keys of the first rows, in order."""
+    def parts(self, count: int) -> Sequence[pa.Array]:
+        """The keys of the first rows, in order, in one or more arrays that stay as they are."""
         ...
 
 
@@ -137,8 +137,13 @@ class KeyRows:
 
     def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
         """Keys and key groups of all rows; a later `index` leaves them as they are."""
+        parts, groups = self.parts()
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), groups
+
+    def parts(self) -> tuple[Sequence[pa.Array], NDArray[np.int16]]:
+        """As `stored`, the keys in one or more arrays."""
         assert self._index is not None, "there are keys only after the first batch"
-        return self._index.stored(self._count), self._groups[: self._count]
+        return self._index.parts(self._count), self._groups[: self._count]
 
     def _append(self, key_groups: NDArray[Any]) -> None:
         end = self._count + len(key_groups)
@@ -189,12 +194,12 @@ class _Numbers:
         self._stored = with_room(self._stored, end)
         self._stored[first:end] = numbers
 
-    def stored(self, count: int) -> pa.Array:
+    def parts(self, count: int) -> Sequence[pa.Array]:
         numbers = self._stored[:count]
         if pa.types.is_boolean(self._arrow):
-            return pa.array(numbers.astype(np.bool_))
+            return [pa.array(numbers.astype(np.bool_))]
         narrow = pa.types.is_date32(self._arrow)
-        return pa.array(numbers.astype(np.int32) if narrow else numbers).view(self._arrow)
+        return [pa.array(numbers.astype(np.int32) if narrow else numbers).view(self._arrow)]
 
     def _numbers(self, keys: pa.Array) -> Longs:
         array = keys if keys.type == self._arrow else _decoded(keys).cast(self._arrow)
@@ -234,13 +239,13 @@ class _Texts:
         texts = keys.to_numpy(zero_copy_only=False)
         self._rows.update(zip(texts, range(first, first + len(texts)), strict=True))
         self._stored.append(keys)
+        while len(self._stored) > 1 and len(self._stored[-2]) <= 2 * len(self._stored[-1]):
+            # So that there are few, and each key is moved a few times only.
+            self._stored[-2:] = [pa.concat_arrays(self._stored[-2:])]
 
-    def stored(self, count: int) -> pa.Array:
+    def parts(self, count: int) -> Sequence[pa.Array]:
         del count  # keys are added by whole batches only
-        if len(self._stored) != 1:
-            empty = pa.array([], self._arrow)
-            self._stored = [pa.concat_arrays(self._stored) if self._stored else empty]
-        return self._stored[0]
+        return self._stored.copy() or [pa.array([], self._arrow)]
 
 
 def _decoded(keys: pa.Array) -> pa.Array:

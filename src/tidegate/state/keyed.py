@@ -10,19 +10,18 @@ asks for goes into the next snapshot as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.errors import ConfigError, FormatError, SerializerIncompatible, UserError
+from tidegate.errors import FormatError
 from tidegate.state import kinds, ttl
 from tidegate.state.format import MISSING, PRESENT, Block, StateHeader, reading
 from tidegate.state.hashmap import HashMapTable, Missing, Present
-from tidegate.typeinfo.evolution import reader_for
-from tidegate.typeinfo.key_hash import key_type_of, may_be_alike
+from tidegate.state.keys import Keys, check_asked_alike, check_restored, paired
+from tidegate.state.misfits import encoded, encoded_as_declared
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.types import PICKLED, TupleTypeInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Iterator, Mapping
 
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
@@ -31,8 +30,16 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
+_BUSY_SHARE: Final = 4
+"""A key group is busy where one in this many of its keys, or more, were written to."""
+
+_NOTHING: Final[Mapping[int, Mapping[str, Collection[object]]]] = {}
+
+
 @dataclass(frozen=True, slots=True)
-class _Registered:
+class Registered:
+    """A state that was asked for. kept: what of an entry goes into snapshots; None for all."""
+
     descriptor: StateDescriptor
     namespace: TypeInformation | None
     table: HashMapTable
@@ -40,7 +47,6 @@ class _Registered:
     serializer: Serializer
     header: StateHeader
     kept: Callable[[object], object] | None
-    """What of an entry goes into snapshots; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,8 @@ class KeyedStates:
     """All keyed row state of one operator. where: names the operator in errors.
 
     pair_cell: what states with a namespace stand on. key_type: as declared; None for what the keys
-    themselves are. now_ms: processing time.
+    themselves are. now_ms: processing time. tracked: whether it is asked for what was `written`.
+    logged: whether `logged.LoggedStates` drains it.
     """
 
     def __init__(
@@ -68,6 +75,8 @@ class KeyedStates:
         key_type: TypeInformation | None,
         now_ms: Callable[[], int],
         where: str,
+        tracked: bool = False,
+        logged: bool = False,
     ) -> None:
         self._cell = cell
         self._pair_cell = pair_cell
@@ -75,10 +84,12 @@ class KeyedStates:
         self._max_parallelism = max_parallelism
         self._now_ms = now_ms
         self._where = where
-        self._declared = key_type is not None and key_type != PICKLED
-        self._keys: Serializer | None = serializer_of(key_type) if self._declared else None
-        self._states: dict[str, _Registered] = {}
+        self._tracked = tracked
+        self._logged = logged
+        self._keys = Keys(key_type, where)
+        self._states: dict[str, Registered] = {}
         self._restored: dict[str, list[Restored]] = {}
+        self._busy: set[int] = set()
 
     def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
         """The state of that name, with what was restored of it. namespace: its type, if any.
@@ -89,85 +100,133 @@ class KeyedStates:
         name = descriptor.name
         held = self._states.get(name)
         if held is not None:
-            self._check_same(held, descriptor, namespace)
+            before = held.descriptor, held.namespace
+            check_asked_alike(before, (descriptor, namespace), self._where)
             return held.view
         kind = kinds.kind_of(descriptor, where=self._where)
         stored = ttl.stored(descriptor)
         copy = kinds.entry_copier(stored)
         cell = self._cell if namespace is None else self._pair_cell
-        table = HashMapTable(cell, self._key_groups, self._max_parallelism, copy=copy)
+        table = HashMapTable(
+            cell,
+            self._key_groups,
+            self._max_parallelism,
+            copy=copy,
+            tracked=self._tracked,
+            logged=self._logged,
+        )
         view, kept = ttl.view(descriptor, table, self._now_ms)
         serializer = serializer_of(kinds.entry_type(stored))
         written = serializer.snapshot().to_bytes()
         spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
         header = StateHeader(name, kind.value, written, spaces, ttl=ttl.expires(descriptor))
-        state = _Registered(descriptor, namespace, table, view, serializer, header, kept)
+        state = Registered(descriptor, namespace, table, view, serializer, header, kept)
         for restored in self._restored.get(name, ()):
             self._load(state, restored)
         self._restored.pop(name, None)
-        if self._keys is not None and not self._declared:
-            table.check_first_key(self._check_key if namespace is None else self._check_pair)
+        if self._keys.serializer is not None and not self._keys.declared:
+            table.check_first_key(self._keys.check if namespace is None else self._check_pair)
         self._states[name] = state
         return state.view
 
     def restore_keys(self, key: bytes) -> None:
         """Take the keys' serializer from a snapshot; raises SerializerIncompatible."""
-        old = SerializerSnapshot.from_bytes(key)
-        if self._keys is None:
-            self._keys = serializer_of(old.type_info)
-        reader_for(old, self._keys, where=f"{self._where}, keys", key=True)
+        self._keys.restore(key)
 
     def restore(self, restored: Restored) -> None:
         """Keep a state of a handle until it is asked for; after its handle's `restore_keys`."""
         self._restored.setdefault(restored.header.name, []).append(restored)
 
-    def snapshot(self) -> KeyedSnapshot | None:
-        """The quick part of a snapshot: in proportion to the key groups. None without state."""
-        live = [
-            _Live(index, state, frozenset(state.table.freeze()))
-            for index, state in enumerate(self._states.values())
-        ]
-        left = [restored for parts in self._restored.values() for restored in parts]
-        if not left and not any(each.groups for each in live):
+    def written(self) -> dict[int, dict[str, Collection[object]] | None]:
+        """What may have been written to since the last snapshot; if tracked.
+
+        By key group and state the keys; None for any key of any state of a group.
+        """
+        found: dict[int, dict[str, Collection[object]]] = {}
+        told: dict[int, bool] = {}
+        for name, state in self._states.items():
+            for group, keys in state.table.written().items():
+                told[group] = told.get(group, True) and keys is not None
+                found.setdefault(group, {})[name] = keys or ()
+        self._busy = {
+            group for group, states in found.items() if told[group] and self._is_busy(group, states)
+        }
+        return {
+            group: states if told[group] and group not in self._busy else None
+            for group, states in found.items()
+        }
+
+    def _is_busy(self, group: int, written: Mapping[str, Collection[object]]) -> bool:
+        """Whether so many of a key group's keys were written to that all may as well be."""
+        entries = sum(state.table.entries(group) for state in self._states.values())
+        return sum(map(len, written.values())) * _BUSY_SHARE > entries
+
+    def snapshot(
+        self, changed: Mapping[int, Mapping[str, Collection[object]]] = _NOTHING
+    ) -> KeyedSnapshot | None:
+        """The quick part of a snapshot: in proportion to the key groups. None without state.
+
+        changed: key groups of which this one has only some keys, by state, for an earlier one
+        holds the others as they are.
+        """
+        live: list[_Live] = []
+        for index, (name, state) in enumerate(self._states.items()):
+            only = {group: keys[name] for group, keys in changed.items() if name in keys}
+            kept = changed.keys() - only.keys()
+            groups = frozenset(state.table.freeze(kept, only, self._busy))
+            live.append(_Live(index, state, groups, only))
+        left = self.unclaimed
+        if not left and not changed and not any(each.groups for each in live):
             return None
-        keys = self._keys or self._learn_keys(live)
-        return KeyedSnapshot(live, left, keys, self._where)
+        keys = self._keys.serializer or self._learn_keys(live)
+        return KeyedSnapshot(live, left, keys, self._where, changed)
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all that a state holds."""
         return self._states[name].table.scan()
+
+    @property
+    def key_groups(self) -> KeyGroupRange:
+        """Those of the subtask."""
+        return self._key_groups
+
+    @property
+    def registered(self) -> list[Registered]:
+        """The states that were asked for, in that order."""
+        return list(self._states.values())
+
+    @property
+    def unclaimed(self) -> list[Restored]:
+        """What was restored of states that nobody has asked for."""
+        return [restored for parts in self._restored.values() for restored in parts]
+
+    @property
+    def key_type(self) -> bytes | None:
+        """Snapshot of the keys' serializer; None as long as no key was seen."""
+        keys = self._keys.serializer
+        return None if keys is None else keys.snapshot().to_bytes()
+
+    def keys_of(self, state: Registered, key: object) -> Serializer:
+        """The serializer of a state's keys, told from this one where it is not known yet."""
+        if state.namespace is not None:
+            key, _ = cast("tuple[object, object]", key)
+        return paired(self._keys.serializer or self._keys.of(key), state.namespace)
 
     def _learn_keys(self, live: list[_Live]) -> Serializer:
         state = next(each.state for each in live if each.groups)
         _, key, _ = next(state.table.scan())
         if state.namespace is not None:
             key, _ = cast("tuple[object, object]", key)
-        self._keys = serializer_of(key_type_of(key, where=self._where))
-        return self._keys
-
-    def _check_key(self, key: object) -> None:
-        """Undeclared keys show only now whether they are those of the restored state."""
-        assert self._keys is not None, "what was restored has told the type of its keys"
-        held, found = self._keys.type_info, key_type_of(key, where=self._where)
-        if not may_be_alike(held, found):
-            raise SerializerIncompatible(
-                f"The keys of the state are {held} and those of the stream are {found}",
-                where=self._where,
-                remedy="Go back to the old key; where a key lies depends on its type.",
-            )
+        return self._keys.of(key)
 
     def _check_pair(self, pair: object) -> None:
-        self._check_key(cast("tuple[object, object]", pair)[0])
+        self._keys.check(cast("tuple[object, object]", pair)[0])
 
-    def _load(self, state: _Registered, restored: Restored) -> None:
+    def _load(self, state: Registered, restored: Restored) -> None:
         where = f"{self._where}, state '{state.header.name}'"
-        if _kind(restored.header) != _kind(state.header):
-            raise SerializerIncompatible(
-                f"The state was of kind {_kind(restored.header)} and is now {_kind(state.header)}",
-                where=where,
-                remedy="Go back to the old kind, or give the state a new name.",
-            )
-        assert self._keys is not None, "what was restored has told the type of its keys"
+        now = state.header.kind, state.namespace
+        check_restored(restored.header.kind, restored.header.namespace, now, where)
+        assert self._keys.serializer is not None, "what was restored has told the type of its keys"
         old = SerializerSnapshot.from_bytes(restored.header.serializer)
         values = ttl.reader(
             old,
@@ -176,42 +235,14 @@ class KeyedStates:
             now_ms=self._now_ms,
             where=where,
         )
-        keys: Reader = self._keys
-        if restored.header.namespace is not None and state.namespace is not None:
-            spaces = SerializerSnapshot.from_bytes(restored.header.namespace)
-            reader_for(
-                spaces, serializer_of(state.namespace), where=f"{where}, namespaces", key=True
-            )
-            keys = _pairs(self._keys, state.namespace)
+        keys = paired(self._keys.serializer, state.namespace)
         for group, block in restored.blocks:
             with reading(where):
-                state.table.load(group, _decoded(block, keys, values, where))
-
-    def _check_same(
-        self, held: _Registered, descriptor: StateDescriptor, namespace: TypeInformation | None
-    ) -> None:
-        old = held.descriptor
-        before = type(old), kinds.entry_type(old), old.ttl, held.namespace
-        if before == (type(descriptor), kinds.entry_type(descriptor), descriptor.ttl, namespace):
-            return
-        raise ConfigError(
-            f"The state '{descriptor.name}' is asked for as {descriptor} and before as"
-            f" {held.descriptor}",
-            where=self._where,
-            remedy="Use one descriptor, or two names.",
-        )
+                state.table.load(group, decoded_block(block, keys, values, where))
 
 
-def _kind(header: StateHeader) -> str:
-    return header.kind if header.namespace is None else f"{header.kind} with a namespace"
-
-
-def _pairs(keys: Serializer, namespace: TypeInformation) -> Serializer:
-    """The serializer of keys with their namespaces."""
-    return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
-
-
-def _decoded(block: Block, keys: Reader, values: Reader, where: str) -> Present | Missing:
+def decoded_block(block: Block, keys: Reader, values: Reader, where: str) -> Present | Missing:
+    """What a block of a state says of keys. Raises FormatError where it is not as it says."""
     read_keys = keys.decode_many(block.keys)
     read_values = values.decode_many(block.values) if block.kind == PRESENT else read_keys
     if not len(read_keys) == len(read_values) == block.rows:
@@ -227,30 +258,38 @@ def _decoded(block: Block, keys: Reader, values: Reader, where: str) -> Present 
 
 @dataclass(frozen=True, slots=True)
 class _Live:
-    """A table in a snapshot. index: its state's in the header. groups: those that were frozen."""
+    """A table in a snapshot. index: its state's in the header. groups: those that were frozen.
+
+    only: of some of them, the keys that are wanted.
+    """
 
     index: int
-    state: _Registered
+    state: Registered
     groups: frozenset[int]
+    only: Mapping[int, Collection[object]]
 
 
 class KeyedSnapshot:
     """Keyed row state as at the barrier, encoded step by step."""
 
     def __init__(
-        self, live: list[_Live], left: list[Restored], keys: Serializer, where: str
+        self,
+        live: list[_Live],
+        left: list[Restored],
+        keys: Serializer,
+        where: str,
+        partly: Container[int],
     ) -> None:
         self._live = live
-        self._keys = [
-            keys if each.state.namespace is None else _pairs(keys, each.state.namespace)
-            for each in live
-        ]
+        self._keys = [paired(keys, each.state.namespace) for each in live]
         self._where = where
         self.key = keys.snapshot().to_bytes()
         self.headers = [each.state.header for each in live] + [each.header for each in left]
         self._blocks: dict[int, list[Block]] = {}
         for index, restored in enumerate(left, start=len(live)):
             for group, block in restored.blocks:
+                if group in partly:
+                    continue
                 again = Block(block.kind, index, block.rows, block.keys, block.values)
                 self._blocks.setdefault(group, []).append(again)
 
@@ -266,7 +305,8 @@ class KeyedSnapshot:
             for each in self._live:
                 if group not in each.groups:
                     continue
-                for piece in each.state.table.pieces(group, rows, each.state.kept):
+                only = each.only.get(group)
+                for piece in each.state.table.pieces(group, rows, each.state.kept, only):
                     if piece.keys:
                         blocks.append(self._encoded(piece, each))
                     yield len(piece.keys)
@@ -277,12 +317,17 @@ class KeyedSnapshot:
             each.state.table.thaw()
 
     def _encoded(self, piece: Present | Missing, live: _Live) -> Block:
-        try:
-            keys = self._keys[live.index].encode_many(piece.keys)
-            if isinstance(piece, Missing):
-                return Block(MISSING, live.index, len(piece.keys), keys, b"")
-            values = live.state.serializer.encode_many(piece.values)
-        except UserError as error:
-            place = f"{self._where}, state '{live.state.header.name}'"
-            raise UserError(error.what, where=place, remedy=error.remedy) from error
-        return Block(PRESENT, live.index, len(piece.keys), keys, values)
+        return block_of(piece, live.index, live.state, self._keys[live.index], self._where)
+
+
+def block_of(
+    piece: Present | Missing, index: int, state: Registered, keys: Serializer, where: str
+) -> Block:
+    """Entries of a state as a block. Raises UserError for what can't be encoded."""
+    where = f"{where}, state '{state.header.name}'"
+    names = encoded(keys, piece.keys, where)
+    if isinstance(piece, Missing):
+        return Block(MISSING, index, len(piece.keys), names, b"")
+    key_of = piece.keys.__getitem__
+    values = encoded_as_declared(state.serializer, piece.values, where, key_of)
+    return Block(PRESENT, index, len(piece.keys), names, values)

@@ -132,7 +132,7 @@ def merging_view(
         reduce = function.reduce if isinstance(function, ReduceFunction) else function
         return TableReducingState(entries, reduce)
     aggregate = cast("AggregateFunction[Any, Any, Any]", descriptor.aggregate_function)
-    return TableAggregatingState(entries, aggregate)
+    return TableAggregatingState(entries, aggregate, descriptor.name)
 
 
 class TableListState:
@@ -291,7 +291,11 @@ class TableReducingState:
 class TableAggregatingState:
     """An accumulator a key."""
 
-    def __init__(self, entries: KeyedEntries, function: AggregateFunction[Any, Any, Any]) -> None:
+    def __init__(
+        self, entries: KeyedEntries, function: AggregateFunction[Any, Any, Any], name: str
+    ) -> None:
+        self._name = name
+        self.read_ahead = entries.prefetch
         self._read = entries.read
         self._write = entries.write
         self._accumulate = entries.accumulate
@@ -303,14 +307,20 @@ class TableAggregatingState:
         return None if accumulator is None else self._function.get_result(accumulator)
 
     def add(self, value: object) -> None:
-        """Add one to it."""
+        """Add one to it. Raises TypeError where the function gives no accumulator."""
         accumulator = self._read()
         if accumulator is None:
             accumulator = self._function.create_accumulator()
-        self._write(self._function.add(value, accumulator))
+        gathered = self._function.add(value, accumulator)
+        if gathered is None:
+            raise TypeError(
+                f"AggregateFunction.add of state '{self._name}' has returned None; it has to return"
+                " the accumulator"
+            )
+        self._write(gathered)
 
     def add_rows(
-        self, keys: Sequence[object], key_groups: Sequence[int], values: Iterable[object]
+        self, keys: Iterable[object], key_groups: Sequence[int], values: Iterable[object]
     ) -> None:
         """Add one value to each of these keys, in order."""
         function = self._function

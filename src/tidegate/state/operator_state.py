@@ -14,6 +14,7 @@ from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
 from tidegate.model.handles import StateDistribution
 from tidegate.state.format import StateHeader, element, reading
+from tidegate.state.misfits import encoded_as_declared
 from tidegate.typeinfo.copies import private_copy
 from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
@@ -321,8 +322,5 @@ class OperatorSnapshot:
                 yield len(piece)
 
     def _encode(self, state: _Registered, value: object) -> bytes:
-        try:
-            return state.serializer.encode_many([value])
-        except UserError as error:
-            place = f"{self._where}, operator state '{state.header.name}'"
-            raise UserError(error.what, where=place, remedy=error.remedy) from error
+        where = f"{self._where}, operator state '{state.header.name}'"
+        return encoded_as_declared(state.serializer, [value], where)

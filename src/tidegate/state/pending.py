@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
 from tidegate.model.snapshots import EMPTY, SubtaskState
+from tidegate.state.changelog import COLUMNS_ID
 from tidegate.state.format import (
     COLUMNS,
     Block,
@@ -16,17 +18,24 @@ from tidegate.state.format import (
     header_bytes,
     section_bytes,
 )
+from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from tidegate.clock import Clock
+    from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.state.changelog import PendingLog
     from tidegate.state.columnar import ColumnsSnapshot
+    from tidegate.state.increments import PendingSections
     from tidegate.state.keyed import KeyedSnapshot
+    from tidegate.state.logged import Tail
     from tidegate.state.operator_state import OperatorSnapshot
-    from tidegate.storage.streams import CheckpointStateOutputStream
+    from tidegate.state.rocksdb.backend import PendingFolder
+    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.streams import StatePlace
 
 _ROWS_AT_FIRST: Final = 256
 _ROWS_MIN: Final = 32
@@ -37,7 +46,9 @@ class PendingSnapshot:
     """One operator's snapshot after its quick part.
 
     `encode` is called on the loop until it gives True, then `upload` once, off the loop; `cancel`
-    at any time, on the loop.
+    at any time, on the loop. compress: parts are written as it makes them; None as they are.
+    sections: names key groups that did not change; None where all are written. log: what of keyed
+    rows counts is in it; tail: what has still to get there, of rows in memory.
     """
 
     def __init__(
@@ -50,6 +61,11 @@ class PendingSnapshot:
         keyed: KeyedSnapshot | None,
         columns: ColumnsSnapshot | None,
         operator_states: OperatorSnapshot | None,
+        folder: PendingFolder | None = None,
+        compress: Callable[[bytes], bytes] | None = None,
+        sections: PendingSections | None = None,
+        log: PendingLog | None = None,
+        tail: Tail | None = None,
     ) -> None:
         self._checkpoint = checkpoint
         self._operator = operator
@@ -59,11 +75,21 @@ class PendingSnapshot:
         self._keyed = keyed
         self._columns = columns
         self._operator_states = operator_states
+        self._folder = folder
+        self._compress = compress
+        self._sections = sections
+        self._log = log
+        self._tail = tail
         self._pace = _Pace()
         self._steps = self._all_steps()
         self._encoded = False
         self._cancelled = False
         self._failure: Exception | None = None
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether nothing of it is left to be encoded."""
+        return self._encoded or self._cancelled or self._failure is not None
 
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long; True once all is encoded.
@@ -98,7 +124,7 @@ class PendingSnapshot:
         except Exception as error:
             assert error is self._failure
 
-    def upload(self, create_stream: Callable[[], CheckpointStateOutputStream]) -> SubtaskState:
+    def upload(self, place: StatePlace) -> SubtaskState:
         """Write what was encoded, a stream each for keyed and for operator state.
 
         Blocking, off the loop. Raises StorageFailed, and then leaves no stream open.
@@ -108,17 +134,15 @@ class PendingSnapshot:
         if self._cancelled:
             return EMPTY
         assert self._encoded, "a snapshot is uploaded after it was encoded"
-        keyed, columns, states = self._keyed, self._columns, self._operator_states
+        columns, states = self._columns, self._operator_states
         try:
             return SubtaskState(
-                managed_keyed=None
-                if keyed is None and columns is None
-                else self._upload_keyed(keyed, columns, create_stream),
-                managed_operator=None
-                if states is None
-                else self._upload_operator(states, create_stream),
+                managed_keyed=self._upload_keyed(place),
+                managed_operator=None if states is None else self._upload_operator(states, place),
             )
         finally:
+            if columns is not None:
+                columns.release()
             self._keyed = self._columns = self._operator_states = None
 
     def cancel(self) -> None:
@@ -126,25 +150,86 @@ class PendingSnapshot:
         self._cancelled = True
         if not self._encoded:
             self._thaw()
+        if self._folder is not None:
+            self._folder.cancel()
         self._keyed = self._columns = self._operator_states = None
 
     def _thaw(self) -> None:
         self._steps.close()
         if self._keyed is not None:
             self._keyed.cancel()
+        if self._tail is not None:
+            self._tail.cancel()
+        if self._columns is not None:
+            self._columns.release()
 
     def _all_steps(self) -> Generator[int, None, None]:
         if self._operator_states is not None:
             yield from self._operator_states.steps(self._pace.rows)
         if self._keyed is not None:
             yield from self._keyed.steps(self._pace.rows)
+        if self._tail is not None:
+            yield from self._tail.steps(self._pace.rows)
+        if self._folder is not None:
+            while (rows := self._folder.step()) is not None:
+                yield rows
+        elif self._log is not None:
+            self._log.seal()
+        if self._columns is not None:
+            yield from self._columns.steps()  # last, for they teach the pace of copying
 
-    def _upload_keyed(
+    def _upload_keyed(self, place: StatePlace) -> KeyedStateHandle | None:
+        if self._log is None:
+            return self._upload_all(place, self._columns)
+        if self._folder is not None and not self._log.is_full:
+            self._folder.settle()
+        checkpoint_place = cast("CheckpointPlace", place)
+        columns = None if self._columns is None else self._upload_columns(checkpoint_place)
+        return self._log.upload(
+            checkpoint_place, lambda base: self._upload_all(base, None), columns
+        )
+
+    def _upload_columns(self, place: CheckpointPlace) -> KeyGroupsStateHandle:
+        with place.stream(CheckpointScope.SHARED, merged=False) as stream:
+            offsets = self._write_keyed(None, self._columns, stream.write)
+            handle = stream.close_and_get_handle()
+        name = f"{COLUMNS_ID}{self._operator.hex()}-{self._checkpoint}"
+        return KeyGroupsStateHandle(self._key_groups, offsets, handle, name)
+
+    def _upload_all(
+        self, place: StatePlace, columns: ColumnsSnapshot | None
+    ) -> KeyedStateHandle | None:
+        keyed = self._keyed
+        if self._folder is None:
+            if keyed is None and columns is None:
+                return None
+            if self._sections is not None:
+                assert keyed is not None and columns is None, "only rows are named again"
+                write = (
+                    partial(self._write_keyed, keyed, None) if any(keyed.blocks.values()) else None
+                )
+                return self._sections.upload(cast("CheckpointPlace", place), write)
+            with place.stream() as stream:
+                offsets = self._write_keyed(keyed, columns, stream.write)
+                handle = stream.close_and_get_handle()
+            groups = self._key_groups
+            name = f"{self._operator.hex()}-{self._checkpoint}-{groups.first}-{groups.last}"
+            return KeyGroupsStateHandle(groups, offsets, handle, name)
+        if self._folder.is_canonical:
+            beside = None if columns is None else (columns.header, _column_blocks(columns))
+            return self._folder.upload_canonical(place, beside, self._compress)
+        written: list[bytes | memoryview] = []
+        if columns is not None:
+            self._write_keyed(None, columns, written.append)
+        return self._folder.upload(cast("CheckpointPlace", place), b"".join(written))
+
+    def _write_keyed(
         self,
         keyed: KeyedSnapshot | None,
         columns: ColumnsSnapshot | None,
-        create_stream: Callable[[], CheckpointStateOutputStream],
-    ) -> KeyGroupsStateHandle:
+        write: Callable[[bytes | memoryview], None],
+    ) -> tuple[int, ...]:
+        """Write blocks by key group; the offset of each key group."""
         header = KeyedHeader(
             operator=self._operator,
             checkpoint=self._checkpoint,
@@ -155,33 +240,31 @@ class PendingSnapshot:
         )
         rows = {} if keyed is None else keyed.blocks
         batches = {} if columns is None else _column_blocks(columns)
-        offsets: list[int] = []
-        with create_stream() as stream:
-            stream.write(header_bytes(header))
-            for group in self._key_groups:
-                blocks = [*rows.get(group, ()), *batches.get(group, ())]
-                offsets.append(stream.position if blocks else 0)
-                for piece in section_bytes(group, blocks) if blocks else ():
-                    stream.write(piece)
-            handle = stream.close_and_get_handle()
-        groups = self._key_groups
-        name = f"{self._operator.hex()}-{self._checkpoint}-{groups.first}-{groups.last}"
-        return KeyGroupsStateHandle(groups, tuple(offsets), handle, name)
+        opening = header_bytes(header)
+        write(opening)
+        position, offsets = len(opening), list[int]()
+        for group in self._key_groups:
+            blocks = [*rows.get(group, ()), *batches.get(group, ())]
+            offsets.append(position if blocks else 0)
+            for piece in section_bytes(group, blocks, self._compress) if blocks else ():
+                write(piece)
+                position += len(piece)
+        return tuple(offsets)
 
     def _upload_operator(
         self,
         states: OperatorSnapshot,
-        create_stream: Callable[[], CheckpointStateOutputStream],
+        place: StatePlace,
     ) -> OperatorStreamStateHandle:
         header = OperatorHeader(self._operator, self._checkpoint, states.headers)
         metas: dict[str, StateMetaInfo] = {}
-        with create_stream() as stream:
+        with place.stream() as stream:
             stream.write(header_bytes(header))
             for name, mode, elements in states.encoded:
                 offsets: list[int] = []
                 for each in elements:
                     offsets.append(stream.position)
-                    stream.write(element_bytes(each))
+                    stream.write(element_bytes(each, self._compress))
                 before = metas[name].offsets if name in metas else ()
                 metas[name] = StateMetaInfo(mode, (*before, *offsets))
             handle = stream.close_and_get_handle()

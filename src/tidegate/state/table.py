@@ -47,7 +47,7 @@ class KeyedEntries(Protocol):
 
     def accumulate(
         self,
-        keys: Sequence[object],
+        keys: Iterable[object],
         groups: Sequence[int],
         values: Iterable[object],
         add: Callable[[object, object], object],
@@ -59,8 +59,24 @@ class KeyedEntries(Protocol):
         """
         ...
 
+    def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        """These are asked for next: what has to be read of them may be read at once."""
+        ...
 
-class KeyedTable(KeyedEntries, Protocol):
+
+class Pruned(Protocol):
+    """The entries of one named keyed state, as its clean-up sees them."""
+
+    def prune(self, steps: int, kept: Callable[[object], object]) -> None:
+        """Look at about that many entries, other ones each time, and leave of each what is kept.
+
+        kept: gives the entry itself, a new one, or None where nothing is left of it; what it once
+        gave itself may be missed until it is looked at again.
+        """
+        ...
+
+
+class KeyedTable(KeyedEntries, Pruned, Protocol):
     """The entries of one named keyed state, as a backend holds them.
 
     The functions are attributes, not methods: a backend makes each of them for its own needs.
@@ -87,12 +103,4 @@ class KeyedTable(KeyedEntries, Protocol):
 
     def scan(self) -> Iterator[tuple[int, object, object]]:
         """Key group, key and entry of all there is, to look at only; no write meanwhile."""
-        ...
-
-    def prune(self, steps: int, kept: Callable[[object], object]) -> None:
-        """Look at about that many entries, other ones each time, and leave of each what is kept.
-
-        kept: gives the entry itself, a new one, or None where nothing is left of it; what it once
-        gave itself may be missed until it is looked at again.
-        """
         ...

@@ -20,15 +20,15 @@ from tidegate.api.state import (
 )
 from tidegate.api.ttl import StateTtlConfig
 from tidegate.state import kinds
-from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.evolution import AsIs, judge, reader_for
 from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import LONG, PICKLED, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.state import State, StateDescriptor
-    from tidegate.state.table import KeyedEntries, KeyedTable
+    from tidegate.api.state import MapState, State, StateDescriptor
+    from tidegate.state.table import KeyedEntries, KeyedTable, Pruned
     from tidegate.typeinfo.serializers import Reader, SerializerSnapshot
     from tidegate.typeinfo.types import TypeInformation
 
@@ -64,6 +64,15 @@ def view(
     return _view(descriptor, table, life), life.kept if life.leaves_out else None
 
 
+def map_view(
+    descriptor: StateDescriptor, maps: Pruned, state: MapState[Any, Any], now_ms: Callable[[], int]
+) -> State:
+    """The same for map state whose entries are stored one by one. state: the stored entries."""
+    if not expires(descriptor):
+        return state
+    return TtlMapState(state, Life(descriptor, maps, now_ms))
+
+
 def reader(
     old: SerializerSnapshot,
     descriptor: StateDescriptor,
@@ -86,6 +95,14 @@ def reader(
     return _PartsReader(entries, descriptor, lambda value: (now, value))
 
 
+def is_migrated(old: SerializerSnapshot, descriptor: StateDescriptor, *, had_times: bool) -> bool:
+    """Whether entries that `reader` reads become others by it."""
+    if had_times != expires(descriptor):
+        return True
+    entries = serializer_of(kinds.entry_type(stored(descriptor)))
+    return not isinstance(judge(old, entries), AsIs)
+
+
 class _PartsReader:
     """Reads entries and changes each of their parts."""
 
@@ -98,7 +115,14 @@ class _PartsReader:
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
         """The entries, in order."""
-        read, change = self._entries.decode_many(data), self._change
+        return self._changed(self._entries.decode_many(data))
+
+    def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
+        """The entry of each piece."""
+        return self._changed(self._entries.decode_each(pieces))
+
+    def _changed(self, read: list[Any]) -> list[Any]:
+        change = self._change
         match self._descriptor:
             case ListStateDescriptor():
                 return [list(map(change, entry)) for entry in read]
@@ -135,7 +159,7 @@ class Life:
     """
 
     def __init__(
-        self, descriptor: StateDescriptor, table: KeyedTable, now_ms: Callable[[], int]
+        self, descriptor: StateDescriptor, table: Pruned, now_ms: Callable[[], int]
     ) -> None:
         config = descriptor.ttl
         assert config is not None, "a state without a time to live has no life"
@@ -221,6 +245,7 @@ class TtlEntries:
         self._read = cast("Callable[[], Stamped | None]", table.read)
         self._write = table.write
         self._accumulate = table.accumulate
+        self.prefetch = table.prefetch
         self._life = life
 
     def read(self) -> object:
@@ -261,7 +286,7 @@ class TtlEntries:
 
     def accumulate(
         self,
-        keys: Sequence[object],
+        keys: Iterable[object],
         groups: Sequence[int],
         values: Iterable[object],
         add: Callable[[object, object], object],
@@ -342,7 +367,7 @@ class TtlMapState:
     they do not give it away.
     """
 
-    def __init__(self, held: kinds.TableMapState, life: Life) -> None:
+    def __init__(self, held: MapState[Any, Any], life: Life) -> None:
         self._held = held
         self._life = life
 
@@ -401,6 +426,10 @@ class TtlMapState:
 
     def is_empty(self) -> bool:
         """Whether there is no entry to be seen."""
+        life = self._life
+        if not life.renewed_by_reads:
+            now, shown = life.access(), life.shows_expired
+            return not any(shown or not life.is_over(each, now) for each in self._held.values())
         found, left = self._looked_at()
         return not (found if self._life.shows_expired else left)
 

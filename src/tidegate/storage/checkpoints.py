@@ -38,9 +38,9 @@ from tidegate.storage.stores import MEMORY_SCHEME, Stores
 from tidegate.storage.streams import CheckpointStateOutputStream, OwnFile
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-    from tidegate.model.ids import Epoch, JobId
+    from tidegate.model.ids import Attempt, Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
     from tidegate.storage.store import Store
     from tidegate.storage.streams import StateFile
@@ -314,6 +314,22 @@ class CheckpointStorage:
             ]
         )
 
+    def sweep_shared(self, epoch: Epoch, below: Attempt, *, used: Collection[str]) -> None:
+        """Deletes shared files that attempts of a run below this one have left.
+
+        used: absolute places of those that are needed. Tries everything, then raises the first
+        StorageFailed.
+        """
+        orphans = [
+            info.path
+            for info in self._store.list(paths.shared_folder(self._job))
+            if (wrote := paths.attempt_of(info.path)) is not None
+            and wrote[0] == epoch
+            and wrote[1] < below
+            and paths.join(self._root, info.path) not in used
+        ]
+        self._store.delete(orphans)
+
     def delete_files(self, files: Iterable[str]) -> None:
         """Deletes files by their absolute places; those that are not there are no error."""
         located = [self._stores.locate(file) for file in files]
@@ -428,28 +444,44 @@ def checkpoint_storage(
 
 def resolve_relative(value: T, directory: str) -> T:
     """The same metadata or handle, its relative handles told which folder they lie in."""
-    return cast("T", _resolve(value, paths.absolute(directory)))
+    folder = paths.absolute(directory)
+
+    def resolved(handle: object) -> object:
+        if isinstance(handle, RelativeFileStateHandle):
+            return replace(handle, file_path=paths.join(folder, handle.relative_path))
+        return handle
+
+    return with_handles(value, resolved)
 
 
-def _resolve(value: Any, directory: str) -> Any:
-    if isinstance(value, RelativeFileStateHandle):
-        return replace(value, file_path=paths.join(directory, value.relative_path))
+def with_handles(value: T, change: Callable[[object], object]) -> T:
+    """The same metadata or handle, each part of it replaced by what `change` makes of it.
+
+    change: gives back what it has nothing to change in; the parts of that are looked at next.
+    """
+    return cast("T", _changed(value, change))
+
+
+def _changed(value: Any, change: Callable[[object], object]) -> Any:
+    changed = change(value)
+    if changed is not value:
+        return changed
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {
-            field.name: resolved
+        parts = {
+            field.name: made
             for field in fields(value)
-            if (resolved := _resolve(getattr(value, field.name), directory))
+            if (made := _changed(getattr(value, field.name), change))
             is not getattr(value, field.name)
         }
-        return replace(value, **changed) if changed else value
+        return replace(value, **parts) if parts else value
     if isinstance(value, tuple):
         items = cast("tuple[Any, ...]", value)
-        resolved = tuple(_resolve(item, directory) for item in items)
-        same = all(new is old for new, old in zip(resolved, items, strict=True))
-        return items if same else resolved
+        made = tuple(_changed(item, change) for item in items)
+        same = all(new is old for new, old in zip(made, items, strict=True))
+        return items if same else made
     if isinstance(value, Mapping):
         entries = cast("Mapping[Any, Any]", value)
-        return {key: _resolve(item, directory) for key, item in entries.items()}
+        return {key: _changed(item, change) for key, item in entries.items()}
     return value
 
 

@@ -35,6 +35,7 @@ _REMEDIES = {
     errno.EROFS: "The file system is read-only; name another folder.",
     errno.ENOSPC: "The disk is full; make room, or name another folder.",
     errno.EDQUOT: "The quota is used up; make room, or name another folder.",
+    errno.EFBIG: "Raise the limit of a file's size (ulimit -f), or name another folder.",
     errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }

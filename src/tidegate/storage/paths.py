@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from tidegate.model.ids import CheckpointId, Epoch
+from tidegate.model.ids import Attempt, CheckpointId, Epoch
 
 if TYPE_CHECKING:
-    from tidegate.model.ids import Attempt, JobId
+    from collections.abc import Iterable
+
+    from tidegate.model.ids import JobId
 
 METADATA: Final = "_metadata"
 """Name of the file that makes a checkpoint of a folder."""
@@ -34,7 +36,9 @@ STAGED: Final = "staged"
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:")
 _EXCLUSIVE: Final = re.compile(r"chk-(\d+)")
-_STATE_FILE: Final = re.compile(r"(\d+)-\d+-[0-9a-f]{16}")
+_JOB: Final = re.compile(r"[0-9a-f]{32}")
+_SAVEPOINT: Final = re.compile(r"savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+_STATE_FILE: Final = re.compile(r"(\d+)-(\d+)-[0-9a-f]{16}")
 _NAME_MAX: Final = 180
 
 
@@ -85,9 +89,19 @@ def job_folder(job: JobId) -> str:
     return job
 
 
+def is_job_folder(folder: str) -> bool:
+    """Whether this is named like the folder of a job."""
+    return _JOB.fullmatch(name(folder)) is not None
+
+
 def exclusive_folder(job: JobId, checkpoint: CheckpointId) -> str:
     """Where a checkpoint keeps what is its own."""
-    return join(job_folder(job), f"chk-{checkpoint}")
+    return join(job_folder(job), exclusive_name(checkpoint))
+
+
+def exclusive_name(checkpoint: CheckpointId) -> str:
+    """Name of a folder for what is one checkpoint's own."""
+    return f"chk-{checkpoint}"
 
 
 def checkpoint_of(folder: str) -> CheckpointId | None:
@@ -116,6 +130,11 @@ def savepoint_folder(job: JobId, bits64: int) -> str:
     return f"savepoint-{job[:6]}-{bits64 & (2**48 - 1):012x}"
 
 
+def is_savepoint_folder(folder: str) -> bool:
+    """Whether this is named like a `savepoint_folder`."""
+    return _SAVEPOINT.fullmatch(name(folder)) is not None
+
+
 def state_file(epoch: Epoch, attempt: Attempt, bits64: int) -> str:
     """Name of a new file of state: unique, and telling who wrote it. bits64: 64 random bits."""
     return f"{epoch}-{attempt}-{bits64:016x}"
@@ -127,9 +146,35 @@ def epoch_of(file: str) -> Epoch | None:
     return Epoch(int(found[1])) if found else None
 
 
+def attempt_of(file: str) -> tuple[Epoch, Attempt] | None:
+    """The run, and the attempt in it, that wrote a `state_file`; None of any other file."""
+    found = _STATE_FILE.fullmatch(name(file))
+    return (Epoch(int(found[1])), Attempt(int(found[2]))) if found else None
+
+
 def chain_folder(job_name: str) -> str:
     """Where the record chain of a named job lies, below the checkpoint folder."""
-    return join(".jobs", quoted_name(job_name))
+    return join(jobs_folder(), quoted_name(job_name))
+
+
+def jobs_folder() -> str:
+    """Where the record chains of named jobs lie, below the checkpoint folder."""
+    return ".jobs"
+
+
+def job_names(files: Iterable[str]) -> list[str]:
+    """The jobs that have files among these, below `jobs_folder`; a very long name is shortened."""
+    return list(dict.fromkeys(unquote(file.split("/")[1]) for file in files if "/" in file))
+
+
+def door_file(job_name: str, epoch: Epoch) -> str:
+    """Where a job's driver says how other processes reach it, below the checkpoint folder."""
+    return join(doors_folder(job_name), f"{epoch:010d}")
+
+
+def doors_folder(job_name: str) -> str:
+    """Where these are."""
+    return join(chain_folder(job_name), "doors")
 
 
 def quoted_name(text: str) -> str:

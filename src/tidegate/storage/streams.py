@@ -73,6 +73,14 @@ class OwnFile:
         self._writer.abort()
 
 
+class StatePlace(Protocol):
+    """Where the states of one operator's snapshot go."""
+
+    def stream(self) -> CheckpointStateOutputStream:
+        """A new stream for one state."""
+        ...
+
+
 class CheckpointStateOutputStream:
     """Takes the bytes of one state; its handle counts only once it was asked for.
 

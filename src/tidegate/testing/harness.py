@@ -7,19 +7,17 @@ once all has been done that can be done without time passing.
 
 from __future__ import annotations
 
-import asyncio
-import selectors
 from collections import deque
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from heapq import heappop, heappush
 from itertools import count, repeat
-from math import ceil
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api import ship
 from tidegate.api.batches import as_rows
-from tidegate.api.operator import KeyCell, OutputPlan, Pause, SnapshotContext
+from tidegate.api.conversion import Conversion, output_conversions
+from tidegate.api.operator import KeyCell, OutputPlan, SnapshotContext
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
@@ -51,19 +49,24 @@ from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.blocking import BlockingCalls
+from tidegate.slot.chain import ChainedOperator, ChainOutput
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.output import ChannelOutput, Room, make_route
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.testing.clock import ManualClock
+from tidegate.testing.loop import ManualLoop
+from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
-    from tidegate.api.operator import Operator, Steps
+    from tidegate.api.conversion import Convert
+    from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.datastream.stream import DataStream
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
@@ -73,11 +76,8 @@ if TYPE_CHECKING:
     from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.output import Route
 
-T = TypeVar("T")
-
 _OPERATOR: Final = OperatorId(bytes(16))
 _TURNS_MAX: Final = 1_000_000
-_TURNS_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class OperatorHarness:
             build, inputs, parallelism, max_parallelism
         )
         self._checkpoint = 0 if restore is None else restore.checkpoint
-        self._loop = _ManualLoop(self.clock)
+        self._loop = ManualLoop(self.clock)
         self._subtasks: list[_Subtask] = []
         try:
             self._start(restore)
@@ -202,13 +202,23 @@ class OperatorHarness:
         return taken
 
     def take_side_output(self, output_tag: OutputTag[Any]) -> list[Any]:
-        """The results for a side output since this was last asked."""
-        return [value for value, _ in self._results.sides.pop(output_tag.tag_id, [])]
+        """The results for a side output since this was last asked, of the type of its tag.
+
+        Raises UserCodeFailed for a result that is not of that type.
+        """
+        values = [value for value, _ in self._results.sides.pop(output_tag.tag_id, [])]
+        declared = output_tag.type_info
+        if declared is None or is_any(declared):
+            return values
+        return as_rows(Conversion(declared, self._node.name).batch(RowBatch(values))).values
 
     # --- checkpoints ---
 
     def snapshot(self) -> HarnessSnapshot:
-        """Take a checkpoint; it is not complete before ``complete`` says so."""
+        """Take a checkpoint; it is not complete before ``complete`` says so.
+
+        Raises GraphError where the step waits for something in the middle of its work.
+        """
         self._checkpoint += 1
         number = CheckpointId(self._checkpoint)
         states = [self._loop.run_until_complete(each.snapshot(number)) for each in self._subtasks]
@@ -230,10 +240,11 @@ class OperatorHarness:
 
     def close(self) -> None:
         """Close the functions; without ``end`` before it, as after a failure."""
-        for subtask in self._subtasks:
-            subtask.operator.close()
-        self._subtasks = []
-        self._loop.end()
+        subtasks, self._subtasks = self._subtasks, []
+        with ExitStack() as all_of_it:
+            all_of_it.callback(self._loop.end)
+            for subtask in subtasks:
+                all_of_it.callback(self._loop.on, subtask.operator.close)
 
     def __enter__(self) -> OperatorHarness:
         return self
@@ -314,9 +325,12 @@ class OperatorHarness:
     def _settle(self) -> None:
         for _ in range(_TURNS_MAX):
             self._loop.run_ready()
-            if not any([subtask.advance() for subtask in self._subtasks]):
+            if not self._loop.on(self._advance):
                 return
         raise AssertionError(f"the step '{self._node.name}' never comes to rest")
+
+    def _advance(self) -> bool:
+        return any([subtask.advance() for subtask in self._subtasks])
 
 
 class _Subtask:
@@ -328,18 +342,20 @@ class _Subtask:
         operator: Operator,
         index: int,
         settings: JobSettings,
-        loop: _ManualLoop,
+        loop: ManualLoop,
         results: _Results,
         restored: int | None,
     ) -> None:
         self.operator = operator
         self.outputs: list[ChannelOutput] = []
         self._loop = loop
-        self._out = results
+        out = _KeptOutput(results, output_conversions(operator, node.name))
+        self._work = ChainedOperator(
+            operator, out, lambda awaited, done: loop.start(_wait_for(awaited, done))
+        )
         self._queue: deque[tuple[int, int, Element]] = deque()
         self._valve = WatermarkValve([])
-        self._steps: Steps | None = None
-        self._waiting = self._woken = self._ending = False
+        self._woken = self._ending = False
         groups = KeyGroupRange.of(index, node.parallelism, node.max_parallelism)
         self._backend = OperatorBackend(
             _OPERATOR,
@@ -350,7 +366,7 @@ class _Subtask:
             key_type=operator.key_type,
             name=node.name,
         )
-        info = OperatorInfo(_OPERATOR, node.name)
+        info = OperatorInfo(_OPERATOR, node.name, keyed=node.keyed)
         vertex = Vertex(
             VertexId(_OPERATOR), node.name, (info,), node.parallelism, node.max_parallelism
         )
@@ -372,12 +388,12 @@ class _Subtask:
             to_coordinator=self._refuse,
         )
         self._context = SlotOperatorContext(
-            info, surroundings, self._backend, MetricRegistry().group()
+            info, surroundings, self._backend, MetricRegistry(loop.clock.monotonic_ms).group()
         )
 
     def open(self, state: RestoredOperatorState) -> None:
         """Bring back the state, then open the operator."""
-        self._backend.restore(state, _read)
+        self._backend.restore(state, _Inline())
         self.operator.open(self._context)
 
     def read_from(self, output: ChannelOutput) -> None:
@@ -398,59 +414,49 @@ class _Subtask:
 
     def advance(self) -> bool:
         """Do the next piece of work; whether there was any."""
-        if self._waiting:
+        if self._work.can_go_on:
+            self._work.advance()
+        elif not self._work.idle:
             return False
-        if self._steps is not None:
-            self._go_on(self._steps)
         elif self._woken:
             self._woken = False
-            self._steps = self.operator.on_ready(self._out)
+            self._work.ready()
         elif self._queue and self.operator.takes_input:
             self._take(*self._queue.popleft())
         elif self._ending and not self._queue:
             self._ending = False
-            self._steps = self.operator.finish(self._out)
+            self._work.finish()
         else:
             return False
         return True
 
     async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
         """Its share of a checkpoint."""
-        self.operator.before_barrier(checkpoint, self._out)
+        if not self._work.can_be_cut:
+            raise GraphError(
+                f"'{self._context.name}' waits in the middle of its work, where an engine would "
+                "not take a checkpoint yet",
+                where="OperatorHarness.snapshot",
+                remedy="Let the time pass that it waits for, with advance_time.",
+            )
+        self.operator.before_barrier(checkpoint, self._work.out)
         durable = self.operator.snapshot(SnapshotContext(checkpoint, self._loop.clock.wall_ms()))
         pending = self._backend.snapshot(checkpoint)
         if durable is not None:
             await durable
         pending.finish()
-        return pending.upload(_stream)
+        return pending.upload(_Memory())
 
     def _take(self, channel: int, port: int, element: Element) -> None:
         if isinstance(element, RowBatch | ArrowBatch):
-            self._steps = self.operator.process(element, port, self._out)
+            self._work.accept(element, port)
         elif isinstance(element, Watermark):
             advanced = self._valve.watermark(self.outputs[channel].id, element.ms)
             if advanced is not None:
-                self._steps = self.operator.on_watermark(advanced, self._out)
+                self._work.accept_watermark(advanced)
         elif isinstance(element, WatermarkStatus):
             for passed in self._valve.status(self.outputs[channel].id, element.idle):
-                if isinstance(passed, Watermark):
-                    self._steps = self.operator.on_watermark(passed, self._out)
-                else:
-                    self.operator.on_watermark_status(passed, self._out)
-
-    def _go_on(self, steps: Steps) -> None:
-        try:
-            awaited = next(steps)
-        except StopIteration:
-            self._steps = None
-            return
-        if awaited is not None and awaited is not Pause.HERE:
-            self._waiting = True
-            self._loop.start(self._wait_for(awaited))
-
-    async def _wait_for(self, awaited: Awaitable[object]) -> None:
-        await awaited
-        self._waiting = False
+                self._work.accept_watermark(passed)
 
     def _wake(self) -> None:
         self._woken = True
@@ -464,82 +470,45 @@ class _Subtask:
 
 
 class _Results:
-    """What comes out of all subtasks; their `Output`."""
-
-    has_room = True
-    rows_max = 2**31
+    """What comes out of all subtasks."""
 
     def __init__(self) -> None:
         self.main: list[tuple[Any, int | None]] = []
         self.sides: dict[str, list[tuple[Any, int | None]]] = {}
         self.watermarks: list[int] = []
 
-    def emit(self, batch: Batch) -> None:
+    def take(self, batch: Batch) -> None:
+        """A batch of the main output."""
         self.main += _rows(batch)
 
-    def emit_side(self, tag: str, batch: Batch) -> None:
+    def take_side(self, tag: str, batch: Batch) -> None:
+        """A batch of a side output."""
         self.sides.setdefault(tag, []).extend(_rows(batch))
 
+
+class _KeptOutput(ChainOutput):
+    """One subtask's output: what leaves it is kept, by the types that are declared."""
+
+    def __init__(self, results: _Results, convert: Mapping[str | None, Convert]) -> None:
+        super().__init__(Room(), lambda: 0, share=True, convert=convert)
+        self._results = results
+        self._consumers(None).append(results.take)
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        """Keep a batch of a side output."""
+        if not self._consumers(tag):
+            self._consumers(tag).append(partial(self._results.take_side, tag))
+        super().emit_side(tag, batch)
+
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        """Keep a watermark."""
         if isinstance(watermark, Watermark):
-            self.watermarks.append(watermark.ms)
+            self._results.watermarks.append(watermark.ms)
 
 
-class _ManualLoop(asyncio.SelectorEventLoop):
-    """A loop on a clock that a test moves: it never waits."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.clock = clock
-        self._times_ms: list[int] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        super().__init__(_NeverWaiting())
-
-    def time(self) -> float:
-        return self.clock.monotonic_ms() / 1000
-
-    def call_at(self, when: float, *arguments: Any, **options: Any) -> asyncio.TimerHandle:
-        heappush(self._times_ms, ceil(when * 1000))
-        return super().call_at(when, *arguments, **options)
-
-    def wake_at(self, monotonic_ms: int, wake: Callable[[], None]) -> None:
-        self.call_at(monotonic_ms / 1000, wake)
-
-    def next_timer_ms(self) -> int | None:
-        """When the next call is due that is not due yet."""
-        while self._times_ms and self._times_ms[0] <= self.clock.monotonic_ms():
-            heappop(self._times_ms)
-        return self._times_ms[0] if self._times_ms else None
-
-    def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        self._tasks.append(self.create_task(coroutine))
-
-    def on(self, call: Callable[[], T]) -> T:
-        """The result of a call that is made on the loop."""
-
-        async def made() -> T:
-            return call()
-
-        return self.run_until_complete(made())
-
-    def run_ready(self) -> None:
-        """Run what is ready. Raises what a coroutine has failed with."""
-        for _ in range(_TURNS_AT_ONCE):
-            self.run_until_complete(asyncio.sleep(0))
-        for task in [task for task in self._tasks if task.done()]:
-            self._tasks.remove(task)
-            task.result()
-
-    def end(self) -> None:
-        """Cancel what is left."""
-        for task in self._tasks:
-            task.cancel()
-        self.run_until_complete(asyncio.sleep(0))
-        super().close()
-
-
-class _NeverWaiting(selectors.SelectSelector):
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        return super().select(0)
+async def _wait_for(awaited: Awaitable[object], done: Callable[[], None]) -> None:
+    await awaited
+    done()
 
 
 async def _made_at_once(call: Callable[[], object]) -> object:
@@ -551,17 +520,30 @@ def _rows(batch: Batch) -> list[tuple[Any, int | None]]:
     return list(zip(rows.values, rows.timestamps_ms or repeat(None), strict=False))
 
 
-def _read(handle: StreamStateHandle) -> bytes:
-    return cast("ByteStreamStateHandle", handle).data
+class _Inline:
+    """Reads what stays in its handle."""
+
+    where = "a snapshot of the harness"
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        """All bytes of a handle."""
+        return cast("ByteStreamStateHandle", handle).data
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write them to a new file."""
+        target.write_bytes(self.read(handle))
 
 
 _NAMES = count()
 
 
-def _stream() -> CheckpointStateOutputStream:
-    """A stream into its own handle; no two have one name, for streams are told apart by it."""
-    name = f"memory:/harness-{next(_NAMES)}"
-    return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
+class _Memory:
+    """Where all state stays in its handle."""
+
+    def stream(self) -> CheckpointStateOutputStream:
+        """A stream for one state; no two have one name, for streams are told apart by it."""
+        name = f"memory:/harness-{next(_NAMES)}"
+        return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
 
 
 def _the_step(

@@ -38,7 +38,7 @@ from tidegate.typeinfo.types import (
 _DECIMAL: Final = pa.decimal128(38, 18)
 """Flink's own width for a decimal of unknown width."""
 
-_PLAIN: Final[dict[TypeInformation, pa.DataType]] = {
+PLAIN_ARROW: Final[dict[TypeInformation, pa.DataType]] = {
     BYTE: pa.int8(),
     SHORT: pa.int16(),
     INT: pa.int32(),
@@ -100,8 +100,8 @@ def schema_of(type_info: TypeInformation) -> pa.Schema:
 
 
 def _arrow_type(type_info: TypeInformation, path: str) -> pa.DataType:
-    if type_info in _PLAIN:
-        return _PLAIN[type_info]
+    if type_info in PLAIN_ARROW:
+        return PLAIN_ARROW[type_info]
     match type_info:
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of):
             return pa.list_(_arrow_type(of, f"{path}[]"))

@@ -4,8 +4,10 @@ A tuple becomes a `Row` where a row is declared, a `Row` a tuple where a tuple i
 single precision, times lose what is below a millisecond; numbers of NumPy become Python's. None is
 legal anywhere. What can't be brought to the type is refused with the field it stands in.
 
-Plain types, and tuples of them, are checked by msgspec as a whole batch (benchmarks/convert.py);
-other batches, and those with a value that has to change, value by value.
+Values that are of the type as they are stay the objects that they are, which is seen from the types
+of whole columns; what is left of plain types, and of tuples and rows of them, goes through msgspec
+as a whole batch (benchmarks/convert.py); other batches, and those with a value that has to change
+in another way, value by value.
 """
 
 from __future__ import annotations
@@ -73,10 +75,13 @@ class Converter:
     def __init__(self, type_info: TypeInformation) -> None:
         self._type = type_info
         self._convert = _converter(type_info)
+        self._columns = _columns(type_info)
         self._shape = _shape(type_info)
 
     def batch(self, values: list[object]) -> list[object]:
-        """The values as the type has them. Raises Misfit."""
+        """The values as the type has them; the list itself where all are so. Raises Misfit."""
+        if self._columns and self._fit(values, self._columns):
+            return values
         if self._shape is not None and (parts := self._plain_parts(values)) is not None:
             try:
                 plain = msgspec.convert(parts, self._shape)
@@ -85,6 +90,17 @@ class Converter:
             else:
                 return plain if self._row_names is None else self._rows(plain, values)
         return values if self._convert is None else self._one_by_one(values, self._convert)
+
+    def _fit(self, values: list[object], columns: Sequence[_Fitting]) -> bool:
+        if not isinstance(self._type, TupleTypeInfo):
+            return _all_fit(columns[0], values)
+        if set(map(type, values)) != {tuple}:
+            return False
+        try:
+            parts = list(zip(*cast("list[tuple[object, ...]]", values), strict=True))
+        except ValueError:
+            return False  # they differ in length
+        return len(parts) == len(columns) and all(map(_all_fit, columns, parts))
 
     @property
     def _row_names(self) -> tuple[str, ...] | None:
@@ -141,6 +157,36 @@ class Converter:
         raise misfit
 
 
+_Fitting = tuple[type, int | None]
+"""The Python type whose values fit a column, and what numbers have to be below, if anything."""
+
+
+def _columns(type_info: TypeInformation) -> tuple[_Fitting, ...]:
+    """What fits each column of a tuple, or a value; nothing where that is not seen from types."""
+    fields = type_info.children if isinstance(type_info, TupleTypeInfo) else (type_info,)
+    columns = tuple(_fitting(field) for field in fields)
+    return tuple(each for each in columns if each is not None) if None not in columns else ()
+
+
+def _fitting(type_info: TypeInformation) -> _Fitting | None:
+    if isinstance(type_info, BasicTypeInfo) and type_info.name in _NARROW:
+        return int, _NARROW[type_info.name]
+    fits = _FITTING.get(type_info)
+    return None if fits is None else (fits, None)
+
+
+def _all_fit(column: _Fitting, values: Sequence[Any]) -> bool:
+    fits, bound = column
+    kinds = set(map(type, values))
+    nulls = type(None) in kinds
+    if not kinds <= {fits, type(None)}:
+        return False
+    if bound is None:
+        return True
+    numbers = [value for value in values if value is not None] if nulls else values
+    return not numbers or (-bound <= min(numbers) and max(numbers) < bound)
+
+
 def _shape(type_info: TypeInformation) -> Any:
     """The batch as msgspec checks it; None for what it can't check, or where values may change."""
     if isinstance(type_info, TupleTypeInfo | RowTypeInfo):
@@ -164,6 +210,13 @@ _LEAVES: Final[dict[TypeInformation, type]] = {
     STRING: str,
     DOUBLE: float,
     BOOLEAN: bool,
+}
+_FITTING: Final[dict[TypeInformation, type]] = {
+    **_LEAVES,
+    BYTES: bytes,
+    BIG_INT: int,
+    BIG_DEC: decimal.Decimal,
+    SQL_DATE: datetime.date,
 }
 _NARROW: Final = {name: 2 ** (bits - 1) for name, bits in INTEGER_BITS.items() if bits < 64}
 """What an integer has to be below. A LONG is not looked at: that would cost as much again as the

@@ -1,30 +1,33 @@
 """Whether bytes that one serializer has written can be read for another.
 
-The same type reads as it is. Added fields of a record that have a default, and wider numbers,
-migrate: old bytes are read as values of the new type, and the next snapshot is written in it. All
-else is refused, with both shapes.
+The same type reads as it is. Added fields of a record that have a default, removed fields, another
+order of fields, and wider numbers migrate: old bytes are read as values of the new type, and the
+next snapshot is written in it. All else is refused, with both shapes. Rows have fields like
+records, and an added one is None.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SerializerIncompatible
 from tidegate.typeinfo.serializers import (
     VERSION,
+    MigratingReader,
     Reader,
     Serializer,
     SerializerSnapshot,
-    decode_piece,
 )
 from tidegate.typeinfo.types import (
     BIG_INT,
     BYTE,
+    BYTES,
     DOUBLE,
     FLOAT,
     INT,
     LONG,
+    PICKLED,
     SHORT,
     ListTypeInfo,
     MapTypeInfo,
@@ -36,9 +39,19 @@ from tidegate.typeinfo.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
+_NAMES: Final = frozenset({"msgpack", "pickle"})
 _WIDTHS: Final = ((BYTE, SHORT, INT, LONG, BIG_INT), (FLOAT, DOUBLE))
+
+
+_REMEDY: Final = (
+    "Go back to the old type, or give the state a new name and leave the old one behind."
+)
+_KEY_REMEDY: Final = (
+    "Go back to the old type, or give the operator a new uid, so that it begins without state: "
+    "where a key lies depends on its type."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +81,13 @@ def judge(old: SerializerSnapshot, new: Serializer) -> Verdict:
     fault = _fault_of_format(old, new)
     if fault is not None:
         return Refuse(fault)
-    faults: list[str] = []
-    if _same(old.type_info, new.type_info, "", faults) and not faults:
+    change = _Change()
+    same = change.same(old.type_info, new.type_info, "")
+    if change.faults:
+        return Refuse(_both_shapes(old, new, "; ".join(change.faults)))
+    if same and old.name == new.snapshot().name:
         return AsIs()
-    if faults:
-        return Refuse(_both_shapes(old, new, "; ".join(faults)))
-    return Migrate(_MigratingReader(old.type_info, new.type_info))
+    return Migrate(MigratingReader(old.type_info, new.type_info, by_name=change.by_name))
 
 
 def judge_key(old: SerializerSnapshot, new: Serializer) -> AsIs | Refuse:
@@ -101,27 +115,16 @@ def reader_for(
             return reader
         case Refuse(reason):
             raise SerializerIncompatible(
-                reason,
-                where=where,
-                remedy="Go back to the old type, or give the state a new name and leave the old"
-                " one behind.",
+                reason, where=where, remedy=_KEY_REMEDY if key else _REMEDY
             )
-
-
-class _MigratingReader:
-    def __init__(self, old: TypeInformation, new: TypeInformation) -> None:
-        self._old = old
-        self._new = new
-
-    def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        return decode_piece(data, self._old, self._new)
 
 
 def _fault_of_format(old: SerializerSnapshot, new: Serializer) -> str | None:
     if old.version > VERSION:
         return f"the state was written in version {old.version} of the format, by a newer release"
     name = new.snapshot().name
-    if old.name != name:
+    declared = old.type_info != PICKLED, new.type_info != PICKLED
+    if old.name not in _NAMES or declared in ((True, False), (False, True)):
         return _both_shapes(old, new, f"it was written by {old.name} and is read by {name}")
     return None
 
@@ -130,54 +133,66 @@ def _both_shapes(old: SerializerSnapshot, new: Serializer, fault: str) -> str:
     return f"The state was {old.type_info} and is now {new.type_info}: {fault}"
 
 
-def _same(old: TypeInformation, new: TypeInformation, path: str, faults: list[str]) -> bool:
-    """Whether the types are the same; False where they differ, with a fault unless it migrates."""
-    match old, new:
-        case RecordTypeInfo(), RecordTypeInfo() if old.kind == new.kind:
-            return _same_record(old, new, path, faults)
-        case RowTypeInfo(), RowTypeInfo() if old.field_names == new.field_names:
-            return _same_parts(old.children, new.children, old.field_names, path, faults)
-        case TupleTypeInfo(), TupleTypeInfo() if len(old.children) == len(new.children):
-            names = [f"[{i}]" for i in range(len(old.children))]
-            return _same_parts(old.children, new.children, names, path, faults)
-        case MapTypeInfo(), MapTypeInfo():
-            return _same_parts(old.children, new.children, ("key", "value"), path, faults)
-        case (ListTypeInfo(), ListTypeInfo()) | (
-            PrimitiveArrayTypeInfo(),
-            PrimitiveArrayTypeInfo(),
-        ):
-            return _same_parts(old.children, new.children, ("element",), path, faults)
-        case _:
-            if old != new and not _is_wider(old, new):
-                faults.append(f"{path or 'the value'} was {old} and is {new}")
-            return old == new
+class _Change:
+    """From one type to another. by_name: whether no record that is written by position differs."""
 
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.by_name = True
 
-def _same_parts(
-    old: Sequence[TypeInformation],
-    new: Sequence[TypeInformation],
-    names: Sequence[str],
-    path: str,
-    faults: list[str],
-) -> bool:
-    parts = zip(old, new, names, strict=True)
-    return all([_same(was, now, f"{path}.{name}".lstrip("."), faults) for was, now, name in parts])
+    def same(self, old: TypeInformation, new: TypeInformation, path: str) -> bool:
+        """Whether they are the same; False where they differ, with a fault unless it migrates."""
+        match old, new:
+            case RecordTypeInfo(), RecordTypeInfo() if old.kind == new.kind:
+                return self._same_fields(old, new, path, new.defaulted)
+            case RowTypeInfo(), RowTypeInfo():
+                return self._same_fields(old, new, path, frozenset(new.field_names))
+            case TupleTypeInfo(), TupleTypeInfo() if len(old.children) == len(new.children):
+                names = [f"[{i}]" for i in range(len(old.children))]
+                return self._same_parts(old.children, new.children, names, path)
+            case MapTypeInfo(), MapTypeInfo():
+                return self._same_parts(old.children, new.children, ("key", "value"), path)
+            case (ListTypeInfo(), ListTypeInfo()) | (
+                PrimitiveArrayTypeInfo(),
+                PrimitiveArrayTypeInfo(),
+            ) if BYTES not in (old, new):
+                return self._same_parts(old.children, new.children, ("element",), path)
+            case _:
+                if old != new and not _is_wider(old, new):
+                    self.faults.append(f"{path or 'the value'} was {old} and is {new}")
+                return old == new
 
+    def _same_parts(
+        self,
+        old: Sequence[TypeInformation],
+        new: Sequence[TypeInformation],
+        names: Sequence[str],
+        path: str,
+    ) -> bool:
+        parts = zip(old, new, names, strict=True)
+        return all([self.same(was, now, f"{path}.{name}".lstrip(".")) for was, now, name in parts])
 
-def _same_record(old: RecordTypeInfo, new: RecordTypeInfo, path: str, faults: list[str]) -> bool:
-    was = dict(zip(old.field_names, old.field_types, strict=True))
-    now = dict(zip(new.field_names, new.field_types, strict=True))
-    prefix = f"{path}." if path else ""
-    faults += [f"{prefix}{name} is gone" for name in was if name not in now]
-    added = [name for name in now if name not in was]
-    faults += [
-        f"{prefix}{name} is new and has no default" for name in added if name not in new.defaulted
-    ]
-    common = [name for name in was if name in now]
-    alike = _same_parts([was[n] for n in common], [now[n] for n in common], common, path, faults)
-    # A NamedTuple is written by position, so another order has to be read under the old names.
-    moved = old.kind == "namedtuple" and old.field_names != new.field_names
-    return alike and not added and not moved
+    def _same_fields(
+        self,
+        old: RecordTypeInfo | RowTypeInfo,
+        new: RecordTypeInfo | RowTypeInfo,
+        path: str,
+        defaulted: Collection[str],
+    ) -> bool:
+        was = dict(zip(old.field_names, old.field_types, strict=True))
+        now = dict(zip(new.field_names, new.field_types, strict=True))
+        prefix = f"{path}." if path else ""
+        self.faults += [
+            f"{prefix}{name} is new and has no default"
+            for name in now
+            if name not in was and name not in defaulted
+        ]
+        common = [name for name in was if name in now]
+        alike = self._same_parts([was[n] for n in common], [now[n] for n in common], common, path)
+        unmoved = old.field_names == new.field_names
+        if not unmoved and isinstance(old, RecordTypeInfo) and old.kind == "namedtuple":
+            self.by_name = False
+        return alike and unmoved
 
 
 def _is_wider(old: TypeInformation, new: TypeInformation) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from tidegate.errors import FormatError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 _ATOMS: Final = frozenset({int, str, float, bytes, bool, type(None)})
 
@@ -36,18 +36,26 @@ def pickled(values: Sequence[object]) -> bytes:
         return _pickled_by_value(values)
 
 
+def pickled_value(value: object) -> bytes:
+    """One value as a pickle of protocol 5. Raises UserError as `pickled`."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
+        return _pickled_by_value(value)
+
+
 def _is_flat(value: object) -> bool:
     if type(value) is tuple:
         return _ATOMS.issuperset(map(type, cast("tuple[object, ...]", value)))
     return type(value) in _ATOMS
 
 
-def _pickled_by_value(values: Sequence[object]) -> bytes:
+def _pickled_by_value(values: object) -> bytes:
     """For objects of classes that can't be imported elsewhere, such as those of a script."""
-    import cloudpickle  # 30 ms that only such state pays for
+    from tidegate.typeinfo.by_value import pickled_by_value  # 30 ms that only such state pays for
 
     try:
-        return cloudpickle.dumps(values, protocol=5)
+        return pickled_by_value(values)
     except Exception as error:
         # Whatever the objects' own hooks raise.
         raise UserError(
@@ -61,8 +69,64 @@ def unpickled(body: memoryview) -> list[Any]:
 
     Raises UserError where a class is missing, FormatError for bytes that are no pickle.
     """
+    return _loaded(pickle.Unpickler(io.BytesIO(body)))
+
+
+def unpickled_value(data: bytes) -> object:
+    """The way back from `pickled_value`; raises what `unpickled` raises."""
+    return _loaded(pickle.Unpickler(io.BytesIO(data)))
+
+
+def unpickled_parts(body: memoryview, classes: Collection[type]) -> list[Any]:
+    """The same, but what is of one of the classes comes as `Parts`.
+
+    For classes that have changed since: what they would make of old parts may be anything.
+    """
+    return _loaded(_PartsUnpickler(io.BytesIO(body), classes))
+
+
+class Parts:
+    """What a pickle says of an object, as its class has not seen it yet."""
+
+    args: tuple[object, ...]
+    state: object
+
+    def __new__(cls, *args: object) -> Parts:
+        """Called by the pickle in the class's place, so it has no use for `__init__`."""
+        made = super().__new__(cls)
+        made.args, made.state = args, None
+        return made
+
+    def __setstate__(self, state: object) -> None:
+        self.state = state
+
+    def fields(self, names: Sequence[str]) -> dict[str, Any]:
+        """The object's fields. names: those that its class had, in their order."""
+        match self.state:
+            case dict():
+                return cast("dict[str, Any]", self.state)
+            case (None | dict(), dict()):  # of a class with slots, beside what it keeps in a dict
+                plain, slots = cast("tuple[dict[str, Any] | None, dict[str, Any]]", self.state)
+                return {**(plain or {}), **slots}
+            case list():  # of a dataclass with slots
+                return dict(zip(names, cast("list[Any]", self.state), strict=True))
+            case _:
+                return dict(zip(names, self.args, strict=True))
+
+
+class _PartsUnpickler(pickle.Unpickler):
+    def __init__(self, body: io.BytesIO, classes: Collection[type]) -> None:
+        super().__init__(body)
+        self._classes = classes
+
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        found = super().find_class(module_name, global_name)
+        return Parts if found in self._classes else found
+
+
+def _loaded(unpickler: pickle.Unpickler) -> Any:
     try:
-        return pickle.loads(body)
+        return unpickler.load()
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"A value in state is of a class that is not there: {error}",

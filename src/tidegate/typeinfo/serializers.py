@@ -13,6 +13,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import pickle
+import struct
 import sys
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +24,8 @@ import msgspec
 
 from tidegate.errors import FormatError
 from tidegate.typeinfo.descriptions import describe, type_described
-from tidegate.typeinfo.pickling import pickled, unpickled
+from tidegate.typeinfo.pickling import Parts, pickled, unpickled, unpickled_parts
+from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,
@@ -44,16 +47,21 @@ from tidegate.typeinfo.types import (
     MapTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
+    RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 VERSION: Final = 1
 _MSGPACK: Final = b"\x01"
 _PICKLE: Final = b"\x02"
+PICKLED_BEGIN: Final = _PICKLE
+"""What pieces begin with that are pickled; what is packed begins with less."""
+_MSGPACK_OF_ONE: Final = _MSGPACK + b"\x91"
+_ARRAY_OF: Final = struct.Struct(">BI")
 _SCALARS: Final[dict[TypeInformation, type]] = {
     STRING: str,
     CHAR: str,
@@ -126,6 +134,10 @@ class Reader(Protocol):
         """The values, in order. Raises FormatError for bytes that `encode_many` didn't make."""
         ...
 
+    def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
+        """The value of each piece. Raises FormatError for what `encode_each` didn't make."""
+        ...
+
 
 class Serializer(Reader, Protocol):
     """Writes and reads the values of one state; holds nothing between two calls."""
@@ -140,6 +152,10 @@ class Serializer(Reader, Protocol):
 
         Raises UserError for a value that can't even be pickled.
         """
+        ...
+
+    def encode_each(self, values: Sequence[object]) -> list[bytes]:
+        """Each value as a piece of its own. Raises UserError as `encode_many` does."""
         ...
 
     def snapshot(self) -> SerializerSnapshot:
@@ -167,6 +183,14 @@ class PickleSerializer:
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
         """The values, in order."""
         return unpickled(_opened(data, _PICKLE)[1])
+
+    def encode_each(self, values: Sequence[object]) -> list[bytes]:
+        """Each value as a piece of its own."""
+        return [self.encode_many([value]) for value in values]
+
+    def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
+        """The value of each piece."""
+        return [self.decode_many(piece)[0] for piece in pieces]
 
     def snapshot(self) -> SerializerSnapshot:
         """What has to be remembered to read the pieces."""
@@ -205,6 +229,31 @@ class TypedSerializer:
                 pass
         return [rebuilt(each, self.type_info) for each in unpacked(body)]
 
+    def encode_each(self, values: Sequence[object]) -> list[bytes]:
+        """Each value as a piece of its own."""
+        plain = values if isinstance(values, list) else list(values)
+        if self._are_as_declared(plain):
+            encode = self._encode
+            try:
+                # A list of one, for a piece that `decode_many` can read.
+                return [_MSGPACK_OF_ONE + encode(value) for value in plain]
+            except (TypeError, ValueError, OverflowError, RecursionError):
+                pass
+        return [self.encode_many([value]) for value in plain]
+
+    def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
+        """The value of each piece."""
+        decode = self._decode
+        if decode is None:
+            return [self.decode_many(piece)[0] for piece in pieces]
+        try:
+            return [
+                decode(piece[1:])[0] if piece[0] == _MSGPACK[0] else self.decode_many(piece)[0]
+                for piece in pieces
+            ]
+        except msgspec.DecodeError:
+            return [self.decode_many(piece)[0] for piece in pieces]
+
     def snapshot(self) -> SerializerSnapshot:
         """What has to be remembered to read the pieces."""
         return SerializerSnapshot("msgpack", VERSION, self.type_info)
@@ -224,12 +273,130 @@ class TypedSerializer:
         return _fits(first, self.type_info)
 
 
-def decode_piece(data: bytes | memoryview, old: TypeInformation, new: TypeInformation) -> list[Any]:
-    """The values of a piece that was written under another type, as values of the new one."""
+class MigratingReader:
+    """Reads what was written under an old type as values of a new one, which `evolution` allows.
+
+    by_name: fields are found by name alone, as MessagePack has them: no NamedTuple has changed.
+    """
+
+    def __init__(self, old: TypeInformation, new: TypeInformation, *, by_name: bool) -> None:
+        self._old = old
+        self._new = new
+        self._classes = _classes_of(new)
+        self._decode = _decoder(new) if by_name and _is_packable(new) else None
+
+    def decode_many(self, data: bytes | memoryview) -> list[Any]:
+        """The values, in order."""
+        tag, body = _opened(data, _MSGPACK, _PICKLE)
+        if tag == _PICKLE:
+            values = unpickled_parts(body, self._classes)
+        elif self._decode is None:
+            values = unpacked(body)
+        else:
+            try:
+                return self._decode(body)
+            except msgspec.DecodeError:
+                values = unpacked(body)
+        return [rebuilt(each, self._new, self._old) for each in values]
+
+    def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
+        """The value of each piece."""
+        return [self.decode_many(piece)[0] for piece in pieces]
+
+
+def _classes_of(type_info: TypeInformation) -> frozenset[type]:
+    """The classes of all records in a type."""
+    inner = frozenset[type]().union(*map(_classes_of, type_info.children))
+    if isinstance(type_info, RecordTypeInfo) and type_info.python_class is not None:
+        return inner | {type_info.python_class}
+    return inner
+
+
+def split_piece(data: bytes | memoryview, before: bytes = b"") -> list[bytes]:
+    """A piece of many values as pieces of one each, without making the values where it can be.
+
+    before: bytes to put in front of each.
+    """
     tag, body = _opened(data, _MSGPACK, _PICKLE)
     if tag == _PICKLE:
-        return unpickled(body)
-    return [rebuilt(each, new, old) for each in unpacked(body)]
+        return [before + _PICKLE + pickled([value]) for value in unpickled(body)]
+    opening = before + _MSGPACK_OF_ONE
+    return [opening + value for value in _unpacked_raw(body)]
+
+
+def values_in(data: bytes | memoryview) -> int | None:
+    """How many values a piece holds, none of them made; None where only unpickling would tell.
+
+    Raises FormatError for what is no whole piece.
+    """
+    tag, body = _opened(data, _MSGPACK, _PICKLE)
+    if tag == _MSGPACK:
+        return len(_unpacked_raw(body))
+    if bytes(body[:1]) != pickle.PROTO or bytes(body[-1:]) != pickle.STOP:
+        raise FormatError("A pickled piece of state is not whole", found=bytes(body[:8]).hex())
+    return None
+
+
+def _unpacked_raw(body: memoryview) -> list[msgspec.Raw]:
+    """The values of a MessagePack piece as their bytes."""
+    try:
+        return msgspec.msgpack.decode(body, type=list[msgspec.Raw])
+    except msgspec.DecodeError as error:
+        raise FormatError("State can't be read as MessagePack", found=str(error)) from error
+
+
+def is_packed(data: bytes) -> bool:
+    """Whether a piece is MessagePack: its values were of the declared type."""
+    return data[:1] == _MSGPACK
+
+
+def join_pieces(pieces: Sequence[bytes], before: int = 0) -> bytes:
+    """Pieces of one value each, all of one encoding, as a piece of many.
+
+    before: number of bytes in front of each.
+    """
+    if pieces[0].startswith(_PICKLE, before):
+        opening = before + len(_PICKLE)
+        return _PICKLE + pickled([unpickled(memoryview(piece)[opening:])[0] for piece in pieces])
+    values = slice(before + len(_MSGPACK_OF_ONE), None)
+    return b"".join([_MSGPACK, _ARRAY_OF.pack(0xDD, len(pieces)), *[p[values] for p in pieces]])
+
+
+def split_maps(data: bytes | memoryview, keys: Serializer) -> list[list[tuple[bytes, bytes]]]:
+    """A piece of many maps: of each its keys and values, as pieces of one each.
+
+    keys: writes the maps' keys, where those of the piece are not bytes that can be cut out.
+    """
+    tag, body = _opened(data, _MSGPACK, _PICKLE)
+    if tag == _PICKLE:
+        maps = cast("list[dict[object, object]]", unpickled(body))
+        values = [[_PICKLE + pickled([value]) for value in each.values()] for each in maps]
+        names = [keys.encode_each(list(each)) for each in maps]
+        return [list(zip(*each, strict=True)) for each in zip(names, values, strict=True)]
+    encode = msgspec.msgpack.encode
+    try:
+        raw = msgspec.msgpack.decode(body, type=list[dict[Any, msgspec.Raw]])
+    except msgspec.DecodeError as error:
+        raise FormatError("A map can't be read as MessagePack", found=str(error)) from error
+    return [
+        [
+            (_MSGPACK_OF_ONE + encode(key), _MSGPACK_OF_ONE + bytes(value))
+            for key, value in each.items()
+        ]
+        for each in raw
+    ]
+
+
+def join_map(entries: Sequence[tuple[bytes, bytes]], keys: Reader) -> bytes:
+    """The way back for one map: keys in MessagePack, values all of one encoding; at least one."""
+    if entries[0][1].startswith(_PICKLE):
+        names = keys.decode_each([key for key, _ in entries])
+        values = [unpickled(memoryview(piece)[1:])[0] for _, piece in entries]
+        return _PICKLE + pickled([dict(zip(names, values, strict=True))])
+    skipped = len(_MSGPACK_OF_ONE)
+    header = _ARRAY_OF.pack(0xDF, len(entries))
+    parts = (piece[skipped:] for entry in entries for piece in entry)
+    return b"".join((_MSGPACK_OF_ONE, header, *parts))
 
 
 def unpacked(body: memoryview) -> list[Any]:
@@ -257,22 +424,53 @@ def rebuilt(raw: Any, new: TypeInformation, old: TypeInformation | None = None) 
             entries = cast("dict[Any, Any]", raw)
             keys, values = old.children
             return {rebuilt(k, key, keys): rebuilt(v, value, values) for k, v in entries.items()}
-        case RecordTypeInfo(), list() | dict() if len(raw) == len(old.children):
-            assert isinstance(old, RecordTypeInfo), "a record is not made of anything else"
+        case RecordTypeInfo(), list() | tuple() | dict() if len(raw) == len(old.children):
             return _record(raw, new, old)
+        case RecordTypeInfo(), Parts():
+            return _record(raw, new, old)
+        case RowTypeInfo(), Row() if len(raw) == len(old.children):
+            return _row(raw, new, old)
         case _, str() if new in _WRITTEN_AS_TEXT:
             return msgspec.convert(raw, _WRITTEN_AS_TEXT[new])
         case _:
             return raw
 
 
-def _record(raw: Any, new: RecordTypeInfo, old: RecordTypeInfo) -> object:
+def _record(raw: Any, new: RecordTypeInfo, old: TypeInformation) -> object:
+    assert isinstance(old, RecordTypeInfo), "a record is not made of anything else"
     assert new.python_class is not None, "a type of the program has its class"
-    named = raw if isinstance(raw, dict) else dict(zip(old.field_names, raw, strict=True))
+    match raw:
+        case dict():
+            named = cast("dict[str, Any]", raw)
+        case Parts():
+            named = raw.fields(old.field_names)
+        case _:
+            named = dict(zip(old.field_names, raw, strict=True))
+    return new.python_class(**_common_fields(named, new, old))
+
+
+def _row(raw: Row, new: RowTypeInfo, old: TypeInformation) -> Row:
+    assert isinstance(old, RowTypeInfo), "a row is not made of anything else"
+    named = dict(zip(raw.names or old.field_names, raw, strict=True))
+    fields = _common_fields(named, new, old)
+    values = [fields.get(name) for name in new.field_names]
+    names = None if raw.names is None else new.field_names
+    return Row.of_parts(values, names, raw.get_row_kind())
+
+
+def _common_fields(
+    named: dict[str, Any],
+    new: RecordTypeInfo | RowTypeInfo,
+    old: RecordTypeInfo | RowTypeInfo,
+) -> dict[str, Any]:
+    """The fields that there were and are, as they are now."""
     was = dict(zip(old.field_names, old.field_types, strict=True))
     pairs = zip(new.field_names, new.field_types, strict=True)
-    fields = {name: rebuilt(named[name], of, was[name]) for name, of in pairs if name in named}
-    return new.python_class(**fields)
+    return {
+        name: rebuilt(named[name], of, was[name])
+        for name, of in pairs
+        if name in named and name in was
+    }
 
 
 def _opened(data: bytes | memoryview, *expected: bytes) -> tuple[bytes, memoryview]:
@@ -344,26 +542,26 @@ def _fits(value: Any, type_info: TypeInformation) -> bool:
 
 def _decoder(type_info: TypeInformation) -> Any:
     try:
-        return msgspec.msgpack.Decoder(list[_shape(type_info)]).decode
+        return msgspec.msgpack.Decoder(list[shape_of(type_info)]).decode
     except (TypeError, NameError, AttributeError):
         # A class whose hints are known only where it was written: values are rebuilt one by one.
         return None
 
 
-def _shape(type_info: TypeInformation) -> Any:
+def shape_of(type_info: TypeInformation) -> Any:
     """What the decoder has to know: containers and classes; scalars say what they are."""
     match type_info:
         case TupleTypeInfo(types):
-            inner = tuple(map(_shape, types))
+            inner = tuple(map(shape_of, types))
             return tuple[inner] | None if inner else tuple[()] | None
         case MapTypeInfo(key, value):
-            return dict[_shape(key), _shape(value)] | None
+            return dict[shape_of(key), shape_of(value)] | None
         case RecordTypeInfo():
             assert type_info.python_class is not None, "a type of the program has its class"
             return type_info.python_class | None
         case _ if type_info in _WRITTEN_AS_TEXT:
             return _WRITTEN_AS_TEXT[type_info] | None
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if type_info != BYTES:
-            return list[_shape(of)] | None
+            return list[shape_of(of)] | None
         case _:
             return Any

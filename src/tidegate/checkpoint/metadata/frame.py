@@ -133,13 +133,7 @@ def _read_master_state(reader: Reader, index: int) -> MasterState:
     version = inner.i32("the version of a master state")
     name = inner.utf("the name of a master state")
     payload = inner.blob(f"master state {name!r}")
-    if inner.remaining:
-        raise inner.fail(
-            f"found trailing bytes in master state {name!r}",
-            expected="none",
-            found=f"{inner.remaining} bytes",
-            offset=inner.offset,
-        )
+    inner.end(f"found trailing bytes in master state {name!r}", expected="none")
     return MasterState(name, version, payload)
 
 

@@ -16,7 +16,7 @@ from tidegate.model.snapshots import (
     CheckpointProperties,
     CheckpointType,
     PostCheckpointAction,
-    SavepointFormat,
+    SavepointFormatType,
     SavepointType,
     SharingFilesStrategy,
     SnapshotType,
@@ -125,7 +125,9 @@ def _snapshot_type(reader: Reader, found: object) -> SnapshotType:
     if isinstance(found, _Instance) and found.kind.name == SAVEPOINT_TYPE:
         fields = found.fields
         name = _text(reader, fields)
-        save_format = _constant(reader, fields.get("formatType"), SAVEPOINT_FORMAT, SavepointFormat)
+        save_format = _constant(
+            reader, fields.get("formatType"), SAVEPOINT_FORMAT, SavepointFormatType
+        )
         action = fields.get("postCheckpointAction")
         return SavepointType(
             name, save_format, _constant(reader, action, POST_ACTION, PostCheckpointAction)

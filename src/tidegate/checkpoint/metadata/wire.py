@@ -49,6 +49,12 @@ class Reader:
         """The error to raise for bytes at `offset` that are not as they should be."""
         return FormatError(what, where=self.where, offset=offset, expected=expected, found=found)
 
+    def end(self, what: str, *, expected: str) -> None:
+        """Raises FormatError, which begins with `what`, where bytes are left."""
+        if self.remaining:
+            found = f"{self.remaining} bytes"
+            raise self.fail(what, expected=expected, found=found, offset=self.offset)
+
     def raw(self, size: int, what: str) -> bytes:
         """The next `size` bytes, which may be a number that the file made up."""
         start = self.offset
@@ -151,6 +157,10 @@ class Reader:
                 offset=start,
             ) from error
 
+    def since(self, start: int) -> bytes:
+        """What has been read from an offset on."""
+        return self._data[start : self.offset]
+
     def part(self, size: int, what: str) -> Reader:
         """A reader of the next `size` bytes alone, which this one passes over."""
         start = self.offset
@@ -160,11 +170,11 @@ class Reader:
         return part
 
     @contextmanager
-    def nested(self) -> Generator[None]:
+    def nested(self, what: str = "handles") -> Generator[None]:
         """Around whatever may contain its own kind."""
         if self._depth == DEPTH_MAX:
             raise self.fail(
-                "handles are nested too deep",
+                f"{what} are nested too deep",
                 expected=f"at most {DEPTH_MAX} levels",
                 found="one more",
                 offset=self.offset,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -15,7 +16,7 @@ from tidegate.api.batches import shown
 from tidegate.errors import BadRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidegate.storage.store import Writer, Written
 
@@ -51,11 +52,15 @@ class ParquetEncoding:
 
 @dataclass(frozen=True, slots=True)
 class CsvEncoding:
-    """header: whether each part begins with the names of the columns."""
+    """header: whether each part begins with the names of the columns.
+
+    arrays: columns of lists, with what stands between their elements.
+    """
 
     delimiter: str = ","
     header: bool = True
     suffix: str = ".csv"
+    arrays: tuple[tuple[str, str], ...] = ()
 
     def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
         """Starts a part."""
@@ -63,20 +68,59 @@ class CsvEncoding:
             include_header=self.header, delimiter=self.delimiter, quoting_style="needed"
         )
         stream = _Stream(writer)
-        return _TableEncoder(pa_csv.CSVWriter(stream, schema, write_options=options), stream)
+        schema = self._joined(schema.empty_table()).schema
+        encoder = pa_csv.CSVWriter(stream, schema, write_options=options)
+        return _TableEncoder(encoder, stream, self._joined)
+
+    def _joined(self, table: pa.Table) -> pa.Table:
+        for name, separator in self.arrays:
+            index = table.schema.get_field_index(name)
+            elements = table.column(index).cast(pa.list_(pa.string())).to_pylist()
+            texts = [None if each is None else separator.join(each) for each in elements]
+            table = table.set_column(index, name, pa.array(texts, pa.string()))
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class LinesEncoding:
+    """Values one by one. encode: the bytes of one; None writes a line of JSON."""
+
+    encode: Callable[[Any], bytes] | None = None
+    suffix: str = ".jsonl"
+
+    def lines(self, values: Sequence[object]) -> bytes:
+        """The bytes of some values. Raises BadRecord with the first that has none."""
+        if self.encode is None:
+            return json_lines(values)
+        rest = iter(values)
+        try:
+            return b"".join(map(self.encode, rest))
+        except Exception as error:
+            index = len(values) - 1 - length_hint(rest)
+            raise BadRecord(
+                f"a row cannot be encoded: {type(error).__name__}: {error}",
+                where=f"row {index} of a batch: {shown(values[index])}",
+                remedy="Let the sink's encoder give bytes for each row.",
+            ) from error
 
 
 Encoding = ParquetEncoding | CsvEncoding
 
 
 class _TableEncoder:
-    def __init__(self, encoder: Any, stream: _Stream) -> None:
+    def __init__(
+        self,
+        encoder: Any,
+        stream: _Stream,
+        prepare: Callable[[pa.Table], pa.Table] = lambda table: table,
+    ) -> None:
         self._encoder = encoder
         self._stream = stream
+        self._prepare = prepare
 
     def write(self, table: pa.Table) -> None:
         """Add rows."""
-        self._encoder.write_table(table)
+        self._encoder.write_table(self._prepare(table))
 
     def close(self) -> Written:
         """Write what stands at the end, and make the file durable."""

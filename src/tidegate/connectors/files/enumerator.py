@@ -78,7 +78,7 @@ class FileEnumerator:
         self._waiting: list[int] = []
         self._state = EnumeratorState()
         if restored is not None:
-            self._state = cast("EnumeratorState", ship.loads(restored, name="file enumerator"))
+            self._state = ship.restored(EnumeratorState, restored, name="a file source")
 
     def start(self) -> None:
         """Look for files, unless that is done."""

@@ -59,16 +59,17 @@ class LineBlocks:
         self._path = path
         self._quoted = quoted
 
-    def first_line(self) -> tuple[bytes, int]:
-        """The first line without its end, and the byte that the second begins at."""
+    def line_at(self, position: int) -> tuple[bytes, int]:
+        """The line that begins at a byte, without its end, and the byte that the next begins at."""
+        self._skip_to(position)
         data = b""
         while (end := self._line_end(data)) < 0:
             piece = self._stream.read(BLOCK_BYTES)
             if not piece:
-                return data.removeprefix(BYTE_ORDER_MARK), len(data)
+                return data.removeprefix(BYTE_ORDER_MARK), position + len(data)
             data += piece
-            self._check_length(data, 0)
-        return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), end
+            self._check_length(data, position)
+        return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), position + end
 
     def from_part(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """Blocks of the lines that begin in a part, each with the byte it begins at."""

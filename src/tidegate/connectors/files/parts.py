@@ -36,9 +36,10 @@ class PartNames:
     attempt: str
     suffix: str
 
-    def part(self, number: int) -> str:
-        """The final name of the attempt's n-th part."""
-        return f"{self.prefix}-{self.job[:_JOB_DIGITS]}-{self.attempt}-{number}{self.suffix}"
+    def part(self, number: int, bucket: str = "") -> str:
+        """The final name of the attempt's n-th part. bucket: the folder it is in, if any."""
+        name = f"{self.prefix}-{self.job[:_JOB_DIGITS]}-{self.attempt}-{number}{self.suffix}"
+        return f"{bucket}/{name}" if bucket else name
 
     def left_behind(self, names: Iterable[str], parallelism: int) -> Iterator[str]:
         """Hidden parts that this subtask has to sweep, of these names.
@@ -50,7 +51,7 @@ class PartNames:
         epoch, attempt, subtask = (int(number) for number in mine)
         job = self.job[:_JOB_DIGITS]
         shape = re.compile(
-            rf"\.{re.escape(self.prefix)}-{job}-{sink}-(\d+)-(\d+)-(\d+)-\d+"
+            rf"(?:.*/)?\.{re.escape(self.prefix)}-{job}-{sink}-(\d+)-(\d+)-(\d+)-\d+"
             rf"{re.escape(self.suffix)}{re.escape(_HIDDEN_END)}"
         )
         for name in names:
@@ -64,7 +65,8 @@ class PartNames:
 
 def hidden(name: str) -> str:
     """What a part is called until it is committed."""
-    return f".{name}{_HIDDEN_END}"
+    folder, slash, base = name.rpartition("/")
+    return f"{folder}{slash}.{base}{_HIDDEN_END}"
 
 
 @dataclass(frozen=True, slots=True)

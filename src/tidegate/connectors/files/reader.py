@@ -85,7 +85,7 @@ class FileReader:
         """Whether there is nothing to read."""
         return not self._no_more and self._current is None and not self._waiting
 
-    def snapshot(self) -> Sequence[FileSplit]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[FileSplit]:
         """The parts not read to their end; the current one with its position."""
         splits = list(self._waiting)
         if self._current is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tidegate.connectors.files.encoders import CsvEncoding, ParquetEncoding
+from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
 from tidegate.connectors.files.parts import PartCommitter, PartNames
-from tidegate.connectors.files.writers import JsonPartWriter, PartRolling, TablePartWriter
+from tidegate.connectors.files.rolling import BucketAssigner, FileSinkBuilder
+from tidegate.connectors.files.writers import LinesPartWriter, PartRolling, TablePartWriter
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -19,22 +20,31 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.sink import SinkWriter, WriterContext
+    from tidegate.connectors.files.rolling import (
+        BulkWriterFactory,
+        Encoder,
+        OutputFileConfig,
+        RollingPolicy,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class FileSink:
-    """Part files in a folder, exactly-once. Made by ``parquet``, ``csv`` and ``json``.
+    """Part files in a folder, exactly-once. Made by ``parquet``, ``csv`` and ``json``, or builders.
 
     A part is hidden (``.….inprogress``) until the checkpoint that covers it is complete. Parts end
     with each checkpoint, and at about ``part_bytes``. Without a schema the columns' types are found
-    in the rows; where they change, a new part begins.
+    in the rows; where they change, a new part begins. suffix: how the names of parts end; None for
+    that of the encoding. buckets: the folders below ``folder`` that parts go to.
     """
 
     folder: str
-    encoding: ParquetEncoding | CsvEncoding | None
+    encoding: ParquetEncoding | CsvEncoding | LinesEncoding
     schema: bytes | None = None
     prefix: str = "part"
     part_bytes: int = 128 << 20
+    suffix: str | None = None
+    buckets: BucketAssigner = field(default_factory=BucketAssigner)
 
     @staticmethod
     def parquet(
@@ -62,12 +72,28 @@ class FileSink:
     @staticmethod
     def json(path: str, *, prefix: str = "part") -> FileSink:
         """A JSON value a line, for any row that has a JSON form."""
-        return _made(path, None, None, prefix)
+        return _made(path, LinesEncoding(), None, prefix)
 
     @staticmethod
     def json_lines(path: str, *, prefix: str = "part") -> FileSink:
         """The same as ``json``."""
         return FileSink.json(path, prefix=prefix)
+
+    @staticmethod
+    def for_row_format(base_path: str, encoder: Encoder) -> FileSinkBuilder:
+        """Records one by one, as an encoder gives their bytes.
+
+        >>> FileSink.for_row_format("out/", Encoder.simple_string_encoder()).build()
+        """
+        return _builder(base_path, LinesEncoding(encoder.encode, suffix=""), None)
+
+    @staticmethod
+    def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSinkBuilder:
+        """Blocks of columns.
+
+        >>> FileSink.for_bulk_format("out/", ParquetBulkWriters.for_row_type(row_type)).build()
+        """
+        return _builder(base_path, writer_factory.encoding, writer_factory.schema)
 
     def check(self) -> None:
         """Raises ConfigError for a folder that cannot be written."""
@@ -78,11 +104,12 @@ class FileSink:
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
         """Writes one subtask's parts."""
-        suffix = ".jsonl" if self.encoding is None else self.encoding.suffix
+        suffix = self.encoding.suffix if self.suffix is None else self.suffix
         names = PartNames(self.prefix, context.job, context.attempt_name, suffix)
-        rolling = PartRolling(context, Stores().open(self.folder), names, self.part_bytes)
-        if self.encoding is None:
-            return JsonPartWriter(rolling)
+        store, bucket_at = Stores().open(self.folder), self.buckets.bucket
+        rolling = PartRolling(context, store, names, self.part_bytes, bucket_at)
+        if isinstance(self.encoding, LinesEncoding):
+            return LinesPartWriter(rolling, self.encoding)
         return TablePartWriter(rolling, self.encoding, self.schema)
 
     def committer(self) -> PartCommitter:
@@ -90,8 +117,25 @@ class FileSink:
         return PartCommitter()
 
 
+def _builder(
+    path: str, encoding: ParquetEncoding | CsvEncoding | LinesEncoding, schema: pa.Schema | None
+) -> FileSinkBuilder:
+    def make(names: OutputFileConfig, buckets: BucketAssigner, rolling: RollingPolicy) -> FileSink:
+        return replace(
+            _made(path, encoding, schema, names.part_prefix),
+            part_bytes=rolling.part_bytes,
+            suffix=names.part_suffix or None,
+            buckets=buckets,
+        )
+
+    return FileSinkBuilder(make)
+
+
 def _made(
-    path: str, encoding: ParquetEncoding | CsvEncoding | None, schema: pa.Schema | None, prefix: str
+    path: str,
+    encoding: ParquetEncoding | CsvEncoding | LinesEncoding,
+    schema: pa.Schema | None,
+    prefix: str,
 ) -> FileSink:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", prefix):
         raise ConfigError(

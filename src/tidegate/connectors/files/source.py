@@ -6,8 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.connectors.files.enumerator import FileEnumerator, check_location, files_at
+from tidegate.connectors.files.formats import FileSourceBuilder
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.reader import FileReader
+from tidegate.connectors.files.rows import RowFormat
+from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
 from tidegate.connectors.generator import check_rate
 from tidegate.errors import ConfigError
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.source import EnumeratorContext, ReaderContext
-    from tidegate.connectors.files.splits import FileSplit
+    from tidegate.connectors.files.formats import BulkFormat, StreamFormat
     from tidegate.model.duration import Duration
     from tidegate.typeinfo.types import TypeInformation
 
@@ -30,13 +33,14 @@ if TYPE_CHECKING:
 class FileSource:
     """Files as a source: rows are dicts, lines of text are str; Arrow batches after ``arrow()``.
 
-    Made by ``parquet``, ``csv``, ``json`` and ``text``; the other methods give a changed copy. A
-    path is a file, a folder (with all below it) or a pattern such as ``in/*.csv``, on this machine
-    or a URL. Files whose names begin with a dot or an underscore are left out. Large files are cut
-    into parts that are read in parallel; rows keep their order within a part.
+    Made by ``parquet``, ``csv``, ``json`` and ``text``, or PyFlink's builders, whose rows are
+    ``Row``; the other methods give a changed copy. A path is a file, a folder (with all below it)
+    or a pattern such as ``in/*.csv``, on this machine or a URL. Files whose names begin with a dot
+    or an underscore are left out. Large files are cut into parts that are read in parallel; rows
+    keep their order within a part.
     """
 
-    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat
+    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat | RowFormat
     locations: tuple[str, ...]
     as_arrow: bool = False
     interval_ms: int | None = None
@@ -87,6 +91,22 @@ class FileSource:
         """Text files: a str for each line, without its end."""
         return _made(TextFormat(), location).rate(rate)
 
+    @staticmethod
+    def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
+        """Files that are read record by record: lines of text, or CSV as rows.
+
+        >>> FileSource.for_record_stream_format(StreamFormat.text_line_format(), "logs/").build()
+        """
+        return FileSourceBuilder(lambda: _made(stream_format.file_format, paths))
+
+    @staticmethod
+    def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
+        """Files that are read in blocks of columns, as rows.
+
+        >>> FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(row_type), "in/").build()
+        """
+        return FileSourceBuilder(lambda: _made(bulk_format.file_format, paths))
+
     def arrow(self) -> FileSource:
         """Arrow batches instead of rows."""
         match self.file_format:
@@ -96,6 +116,8 @@ class FileSource:
                 return replace(self, file_format=replace(text, arrow=True), as_arrow=True)
             case ParquetFormat():
                 return replace(self, as_arrow=True)
+            case RowFormat(columns):
+                return replace(self, file_format=columns).arrow()
 
     def rate(self, rows_per_second: float | None) -> FileSource:
         """At most so many rows a second, over all readers together; None for no limit."""
@@ -113,9 +135,16 @@ class FileSource:
             raise ConfigError(
                 f"The policy is {policy!r}", where="FileSource", remedy="Write 'fail' or 'skip'."
             )
-        if isinstance(self.file_format, ParquetFormat):
-            return self
-        return replace(self, file_format=replace(self.file_format, skip=policy == "skip"))
+        match self.file_format:
+            case ParquetFormat():
+                return self
+            case RowFormat(columns) as rows:
+                if isinstance(columns, ParquetFormat):
+                    return self
+                lenient = replace(rows, columns=replace(columns, skip=policy == "skip"))
+                return replace(self, file_format=lenient)
+            case CsvFormat() | JsonFormat() | TextFormat() as text:
+                return replace(self, file_format=replace(text, skip=policy == "skip"))
 
     # Source
 
@@ -125,9 +154,20 @@ class FileSource:
         return self.interval_ms is None
 
     @property
+    def split_type(self) -> type[FileSplit]:
+        """What is dealt out to readers."""
+        return FileSplit
+
+    @property
     def produced_type(self) -> TypeInformation | None:
-        """Text for lines; dicts have no declared type."""
-        return Types.STRING() if isinstance(self.file_format, TextFormat) else None
+        """Text for lines, the declared type of rows; dicts have none."""
+        match self.file_format:
+            case TextFormat():
+                return Types.STRING()
+            case RowFormat(row_type=row_type):
+                return row_type
+            case _:
+                return None
 
     def check(self) -> None:
         """Raises ConfigError for a path that is not there, BadRecord for an unreadable file."""
@@ -154,7 +194,8 @@ class FileSource:
 
 
 def _made(
-    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat, locations: tuple[str, ...]
+    file_format: ParquetFormat | CsvFormat | JsonFormat | TextFormat | RowFormat,
+    locations: tuple[str, ...],
 ) -> FileSource:
     if not locations:
         raise ConfigError("There is no path", where="FileSource", remedy="Give one or more.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
@@ -36,9 +37,13 @@ _LOOK_BYTES = 4 * BLOCK_BYTES
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """Lines of UTF-8 text, each a str without its end. skip: pass over what cannot be read."""
+    """Lines of text, each a str without its end.
+
+    skip: pass over what cannot be read. charset: one whose line end is one byte.
+    """
 
     skip: bool = False
+    charset: str = "utf-8"
 
     @property
     def name(self) -> str:
@@ -60,7 +65,8 @@ class TextFormat:
         """Blocks of lines."""
         with opened_text(stores, split.path) as stream:
             found = _blocks_of(LineBlocks(stream, split.path), split, split.start)
-            yield from _parsed(found, _text_lines, stores, split, skip=self.skip)
+            parse = partial(_text_lines, charset=self.charset)
+            yield from _parsed(found, parse, stores, split, skip=self.skip)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,10 @@ class CsvFormat:
 
     header: the first line names the columns; without, the schema does. schema: of the columns to
     read; None finds all in the first file. newlines: a quoted value may hold line ends; such a
-    file is read as one part.
+    file is read as one part. quote_char, escape_char: None for none. null_value: the text of a
+    missing value; None takes empty ones and the usual words. strict: the header has to name the
+    schema's columns in their order. comments: lines that begin with ``#`` are none. skip_first: so
+    is the first line of values. arrays: columns of lists, with what separates their elements.
     """
 
     arrow: bool = False
@@ -131,6 +140,13 @@ class CsvFormat:
     header: bool = True
     newlines: bool = False
     skip: bool = False
+    quote_char: str | None = '"'
+    escape_char: str | None = None
+    null_value: str | None = None
+    strict: bool = False
+    comments: bool = False
+    skip_first: bool = False
+    arrays: tuple[tuple[str, str], ...] = ()
 
     @property
     def name(self) -> str:
@@ -162,11 +178,10 @@ class CsvFormat:
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
         """Blocks of rows."""
         schema = schema_from(self.schema or split.schema)
-        names, first = list(schema.names), 0
+        names = list(schema.names)
+        lines, first = self._first_lines(stores, split.path, self.header + self.skip_first)
         if self.header:
-            with opened_text(stores, split.path) as stream:
-                line, first = LineBlocks(stream, split.path, quoted=self.newlines).first_line()
-            names = self._names(line, schema, split.path)
+            names = self._names(lines[0] if lines else b"", schema, split.path)
         if not names:
             return
         with opened_text(stores, split.path) as stream:
@@ -175,10 +190,30 @@ class CsvFormat:
             parse = self._parser(names, schema)
             yield from _parsed(found, parse, stores, split, skip=self.skip, quoted=self.newlines)
 
+    def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
+        """So many lines that are no comments, and the byte behind them."""
+        lines: list[bytes] = []
+        position = 0
+        while len(lines) < count:
+            with opened_text(stores, path) as stream:
+                line, end = LineBlocks(stream, path, quoted=self.newlines).line_at(position)
+            if end == position:
+                break
+            position = end
+            if not (self.comments and line.startswith(b"#")):
+                lines.append(line)
+        return lines, position
+
     def _names(self, line: bytes, schema: pa.Schema, path: str) -> list[str]:
         if not line:
             return []
         names = cast("list[str]", self._table(line + b"\n", path).schema.names)
+        if self.strict and names != schema.names:
+            raise BadRecord(
+                f"The header names the columns {', '.join(names)}, not {', '.join(schema.names)}",
+                where=path,
+                remedy="Mend the header or the schema, or leave out set_strict_headers.",
+            )
         odd = sorted(set(names) ^ set(schema.names))
         if odd and self.schema is None:
             raise BadRecord(
@@ -193,22 +228,48 @@ class CsvFormat:
         return _look(lambda: pa_csv.read_csv(pa.py_buffer(block), parse_options=parsing), path)
 
     def _parsing(self) -> pa_csv.ParseOptions:
-        return pa_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=self.newlines)
+        return pa_csv.ParseOptions(
+            delimiter=self.delimiter,
+            newlines_in_values=self.newlines,
+            quote_char=self.quote_char or False,
+            escape_char=self.escape_char or False,
+        )
 
     def _parser(self, names: list[str], schema: pa.Schema) -> Callable[[bytes], Rows]:
+        texts = schema
+        for name, _ in self.arrays:
+            texts = texts.set(texts.get_field_index(name), pa.field(name, pa.string()))
         converting = pa_csv.ConvertOptions(
-            column_types=schema, include_columns=schema.names, include_missing_columns=True
+            column_types=texts, include_columns=schema.names, include_missing_columns=True
         )
+        if self.null_value is not None:
+            converting.null_values = [self.null_value]
+            converting.strings_can_be_null = True
         parsing = self._parsing()
 
         def parse(block: bytes) -> Rows:
+            if self.comments and b"#" in block:
+                block = b"".join(x for x in block.splitlines(keepends=True) if x[:1] != b"#")
+            if not block:
+                return _one_batch(schema.empty_table())
             reading = pa_csv.ReadOptions(
                 column_names=names, use_threads=False, block_size=len(block) + 1
             )
             table = pa_csv.read_csv(pa.py_buffer(block), reading, parsing, converting)
-            return _one_batch(table)
+            return _one_batch(self._with_lists(table, schema))
 
         return parse
+
+    def _with_lists(self, table: pa.Table, schema: pa.Schema) -> pa.Table:
+        for name, separator in self.arrays:
+            index = table.schema.get_field_index(name)
+            texts = cast("list[str | None]", table.column(index).to_pylist())
+            parts = [
+                None if text is None else text.split(separator) if text else [] for text in texts
+            ]
+            lists = pa.array(parts, pa.list_(pa.string())).cast(schema.field(name).type)
+            table = table.set_column(index, schema.field(name), lists)
+        return table
 
 
 def schema_from(data: bytes | None) -> pa.Schema:
@@ -305,9 +366,9 @@ def _bad_record(
     )
 
 
-def _text_lines(block: bytes) -> Rows:
+def _text_lines(block: bytes, charset: str) -> Rows:
     return [
-        line.removesuffix("\r") for line in block.decode("utf-8").removesuffix("\n").split("\n")
+        line.removesuffix("\r") for line in block.decode(charset).removesuffix("\n").split("\n")
     ]
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from tidegate.api.batches import as_arrow, as_rows
 from tidegate.api.sink import Prepared
-from tidegate.connectors.files.encoders import json_lines
 from tidegate.connectors.files.parts import PartCommittable, hidden
 from tidegate.errors import BadRecord, StorageFailed
 from tidegate.model.elements import ArrowBatch
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tidegate.api.sink import WriterContext
-    from tidegate.connectors.files.encoders import Encoding, PartEncoder
+    from tidegate.connectors.files.encoders import Encoding, LinesEncoding, PartEncoder
     from tidegate.connectors.files.parts import PartNames
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
@@ -48,11 +47,21 @@ _Part = TypeVar("_Part", bound=OpenPart)
 
 
 class PartRolling:
-    """One attempt's parts: opens them, ends them, and runs what blocks in its order on the pool."""
+    """One attempt's parts: opens them, ends them, and runs what blocks in its order on the pool.
+
+    bucket_at: the folder below the store's root that parts go to at a time; empty for none.
+    """
 
     def __init__(
-        self, context: WriterContext, store: Store, names: PartNames, part_bytes: int
+        self,
+        context: WriterContext,
+        store: Store,
+        names: PartNames,
+        part_bytes: int,
+        bucket_at: Callable[[int], str],
     ) -> None:
+        self._bucket_at = bucket_at
+        self._bucket = bucket_at(context.processing_time())
         self._context = context
         self._store = store
         self._names = names
@@ -68,8 +77,15 @@ class PartRolling:
     def open_file(self) -> tuple[str, Callable[[], Writer]]:
         """The name of the next part, and what opens its file."""
         self._made += 1
-        name = self._names.part(self._made)
+        name = self._names.part(self._made, self._bucket)
         return name, lambda: self._store.open_new(hidden(name))
+
+    def to_bucket_of_now(self, end_part: Callable[[], None]) -> None:
+        """Before rows are taken: where they go to another folder, end what went to the last."""
+        bucket = self._bucket_at(self._context.processing_time())
+        if bucket != self._bucket:
+            end_part()
+            self._bucket = bucket
 
     def begun(self, part: _Part) -> _Part:
         """A new part, which is deleted at the end unless it has become durable."""
@@ -163,6 +179,7 @@ class TablePartWriter:
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         """Gather rows; a full group goes to the pool."""
+        self._rolling.to_bucket_of_now(self._end_part)
         columns = self._columns(batch)
         self._gathered.append(columns)
         self._rows += columns.num_rows
@@ -173,7 +190,6 @@ class TablePartWriter:
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         """End the part."""
-        self._flush()
         self._end_part()
         return self._rolling.prepared()
 
@@ -206,7 +222,7 @@ class TablePartWriter:
         self._gathered, self._rows, self._bytes = [], 0, 0
         waiting = self._rolling.submit(lambda: part.write(table))
         if self._rolling.is_full(part):
-            self._end_part()
+            self._end()
         return waiting
 
     def _table(self) -> pa.Table:
@@ -225,13 +241,17 @@ class TablePartWriter:
 
     def _part_for(self, schema: pa.Schema) -> TablePart:
         if self._part is not None and self._part.schema != schema:
-            self._end_part()
+            self._end()
         if self._part is None:
             name, open_file = self._rolling.open_file()
             self._part = self._rolling.begun(TablePart(name, open_file, self._encoding, schema))
         return self._part
 
     def _end_part(self) -> None:
+        self._flush()
+        self._end()
+
+    def _end(self) -> None:
         if self._part is not None:
             self._rolling.end(self._part)
             self._part = None
@@ -278,19 +298,21 @@ class TablePart:
         abort_file(self._file)
 
 
-class JsonPartWriter:
-    """Writes JSON lines."""
+class LinesPartWriter:
+    """Writes values one by one, such as JSON lines."""
 
-    def __init__(self, rolling: PartRolling) -> None:
+    def __init__(self, rolling: PartRolling, encoding: LinesEncoding) -> None:
         self._rolling = rolling
+        self._encoding = encoding
         self._gathered: list[bytes] = []
         self._bytes = 0
         self._part: LinesPart | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         """Gather lines; enough of them go to the pool."""
+        self._rolling.to_bucket_of_now(self._end_part)
         values = as_rows(batch).values
-        lines = json_lines(values)
+        lines = self._encoding.lines(values)
         self._gathered.append(lines)
         self._bytes += len(lines)
         self._open_part().rows += len(values)
@@ -298,10 +320,7 @@ class JsonPartWriter:
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         """End the part."""
-        self._flush()
-        if self._part is not None:
-            self._rolling.end(self._part)
-            self._part = None
+        self._end_part()
         return self._rolling.prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
@@ -329,9 +348,14 @@ class JsonPartWriter:
         self._gathered, self._bytes = [], 0
         waiting = self._rolling.submit(lambda: part.write(data))
         if self._rolling.is_full(part):
-            self._rolling.end(part)
-            self._part = None
+            self._end_part()
         return waiting
+
+    def _end_part(self) -> None:
+        self._flush()
+        if self._part is not None:
+            self._rolling.end(self._part)
+            self._part = None
 
 
 class LinesPart:

@@ -1,0 +1,327 @@
+"""One savepoint written and restored, beside what disk and serializer do by themselves.
+
+python -m benchmarks.savepoint_tidegate hashmap|rocksdb canonical|native ENTRIES · the last line is
+the result, rates in MB/s.
+"""
+
+import argparse
+import gc
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from tidegate.api.operator import KeyCell
+from tidegate.api.state import ValueStateDescriptor
+from tidegate.clock import SystemClock
+from tidegate.model.chance import SeededChance
+from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
+from tidegate.model.ids import (
+    Attempt,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    JobId,
+    OperatorId,
+    SlotId,
+    SubtaskId,
+    VertexId,
+)
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import CheckpointSettings, RocksDBSettings, StateFileSettings
+from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.state.backend import LocalPlace, OperatorBackend
+from tidegate.state.local_folders import LocalFolders
+from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
+from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
+from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.reading import StateReader
+from tidegate.typeinfo.key_hash import KeyHasher
+from tidegate.typeinfo.serializers import serializer_of
+from tidegate.typeinfo.types import Types
+
+GROUPS, BATCH, SLICE_MS = 128, 4096, 10.0
+ENTRY = Types.TUPLE([Types.LONG(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
+NOISE = np.random.default_rng(1).bytes(1 << 16)
+"""Bytes that no compression makes smaller; an entry holds 80 of them."""
+JOB = JobId("0" * 32)
+EXECUTION = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
+ROCKSDB_BYTES = 256 << 20
+SAMPLE, DISK_BYTES = 1_000_000, 512 << 20
+MB = 1e6
+
+
+class World:
+    """A folder for savepoints, and the local disk. on_disk: whether keyed state is there."""
+
+    def __init__(self, folder: Path, *, on_disk: bool) -> None:
+        settings = CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints"))
+        self.folder = folder
+        self.storage = checkpoint_storage(JOB, settings)
+        self.memory = RocksDBMemory(RocksDBSettings(memory_bytes=ROCKSDB_BYTES))
+        self._local = LocalFolders(JOB, SlotId("slot"), [folder / "local"])
+        self._on_disk = on_disk
+        self._made = 0
+        self._draw = SeededChance(7).bits64
+
+    def backend(self) -> OperatorBackend:
+        """State of one operator, empty."""
+        self._made += 1
+        local = LocalPlace(
+            self._local,
+            f"00000000-0000-0000-0000-{self._made:012d}",
+            self.memory,
+            StateFileSettings(incremental=True),
+        )
+        return OperatorBackend(
+            OperatorId(bytes(16)),
+            KeyGroupRange(0, GROUPS - 1),
+            GROUPS,
+            SystemClock(),
+            KeyCell(),
+            key_type=Types.LONG(),
+            name="entries",
+            local=local if self._on_disk else None,
+        )
+
+    def snapshot(
+        self, backend: OperatorBackend, number: int, options: CheckpointOptions
+    ) -> tuple[SubtaskState, CheckpointPlace]:
+        """A snapshot as a slot takes it, but that nothing goes on beside it."""
+        barrier = Barrier(CheckpointId(number), 0, options)
+        view = CheckpointStorageWorkerView(self.storage)
+        place = CheckpointPlace(view, barrier, EXECUTION, self._draw)
+        pending = backend.snapshot(barrier.checkpoint, options)
+        while not pending.encode(SLICE_MS):
+            pass
+        state = pending.upload(place)
+        place.close()
+        backend.on_complete(barrier.checkpoint)
+        return state, place
+
+
+def value_of(key: int) -> tuple[int, bytes]:
+    """The entry of a key."""
+    place = key * 7919 % (len(NOISE) - 80)
+    return key % 97, NOISE[place : place + 80]
+
+
+def fill(backend: OperatorBackend, entries: int) -> None:
+    """One entry a key."""
+    hasher, cell = KeyHasher(Types.LONG(), GROUPS), backend.cell
+    update = backend.keyed_state(ValueStateDescriptor("entry", ENTRY)).update
+    for start in range(0, entries, BATCH):
+        keys = range(start, min(start + BATCH, entries))
+        groups = hasher.key_groups(list(keys)).tolist()
+        for cell.key, cell.group in zip(keys, groups, strict=True):
+            update(value_of(cell.key))
+
+
+def measured(world: World, entries: int, *, canonical: bool, on_disk: bool) -> dict[str, object]:
+    """All figures."""
+    backend = world.backend()
+    with measuring() as filling:
+        fill(backend, entries)
+    if on_disk:  # so that most of the state is where it is most of the time
+        world.snapshot(backend, 1, CheckpointOptions())
+    options = CheckpointOptions(
+        SnapshotKind.SAVEPOINT, target=str(world.folder / "savepoint"), canonical=canonical
+    )
+    with measuring() as writing:
+        state, place = world.snapshot(backend, 2, options)
+    backend.close()
+    del backend
+    gc.collect()
+    again = world.backend()
+    reader = StateReader(world.storage, place.checksums)
+    assert state.managed_keyed is not None
+    with measuring() as restoring:
+        again.restore(RestoredOperatorState(managed_keyed=(state.managed_keyed,)), reader)
+        restored = again.keyed_state(ValueStateDescriptor("entry", ENTRY))
+    check(again, restored.value, entries)
+    again.close()
+    del again, restored
+    gc.collect()
+    wrote = read = float("inf")
+    if canonical:
+        sample = min(entries, SAMPLE)
+        wrote, read = rocksdb_bounds(world, sample) if on_disk else messagepack_bounds(sample)
+    disk_write, disk_read, disk_copy = disk_bounds(world.folder)
+    megabytes = sum(size for _, size in place.checksums.values()) / MB
+    return {
+        "system": f"tidegate, {'rocksdb' if on_disk else 'hashmap'}",
+        "megabytes": megabytes,
+        "written": megabytes / writing.seconds,
+        "written bound": min(wrote, disk_write),
+        "written bounds": {"codec": wrote, "disk": disk_write},
+        "restored": megabytes / restoring.seconds,
+        "restored bound": min(read, disk_read if canonical else disk_copy),
+        "restored bounds": {"codec": read, "disk": disk_read, "copy": disk_copy},
+        "writing MB": writing.more_mb,
+        "restoring MB": max(0.0, restoring.more_mb - filling.more_mb),
+        "allowed MB": ROCKSDB_BYTES / MB + 200 if on_disk else 1.1 * megabytes,
+    }
+
+
+def check(backend: OperatorBackend, value: Callable[[], object], entries: int) -> None:
+    """Some entries are there, and none behind the last."""
+    keys = np.random.default_rng(3).integers(0, entries, 1_000).tolist()
+    groups = KeyHasher(Types.LONG(), GROUPS).key_groups([*keys, entries]).tolist()
+    expected = [*map(value_of, keys), None]
+    for key, group, entry in zip([*keys, entries], groups, expected, strict=True):
+        backend.cell.key, backend.cell.group = key, group
+        assert value() == entry, f"the entry of {key}"
+
+
+@dataclass
+class Measured:
+    """seconds: of the wall clock. more_mb: resident at the peak beyond what was before."""
+
+    seconds: float = 0.0
+    more_mb: float = 0.0
+
+
+@contextmanager
+def measuring() -> Iterator[Measured]:
+    """What a piece of work takes."""
+    measured, ended, peak = Measured(), threading.Event(), 0
+    resident = psutil.Process().memory_info
+
+    def watch() -> None:
+        nonlocal peak
+        while not ended.wait(0.02):
+            peak = max(peak, resident().rss)
+
+    watcher = threading.Thread(target=watch)
+    before = resident().rss
+    watcher.start()
+    began = time.perf_counter()
+    try:
+        yield measured
+    finally:
+        measured.seconds = time.perf_counter() - began
+        ended.set()
+        watcher.join()
+        measured.more_mb = max(0, peak - before) / MB
+
+
+def rate(work: Callable[[], object], size: int) -> float:
+    """MB/s, the best of three; each result is in memory of its own, as a savepoint's is."""
+    took: list[float] = []
+    results: list[object] = []
+    for _ in range(3):
+        began = time.perf_counter()
+        results.append(work())
+        took.append(time.perf_counter() - began)
+    return size / MB / min(took)
+
+
+def disk_bounds(folder: Path) -> tuple[float, float, float]:
+    """Writing a file until it is durable, reading it back, and copying it."""
+    file, block = folder / "disk", NOISE * 16
+    times = DISK_BYTES // len(block)
+
+    def write() -> None:
+        with file.open("wb", buffering=0) as stream:
+            for _ in range(times):
+                stream.write(block)
+            os.fsync(stream.fileno())
+
+    def read() -> None:
+        with file.open("rb", buffering=0) as stream:
+            while stream.read(4 << 20):
+                pass
+
+    rates = (
+        rate(write, DISK_BYTES),
+        rate(read, DISK_BYTES),
+        rate(lambda: shutil.copyfile(file, folder / "copy"), DISK_BYTES),
+    )
+    file.unlink()
+    (folder / "copy").unlink()
+    return rates
+
+
+def messagepack_bounds(entries: int) -> tuple[float, float]:
+    """Keys and values to bytes, by key group as state is written, and back to objects."""
+    key_of, value_of = serializer_of(Types.LONG()), serializer_of(ENTRY)
+    found = in_groups(entries)
+    parts = [found[start : start + BATCH] for start in range(0, entries, BATCH)]
+    keys = [[key for _, key, _ in part] for part in parts]
+    values = [[value for _, _, value in part] for part in parts]
+
+    def encode() -> list[tuple[bytes, bytes]]:
+        return [
+            (key_of.encode_many(some), value_of.encode_many(of))
+            for some, of in zip(keys, values, strict=True)
+        ]
+
+    pieces = encode()
+    size = sum(len(key) + len(value) for key, value in pieces)
+
+    def decode() -> list[tuple[list[object], list[object]]]:
+        return [(key_of.decode_many(key), value_of.decode_many(value)) for key, value in pieces]
+
+    return rate(encode, size), rate(decode, size)
+
+
+def in_groups(entries: int) -> list[tuple[int, int, tuple[int, bytes]]]:
+    """Key group, key and value of so many entries, by key group."""
+    keys = list(range(entries))
+    groups = KeyHasher(Types.LONG(), GROUPS).key_groups(keys).tolist()
+    return sorted(zip(groups, keys, map(value_of, keys), strict=True))
+
+
+def rocksdb_bounds(world: World, entries: int) -> tuple[float, float]:
+    """What the library takes to give all entries one by one, and to make files of them."""
+    found = in_groups(entries)
+    names = serializer_of(Types.LONG()).encode_each([key for _, key, _ in found])
+    pieces = serializer_of(ENTRY).encode_each([value for _, _, value in found])
+    stored = [
+        (group.to_bytes(2) + bytes(2) + name, bytes(1) + piece)
+        for (group, _, _), name, piece in zip(found, names, pieces, strict=True)
+    ]
+    size = sum(len(name) + len(piece) for name, piece in stored)
+    stores = [RocksDBStore(world.folder / f"bound-{n}", world.memory) for n in range(3)]
+    empty = iter(stores)
+
+    def write() -> None:
+        next(empty).ingest(iter(stored), world.folder / "bound")
+
+    wrote = rate(write, size)
+    read = rate(lambda: deque(stores[0].scan(b""), maxlen=0), size)
+    for store in stores:
+        store.destroy()
+    return read, wrote
+
+
+def main() -> None:
+    """Print the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("backend", choices=["hashmap", "rocksdb"])
+    parser.add_argument("format", choices=["canonical", "native"])
+    parser.add_argument("entries", type=int)
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-savepoint-"))
+    on_disk = args.backend == "rocksdb"
+    gc.disable()  # as a slot has it while records run
+    try:
+        world = World(folder, on_disk=on_disk)
+        canonical = args.format == "canonical"
+        print(json.dumps(measured(world, args.entries, canonical=canonical, on_disk=on_disk)))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

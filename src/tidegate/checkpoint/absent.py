@@ -1,0 +1,93 @@
+"""What a job has in the place of a checkpoint coordinator where it takes no checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidegate.checkpoint import commands, events
+from tidegate.checkpoint.disposal import Disposal
+from tidegate.checkpoint.statistics import StatisticsTracker
+from tidegate.errors import ConfigError
+from tidegate.model.control import ToOperator
+
+if TYPE_CHECKING:
+    from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+    from tidegate.checkpoint.registry import SharedStateRegistry
+    from tidegate.checkpoint.statistics import StatisticsView
+    from tidegate.model.ids import JobId
+    from tidegate.model.settings import CheckpointSettings
+
+
+class NoCheckpoints:
+    """Takes no checkpoints, and says so to whoever asks for one: a job in batch mode.
+
+    What the job started from it sees to as a coordinator would. completed, registry: as there.
+    """
+
+    settled: Final = True
+    wake_at_ms: Final = None
+
+    def __init__(
+        self,
+        job: JobId,
+        settings: CheckpointSettings,
+        completed: CompletedCheckpoints,
+        registry: SharedStateRegistry,
+    ) -> None:
+        self._job = job
+        self._completed = completed
+        self._statistics = StatisticsTracker(settings.history_max)
+        self._disposal = Disposal(completed, registry, self._statistics)
+        self._job_ended = False
+        self._pointers_forgotten = False
+        for known in completed.retained:
+            registry.register_restored(known.metadata, known.properties)
+
+    @property
+    def statistics(self) -> StatisticsView:
+        """What it was restored from, if anything."""
+        return self._statistics.view()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job has ended and nothing is left to be done about what it started from."""
+        return self._pointers_forgotten and self._disposal.idle
+
+    def latest_completed(self) -> CompletedCheckpoint | None:
+        """What the job starts from."""
+        return self._completed.latest
+
+    def handle(
+        self, event: events.CheckpointEvent, now_ms: int
+    ) -> list[commands.CheckpointCommand]:
+        """What is to be done about the event, in order."""
+        match event:
+            case events.OperatorEventSent(execution, operator, sent):
+                return [ToOperator(execution, operator, sent)]
+            case events.CheckpointRequested():
+                return [commands.RequestDone(event.request, error=self._refusal())]
+            case events.Restored(checkpoint, wall_ms) if checkpoint is not None:
+                completed = self._completed.find(checkpoint)
+                assert completed is not None, f"checkpoint {checkpoint} is not retained"
+                self._statistics.restored(completed, wall_ms)
+            case events.JobEnded(status) if not self._job_ended:
+                self._job_ended = True
+                self._pointers_forgotten = not status.is_terminal
+                return [self._disposal.end(status)] if status.is_terminal else []
+            case events.PointersForgotten():
+                self._pointers_forgotten = True
+                return [*self._disposal.forgotten()]
+            case events.PointersNotForgotten():
+                self._pointers_forgotten = True
+            case events.Cleaned(checkpoint):
+                self._disposal.cleaned(checkpoint)
+            case _:
+                pass
+        return []
+
+    def _refusal(self) -> ConfigError:
+        return ConfigError(
+            "The job runs in batch mode, in which there are no checkpoints and no savepoints",
+            where=f"job {self._job}",
+            remedy="Run it with RuntimeExecutionMode.STREAMING, or cancel it without a savepoint.",
+        )

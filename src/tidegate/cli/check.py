@@ -1,0 +1,88 @@
+"""``tidegate check``: whether a program fits a snapshot, with nothing started."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import click
+
+from tidegate.cli.run import run_program, settings_of
+from tidegate.config import options
+from tidegate.datastream.environment import CHECK_VARIABLE
+from tidegate.errors import ConfigError
+from tidegate.upgrade.program import Checked
+
+REFUSED = 1
+"""Exit code where the program does not fit."""
+
+NOT_JUDGED = 2
+"""Exit code where the program failed before its first job."""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option(
+    "-s",
+    "--from",
+    "snapshot",
+    metavar="PATH",
+    required=True,
+    help="The checkpoint or savepoint that the program is to start from.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "-n",
+    "--allow-non-restored",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Allow state there that no operator takes.",
+)
+@click.option("-D", "dynamic", metavar="KEY=VALUE", multiple=True, help="Set an option.")
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with options, as YAML.",
+)
+@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def check(
+    snapshot: str,
+    as_json: bool,
+    allow_non_restored: bool,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    parallelism: int | None,
+    script: Path,
+    args: tuple[str, ...],
+) -> None:
+    """Lay the program SCRIPT over a snapshot, and tell what does not fit; nothing is started.
+
+    The program runs with its arguments ARGS up to its first job, which is judged in place of being
+    started. What it prints goes to standard error. The exit code is 0 where the program fits, 1
+    where something is refused, 2 where it could not be judged.
+    """
+    settings = settings_of(dynamic, config, parallelism)
+    if allow_non_restored:
+        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+    try:
+        with redirect_stdout(sys.stderr):
+            run_program(script, args, None, config, settings, {CHECK_VARIABLE: snapshot})
+    except Checked as done:
+        report = done.report
+    except click.exceptions.Exit as failed:
+        raise click.exceptions.Exit(NOT_JUDGED) from failed
+    else:
+        raise ConfigError(
+            "The program has executed no job, so there is nothing to check",
+            where=str(script),
+            remedy="Check it with the arguments with which it runs one.",
+        )
+    click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
+    if not report.fits:
+        raise click.exceptions.Exit(REFUSED)

@@ -1,0 +1,33 @@
+"""``tidegate checkpoint``: of a running job, beside those that it takes by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from tidegate.cli.jobs import folder_of, where_jobs_are
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("job")
+@click.option("--full", is_flag=True, help="Reference nothing of older checkpoints.")
+@where_jobs_are
+def checkpoint(
+    job: str,
+    full: bool,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """Have JOB, a name or an id, take a checkpoint now, and print its path.
+
+    It is the job's, which deletes it as any other.
+    """
+    asked = folder_of(dynamic, config, checkpoints).ask(job, {"do": "checkpoint", "full": full})
+    done = cast("Mapping[str, object]", asked)
+    click.echo(done["pointer"] or f"checkpoint {done['checkpoint']} in the driver's memory")

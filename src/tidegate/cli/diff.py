@@ -1,0 +1,105 @@
+"""``tidegate diff``: what is different in two snapshots."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tidegate.cli.tables import show
+from tidegate.savepoints.diff import SAME, diff_snapshots
+
+if TYPE_CHECKING:
+    from tidegate.savepoints.diff import SnapshotDiff
+
+DIFFERENT: Final = 1
+"""Exit code where the snapshots do not hold the same."""
+
+_KEYS: Final = 10
+
+
+@click.command()
+@click.argument("before")
+@click.argument("after")
+@click.option("--keys", is_flag=True, help="Show some of the entries that differ.")
+@click.option(
+    "--keys-max", type=click.IntRange(1), default=_KEYS, show_default=True, help="Of each state."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all as JSON.")
+def diff(before: str, after: str, keys: bool, keys_max: int, as_json: bool) -> None:
+    """Show what is different in the snapshots BEFORE and AFTER.
+
+    Exit code: 0 where both hold the same, 1 where they do not, 2 where there is none.
+    """
+    found = diff_snapshots(before, after, keys_max=keys_max if keys else 0)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        _print(found)
+    if not found.same:
+        click.get_current_context().exit(DIFFERENT)
+
+
+def _print(found: SnapshotDiff) -> None:
+    click.echo(f"before: {found.before}\nafter: {found.after}\n")
+    show(
+        ("operator", "", "parallelism", "of", "coordinator"),
+        (
+            (
+                each.name,
+                each.change,
+                _both(*each.parallelism),
+                _both(*each.max_parallelism),
+                "changed" if each.coordinator else "-",
+            )
+            for each in found.operators
+        ),
+    )
+    states = [(operator, state) for operator in found.operators for state in operator.states]
+    if states:
+        click.echo()
+    head = "of", "state", "", "type", "added", "removed", "changed", "same", "note"
+    show(
+        head,
+        (
+            (
+                operator.name,
+                state.name,
+                state.change,
+                _both(state.types_before, state.types_after),
+                state.added,
+                state.removed,
+                state.changed,
+                state.same,
+                state.note or "-",
+            )
+            for operator, state in states
+        ),
+    )
+    entries = [
+        (operator.name, state.name, each.change, each.key, each.namespace or "-", value)
+        for operator, state in states
+        for each in state.entries
+        for value in [_both(each.before, each.after)]
+    ]
+    if entries:
+        click.echo()
+    show(("of", "state", "", "key", "namespace", "value"), entries)
+    files = found.files
+    click.echo(
+        f"\nfiles: {files.both} in both ({files.both_bytes:,} bytes), {files.only_before} before "
+        f"alone ({files.only_before_bytes:,}), {files.only_after} after alone "
+        f"({files.only_after_bytes:,})"
+    )
+    if found.same:
+        click.echo("both hold the same")
+    else:
+        differing = sum(operator.change != SAME for operator in found.operators)
+        click.echo(f"{differing} operators differ")
+
+
+def _both(before: object, after: object) -> str:
+    if before is None or after is None:
+        return str(after if before is None else before)
+    return str(before) if before == after else f"{before} -> {after}"

@@ -1,0 +1,84 @@
+"""``tidegate fork``: a second job from a running one, which goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.cli.run import run_program
+from tidegate.cli.savepoint import FORMATS
+from tidegate.config import options
+from tidegate.config.load import read_dynamic
+from tidegate.errors import UserError
+from tidegate.model.settings import ClaimMode
+
+_WHERE = "command line, fork"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--name", help="What the fork is called; else the job's name and '-fork'.")
+@click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
+@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
+@click.option(
+    "-n",
+    "--allow-non-restored",
+    "--allow-non-restored-state",
+    is_flag=True,
+    help="Allow state of the job that no operator takes.",
+)
+@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
+@where_jobs_are
+@click.argument("job")
+@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def fork(
+    name: str | None,
+    target: str | None,
+    format: str,
+    runtime: str | None,
+    allow_non_restored: bool,
+    parallelism: int | None,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+    job: str,
+    script: Path,
+    args: tuple[str, ...],
+) -> None:
+    """Run the program SCRIPT with its arguments ARGS from where JOB, a name or an id, is now.
+
+    JOB goes on. A savepoint is taken of it below TARGET, else its
+    execution.checkpointing.savepoint-dir, which is the fork's and goes when the fork needs it no
+    more. The fork's sinks start empty; SCRIPT has to write elsewhere than JOB.
+    """
+    folder = folder_of(dynamic, config, checkpoints)
+    settings = read_dynamic(dynamic)
+    known = folder.job(job).name
+    forked = name or f"{known}-fork"
+    if forked == known:
+        raise UserError(
+            "A fork needs a name of its own",
+            where=f"job '{known}'",
+            remedy="Give it another one with --name.",
+        )
+    settings.set(options.FORK_NAME, forked, where=_WHERE)
+    settings.set(options.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
+    settings.set(options.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)
+    if allow_non_restored:
+        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+    if parallelism is not None:
+        settings.set(options.PARALLELISM, parallelism, where="command line, -p")
+    request = {"do": "savepoint", "directory": target, "format": format.upper()}
+    path = str(folder.ask(job, request))
+    settings.set(options.RESTORE_PATH, path, where=_WHERE)
+    click.echo(f"'{forked}' begins at {path}", err=True)
+    try:
+        run_program(script, args, runtime, config, settings)
+    except UserError:
+        click.echo(f"{path} is still there: 'tidegate savepoint --dispose' deletes it", err=True)
+        raise

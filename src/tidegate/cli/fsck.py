@@ -1,0 +1,71 @@
+"""``tidegate fsck``: whether snapshots are whole, and what lies beside them that nobody needs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import click
+from rich.console import Console
+
+from tidegate.cli.tables import show
+from tidegate.savepoints import fsck as snapshots
+
+if TYPE_CHECKING:
+    from tidegate.savepoints.findings import Finding, FsckReport
+
+FINDINGS: Final = 1
+"""Exit code where something is wrong."""
+
+
+@click.command()
+@click.argument("path")
+@click.option("--delete-orphans", is_flag=True, help="Delete what nobody needs.")
+@click.option("--json", "as_json", is_flag=True, help="Print what is found as JSON.")
+def fsck(path: str, delete_orphans: bool, as_json: bool) -> None:
+    """Check the snapshots at PATH: every file is there, whole and somebody's.
+
+    PATH is a checkpoint or savepoint, the folder of a job, or a folder that holds these. Nothing is
+    changed unless --delete-orphans is given, and nothing is ever deleted of a job that lives.
+
+    Exit code: 0 where all is well, 1 where something is found, 2 where there is nothing to check.
+    """
+    with Console(stderr=True).status(f"checking {path}") as status:
+        report = snapshots.fsck(
+            path,
+            delete_orphans=delete_orphans,
+            on_file=lambda file: status.update(f"reading {file}"),
+        )
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        _print(report)
+    if not report.healthy:
+        click.get_current_context().exit(FINDINGS)
+
+
+def _print(report: FsckReport) -> None:
+    show(
+        ("snapshot", "kind", "number", "job", "files", "bytes"),
+        (
+            (each.path, each.kind or "?", each.checkpoint, each.job or "-", each.files, size)
+            for each in report.snapshots
+            for size in [each.size_bytes]
+        ),
+    )
+    if report.findings:
+        click.echo()
+    show(
+        ("found", "file", "what", "of"),
+        ((_fault(each), each.path, each.what, each.operator or "-") for each in report.findings),
+    )
+    click.echo()
+    for note in report.notes:
+        click.echo(f"note: {note}")
+    left = sum(not finding.deleted for finding in report.findings)
+    checked = f"{len(report.snapshots)} snapshots, {report.files} files, {report.size_bytes} bytes"
+    click.echo(f"{checked}: {f'{left} findings' if left else 'healthy'}")
+
+
+def _fault(finding: Finding) -> str:
+    return f"{finding.fault.value}, deleted" if finding.deleted else finding.fault.value

@@ -1,0 +1,128 @@
+"""``tidegate inspect``: what a checkpoint or savepoint holds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.tables import show
+from tidegate.savepoints.inspect import describe_file
+from tidegate.savepoints.summary import inspect_snapshot
+
+if TYPE_CHECKING:
+    from tidegate.savepoints.summary import OperatorSummary, SnapshotSummary
+
+
+@click.command()
+@click.argument("path")
+@click.option("--raw", is_flag=True, help="Print its _metadata as JSON, in full, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print all as JSON, key groups included.")
+@click.option("--key-groups", is_flag=True, help="Show each key group that has entries.")
+def inspect(path: str, raw: bool, as_json: bool, key_groups: bool) -> None:
+    """Show what the checkpoint or savepoint at PATH holds, per operator and state.
+
+    Sizes are those of the bytes as they are stored. Skew is the largest key group by the mean one.
+    """
+    if raw:
+        click.echo(json.dumps(describe_file(path), indent=2))
+        return
+    summary = inspect_snapshot(path)
+    if as_json:
+        click.echo(json.dumps(summary.to_json(), indent=2))
+        return
+    _print_snapshot(summary)
+    _print_operators(summary)
+    _print_states(summary)
+    if key_groups:
+        _print_key_groups(summary)
+
+
+def _print_snapshot(summary: SnapshotSummary) -> None:
+    form = f", {summary.format.lower()}" if summary.format else ""
+    written = " ".join(f"{name} {version}" for name, version in summary.versions.items())
+    by = "Flink, and can be migrated" if summary.job is None else f"job {summary.job!r}, {written}"
+    click.echo(f"{summary.path}: {summary.kind} {summary.checkpoint}{form}")
+    click.echo(f"written by {by}; {summary.files} files, {summary.size_bytes:,} bytes of state")
+    if summary.hooks:
+        click.echo(f"hooks: {', '.join(summary.hooks)}")
+    click.echo()
+
+
+def _print_operators(summary: SnapshotSummary) -> None:
+    head = (
+        "operator",
+        "uid",
+        "parallelism",
+        "of",
+        "backend",
+        "finished",
+        "timers",
+        "in flight",
+        "files",
+        "bytes",
+    )
+    show(
+        head,
+        (
+            (
+                each.name or each.operator_id,
+                each.uid or "-",
+                each.parallelism,
+                each.max_parallelism,
+                each.backend or "-",
+                each.finished,
+                each.timers,
+                each.in_flight_bytes,
+                each.files,
+                each.size_bytes,
+            )
+            for each in summary.operators
+        ),
+    )
+    for each in summary.operators:
+        if each.states is None:
+            click.echo(f"The states of {_name(each)} can't be read: {each.note}")
+
+
+def _print_states(summary: SnapshotSummary) -> None:
+    rows = [
+        (
+            _name(operator),
+            state.name,
+            f"{state.kind}, expires" if state.expires else state.kind,
+            state.key or "-",
+            state.namespace or "-",
+            state.value,
+            state.entries,
+            "-" if state.size_bytes is None else state.size_bytes,
+            len(state.key_groups),
+            "-" if state.skew is None else f"{state.skew:.2f}",
+            "-" if state.largest_key_group is None else str(state.largest_key_group),
+        )
+        for operator in summary.operators
+        for state in operator.states or ()
+    ]
+    head = "of", "state", "kind", "key", "namespace", "value", "entries", "bytes", "key groups"
+    if rows:
+        click.echo()
+    show((*head, "skew", "largest"), rows)
+
+
+def _print_key_groups(summary: SnapshotSummary) -> None:
+    click.echo()
+    show(
+        ("of", "state", "key group", "entries", "bytes"),
+        (
+            (_name(operator), state.name, each.key_group, each.entries, size)
+            for operator in summary.operators
+            for state in operator.states or ()
+            for each in state.key_groups
+            for size in ["-" if each.size_bytes is None else each.size_bytes]
+        ),
+    )
+
+
+def _name(operator: OperatorSummary) -> str:
+    return operator.uid or operator.name or operator.operator_id

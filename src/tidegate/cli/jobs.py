@@ -1,0 +1,151 @@
+"""The jobs of a checkpoint folder, as the command line knows them: by their records and doors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import click
+
+from tidegate.config import options
+from tidegate.config.load import load_configuration
+from tidegate.driver.door import DoorSign, ask_at, read_sign
+from tidegate.errors import ConfigError, TidegateError, UserError
+from tidegate.ha.chain import newest_record
+from tidegate.ha.filesystem import FileSystemHaStore
+from tidegate.model.control import JobStatus
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidegate.ha.chain import JobRecord
+    from tidegate.storage.store import Store
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound="Callable[..., object]")
+
+_SETTINGS = (
+    click.option(
+        "-D",
+        "dynamic",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="Set an option, such as execution.checkpointing.dir.",
+    ),
+    click.option(
+        "-c",
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File with options, as YAML.",
+    ),
+    click.option(
+        "-d",
+        "--checkpoints",
+        metavar="FOLDER",
+        help="Checkpoint folder of the job; else execution.checkpointing.dir.",
+    ),
+)
+
+
+def where_jobs_are(command: Command) -> Command:
+    """Options that say which checkpoint folder is meant; `folder_of` reads them."""
+    for option in reversed(_SETTINGS):
+        command = option(command)
+    return command
+
+
+def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:
+    """The checkpoint folder that is meant. Raises ConfigError where none is."""
+    configured = load_configuration(config, dynamic).get(options.CHECKPOINT_DIRECTORY)
+    directory = checkpoints or configured
+    if directory is None:
+        raise ConfigError(
+            "It is not said in which checkpoint folder the job keeps its records",
+            where="command line",
+            remedy=f"Name it with --checkpoints, or set {options.CHECKPOINT_DIRECTORY.key} by -D "
+            "or --config. A job without one can be reached from its own program alone.",
+        )
+    return JobFolder(paths.absolute(os.fspath(directory)))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownJob:
+    """A job that has left records. sign: how its driver is reached, where it says so."""
+
+    name: str
+    record: JobRecord
+    sign: DoorSign | None
+
+
+class JobFolder:
+    """The jobs of one checkpoint folder."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory: Final = directory
+
+    def jobs(self) -> list[KnownJob]:
+        """All of them, by name."""
+        store = Stores().open(self.directory)
+        files = [info.path for info in store.list(paths.jobs_folder())]
+        found = (_known(store, self.directory, name) for name in paths.job_names(files))
+        return sorted((job for job in found if job is not None), key=lambda job: job.name)
+
+    def job(self, name: str) -> KnownJob:
+        """The job of that name, or that id. Raises UserError where there is none."""
+        jobs = self.jobs()
+        for job in jobs:
+            if name in (job.name, job.record.job):
+                return job
+        known = ", ".join(f"'{job.name}'" for job in jobs)
+        raise UserError(
+            f"There is no job '{name}'",
+            where=self.directory,
+            remedy=f"It has {known}." if known else "No job has kept records in this folder.",
+        )
+
+    def ask(self, name: str, request: Mapping[str, object]) -> object:
+        """Ask a running job. Raises UserError where it does not run, and what it answers."""
+        job = self.job(name)
+        if job.record.status is not JobStatus.RUNNING:
+            raise UserError(
+                f"The job has ended: {job.record.status.value}",
+                where=f"job '{job.name}'",
+                remedy="Start it again first.",
+            )
+        if job.sign is None:
+            raise UserError(
+                "The job cannot be reached: its driver takes no requests of other processes, is "
+                "just starting, or was killed",
+                where=f"job '{job.name}'",
+                remedy="See the log of its driver; 'tidegate run --from latest' goes on with a job "
+                "whose driver was killed.",
+            )
+        return ask_at(job.sign, job.name, request)
+
+
+def status_of(job: KnownJob) -> str:
+    """What a job does, as far as can be known from here."""
+    if job.record.status is not JobStatus.RUNNING:
+        return job.record.status.value
+    if job.sign is None:
+        return "not reachable"
+    try:
+        return str(ask_at(job.sign, job.name, {"do": "status"}))
+    except UserError:
+        return f"on {job.sign.host}"
+    except TidegateError:
+        return "driver gone"
+
+
+def _known(store: Store, directory: str, name: str) -> KnownJob | None:
+    async def at_once(call: Callable[[], T]) -> T:
+        return call()
+
+    chain = Stores().open(paths.join(directory, paths.chain_folder(name)))
+    record = asyncio.run(newest_record(FileSystemHaStore(chain, at_once)))
+    return None if record is None else KnownJob(name, record, read_sign(store, name))

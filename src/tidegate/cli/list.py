@@ -1,0 +1,67 @@
+"""``tidegate list``: the jobs of a checkpoint folder, or the savepoints of a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tidegate.cli.jobs import folder_of, status_of, where_jobs_are
+from tidegate.model.control import JobStatus
+from tidegate.savepoints.folders import list_savepoints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_SCHEDULED: Final = {JobStatus.INITIALIZING.value, JobStatus.CREATED.value}
+_ENDED: Final = {status.value for status in JobStatus if status.is_terminal}
+_MEANT: Final = {
+    "scheduled": _SCHEDULED,
+    "running": {status.value for status in JobStatus} - _SCHEDULED - _ENDED,
+}
+
+
+@click.command("list")
+@click.option("-r", "--running", "which", flag_value="running", help="Those that run.")
+@click.option("-s", "--scheduled", "which", flag_value="scheduled", help="Those about to run.")
+@click.option("-a", "--all", "which", flag_value="all", default="all", help="All (the default).")
+@click.option("--savepoints", metavar="FOLDER", help="List the savepoints in this folder instead.")
+@where_jobs_are
+def list_jobs(
+    which: str,
+    savepoints: str | None,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """List the jobs of a checkpoint folder.
+
+    What they do, their ids, where their REST interfaces are, and what each would start from.
+    """
+    if savepoints is not None:
+        rows = [
+            (info.path, info.kind, info.format.value, info.job_name or "-", str(info.size_bytes))
+            for info in list_savepoints(savepoints)
+        ]
+        _show(("savepoint", "kind", "format", "job", "bytes"), rows)
+        return
+    jobs = folder_of(dynamic, config, checkpoints).jobs()
+    rows = [
+        (
+            job.name,
+            status,
+            job.record.job,
+            (job.sign.rest if job.sign else "") or "-",
+            job.record.completed[-1].location if job.record.completed else "-",
+        )
+        for job, status in ((job, status_of(job)) for job in jobs)
+        if which == "all" or status in _MEANT[which]
+    ]
+    _show(("job", "status", "id", "rest", "newest checkpoint"), rows)
+
+
+def _show(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

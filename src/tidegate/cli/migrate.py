@@ -1,0 +1,115 @@
+"""``tidegate migrate``: a savepoint of Flink as one to start a job of ours from."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tidegate.cli.tables import show
+from tidegate.savepoints.flink.declarations import declared_states
+from tidegate.savepoints.flink.migrate import migrate_savepoint
+from tidegate.savepoints.flink.rewrite import rewrite_flink_savepoint
+
+if TYPE_CHECKING:
+    from tidegate.savepoints.flink.migrate import MigrationReport
+
+INCOMPLETE: Final = 1
+"""Exit code where some state was not taken."""
+
+
+@click.command()
+@click.argument("source", metavar="FLINK_SAVEPOINT")
+@click.argument("target", required=False)
+@click.option(
+    "--state",
+    "states",
+    metavar="UID/NAME=KIND:TYPE",
+    multiple=True,
+    help="What a state of a PyFlink job is, such as orders/total=value:LONG.",
+)
+@click.option("--map", "uids", metavar="OLD=NEW", multiple=True, help="Give an operator a new uid.")
+@click.option(
+    "--moved",
+    metavar="OLD=NEW",
+    multiple=True,
+    help="Where a folder is now that a checkpoint names.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be taken, and write nothing.")
+@click.option(
+    "--for-flink",
+    is_flag=True,
+    help="Write a canonical savepoint of Flink instead, whatever backend wrote this one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def migrate(
+    source: str,
+    target: str | None,
+    states: tuple[str, ...],
+    uids: tuple[str, ...],
+    moved: tuple[str, ...],
+    dry_run: bool,
+    for_flink: bool,
+    as_json: bool,
+) -> None:
+    """Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.
+
+    Operators are known by their uids, and keep their max parallelism. Pickled keys and values are
+    unpickled: take only snapshots that you trust.
+
+    Exit code: 0 where all state was taken, 1 where some was not, 2 where nothing could be done.
+    """
+    if (target is None) != dry_run:
+        raise click.UsageError("Name either a folder to write to, or --dry-run.")
+    if for_flink:
+        if target is None or states or uids or as_json:
+            raise click.UsageError("--for-flink takes a folder to write to, and --moved alone.")
+        rewrite_flink_savepoint(source, target, moved=_pairs("--moved", moved))
+        click.echo(f"savepoint of Flink: {target}")
+        return
+    report = migrate_savepoint(
+        source,
+        target,
+        states=declared_states(states),
+        uids=_pairs("--map", uids),
+        moved=_pairs("--moved", moved),
+    )
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        _print(report)
+    if not report.complete:
+        click.get_current_context().exit(INCOMPLETE)
+
+
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(old and new for old, _, new in pairs):
+        raise click.UsageError(f"{option} is to have the form OLD=NEW.")
+    return {old: new for old, _, new in pairs}
+
+
+def _print(report: MigrationReport) -> None:
+    show(
+        ("taken from", "state", "kind", "type", "entries"),
+        (
+            (each.operator, each.state, each.kind, each.type, each.entries)
+            for each in report.states
+            if each.taken
+        ),
+    )
+    left = [each for each in report.states if not each.taken]
+    if left and len(left) < len(report.states):
+        click.echo()
+    show(
+        ("not taken from", "state", "entries", "why"),
+        ((each.operator, each.state, each.entries, each.why) for each in left),
+    )
+    hints = [each.hint for each in left if each.hint]
+    if hints:
+        click.echo("\nto take more, as the job has declared it:")
+    for hint in hints:
+        click.echo(f"  {hint}")
+    if report.target is not None:
+        click.echo(f"\nsavepoint: {report.target}")

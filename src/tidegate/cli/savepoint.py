@@ -1,0 +1,54 @@
+"""``tidegate savepoint``: of a running job, or the disposal of one that there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.model.snapshots import SavepointFormatType
+from tidegate.savepoints.folders import dispose_savepoint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.argument("target", required=False)
+@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@click.option("--trigger-id", help="Asked again with the same id, there is no second savepoint.")
+@click.option("--dispose", metavar="PATH", help="Delete this savepoint instead.")
+@where_jobs_are
+def savepoint(
+    job: str | None,
+    target: str | None,
+    format: str,
+    trigger_id: str | None,
+    dispose: str | None,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """Take a savepoint of JOB, a name or an id, in a folder of its own below TARGET.
+
+    Prints its path. The job goes on. Without TARGET the job's execution.checkpointing.savepoint-dir
+    is taken.
+    """
+    if (job is None) == (dispose is None):
+        raise click.UsageError("Name either a job, or a savepoint with --dispose.")
+    if dispose is not None:
+        dispose_savepoint(dispose)
+        click.echo(f"deleted {dispose}")
+        return
+    assert job is not None, "asked for above"
+    request = {
+        "do": "savepoint",
+        "directory": target,
+        "format": format.upper(),
+        "trigger_id": trigger_id,
+    }
+    click.echo(folder_of(dynamic, config, checkpoints).ask(job, request))

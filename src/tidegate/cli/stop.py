@@ -1,0 +1,65 @@
+"""``tidegate stop`` and ``tidegate cancel``: a running job comes to its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.cli.savepoint import FORMATS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("job")
+@click.option("--drain", is_flag=True, help="Fire all windows and event-time timers before.")
+@click.option("-p", "--savepoint-path", "target", metavar="TARGET", help="Where it is written.")
+@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@where_jobs_are
+def stop(
+    job: str,
+    drain: bool,
+    target: str | None,
+    format: str,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """Stop JOB, a name or an id, with a savepoint, and print its path once the job has ended.
+
+    Its sources stop, and what they have read is committed. Without TARGET the job's
+    execution.checkpointing.savepoint-dir is taken.
+    """
+    request = {"do": "stop", "drain": drain, "directory": target, "format": format.upper()}
+    click.echo(folder_of(dynamic, config, checkpoints).ask(job, request))
+
+
+@click.command()
+@click.argument("job")
+@click.option(
+    "-s",
+    "--with-savepoint",
+    metavar="TARGET",
+    help="Take a savepoint before, below TARGET, and print its path.",
+)
+@where_jobs_are
+def cancel(
+    job: str,
+    with_savepoint: str | None,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    checkpoints: str | None,
+) -> None:
+    """End JOB, a name or an id, as it is.
+
+    What its sinks have not committed is not, but by whoever goes on from its checkpoints.
+    """
+    folder = folder_of(dynamic, config, checkpoints)
+    if with_savepoint is None:
+        folder.ask(job, {"do": "cancel"})
+        click.echo(f"cancelled {job}")
+    else:
+        click.echo(folder.ask(job, {"do": "cancel with savepoint", "directory": with_savepoint}))

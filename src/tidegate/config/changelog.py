@@ -1,0 +1,106 @@
+"""The changelog state backend: its options, and the settings made of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import (
+    BooleanType,
+    ChoiceType,
+    DurationType,
+    IntegerType,
+    MemoryType,
+)
+from tidegate.model.settings import ChangelogSettings
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+
+_MIB: Final = 1 << 20
+_BYTES: Final = MemoryType()
+
+ENABLED: Final = ConfigOption(
+    "state.changelog.enabled",
+    BooleanType(),
+    False,
+    "Write changes of keyed state to a log all the time, so that a checkpoint has to write but the "
+    "end of it, whatever the size of the state.",
+    old_keys=("state.backend.changelog.enabled",),
+)
+STORAGE: Final = ConfigOption(
+    "state.changelog.storage",
+    ChoiceType(("memory", "filesystem")),
+    "filesystem",
+    "Where the log is: in files of the checkpoint folder, or in the metadata (memory).",
+    old_keys=("state.backend.changelog.storage",),
+    differs="in the metadata, the log of ten minutes would be written again with each checkpoint",
+)
+MATERIALIZE: Final = ConfigOption(
+    "state.changelog.periodic-materialize.enabled",
+    BooleanType(),
+    True,
+    "Write the whole state now and then, in the background, so that the log can begin anew.",
+    old_keys=("state.backend.changelog.periodic-materialize.enabled",),
+)
+MATERIALIZE_INTERVAL: Final = ConfigOption(
+    "state.changelog.periodic-materialize.interval",
+    DurationType(at_least_ms=1),
+    600_000,
+    "How often that is.",
+    old_keys=("state.backend.changelog.periodic-materialize.interval",),
+)
+FAILURES_MAX: Final = ConfigOption(
+    "state.changelog.max-failures-allowed",
+    IntegerType(at_least=0),
+    3,
+    "How many times in a row it may fail before the subtask does.",
+    old_keys=("state.backend.changelog.max-failures-allowed",),
+)
+PERSIST_THRESHOLD: Final = ConfigOption(
+    "state.changelog.dstl.dfs.preemptive-persist-threshold",
+    _BYTES,
+    5 * _MIB,
+    "Changes of one operator that are written to the log before a checkpoint asks for them, about.",
+    old_keys=("dstl.dfs.preemptive-persist-threshold",),
+)
+IN_FLIGHT_MAX: Final = ConfigOption(
+    "state.changelog.dstl.dfs.upload.max-in-flight",
+    _BYTES,
+    100 * _MIB,
+    "Bytes of one operator's log that may be on their way; beyond it, changes wait for the next "
+    "checkpoint.",
+    old_keys=("dstl.dfs.upload.max-in-flight",),
+)
+COMPRESSION: Final = ConfigOption(
+    "state.changelog.dstl.dfs.compression.enabled",
+    BooleanType(),
+    False,
+    "Compress the log.",
+    old_keys=("dstl.dfs.compression.enabled",),
+)
+OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    ENABLED,
+    STORAGE,
+    MATERIALIZE,
+    MATERIALIZE_INTERVAL,
+    FAILURES_MAX,
+    PERSIST_THRESHOLD,
+    IN_FLIGHT_MAX,
+    COMPRESSION,
+)
+
+
+def changelog_settings(configuration: Configuration) -> ChangelogSettings | None:
+    """How changes of state are logged; None where they are not."""
+    if not configuration.get(ENABLED):
+        return None
+    materializes = configuration.get(MATERIALIZE)
+    return ChangelogSettings(
+        materialize_ms=configuration.get(MATERIALIZE_INTERVAL) if materializes else None,
+        failures_max=configuration.get(FAILURES_MAX),
+        in_memory=configuration.get(STORAGE) == "memory",
+        persist_bytes=configuration.get(PERSIST_THRESHOLD),
+        in_flight_bytes=configuration.get(IN_FLIGHT_MAX),
+        compressed=configuration.get(COMPRESSION),
+    )

@@ -1,0 +1,100 @@
+"""PyFlink's ``RestartStrategies``: when a failed job is restarted, as values that set options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.config import options
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+
+
+class RestartStrategyConfiguration(Protocol):
+    """A restart strategy with its numbers."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same. Raises ConfigError for a number out of bounds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NoRestartStrategyConfiguration:
+    """The first failure fails the job."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same."""
+        configuration.set(options.RESTART_STRATEGY, "disable")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDelayRestartStrategyConfiguration:
+    """So many restarts, each after a wait in milliseconds."""
+
+    restart_attempts: int
+    delay_between_attempts: int
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same. Raises ConfigError for a negative number."""
+        configuration.set(options.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
+        configuration.set(options.FIXED_DELAY, self.delay_between_attempts)
+        configuration.set(options.RESTART_STRATEGY, "fixed-delay")
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRateRestartStrategyConfiguration:
+    """Restarts while no more failures fall into an interval; times are milliseconds."""
+
+    failure_rate: int
+    failure_interval: int
+    delay_interval: int
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same. Raises ConfigError for a number out of bounds."""
+        configuration.set(options.FAILURE_RATE_MAX, self.failure_rate)
+        configuration.set(options.FAILURE_RATE_INTERVAL, self.failure_interval)
+        configuration.set(options.FAILURE_RATE_DELAY, self.delay_interval)
+        configuration.set(options.RESTART_STRATEGY, "failure-rate")
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackRestartStrategyConfiguration:
+    """What holds where nothing is set: exponential delay with checkpoints, none without."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Forget which strategy was set."""
+        configuration.unset(options.RESTART_STRATEGY)
+
+
+class RestartStrategies:
+    """The strategies, for ``StreamExecutionEnvironment.set_restart_strategy``.
+
+    >>> env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1_000))
+    """
+
+    @staticmethod
+    def no_restart() -> NoRestartStrategyConfiguration:
+        """The first failure fails the job."""
+        return NoRestartStrategyConfiguration()
+
+    @staticmethod
+    def fixed_delay_restart(
+        restart_attempts: int, delay_between_attempts: int
+    ) -> FixedDelayRestartStrategyConfiguration:
+        """So many restarts, each after a wait in milliseconds."""
+        return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
+
+    @staticmethod
+    def failure_rate_restart(
+        failure_rate: int, failure_interval: int, delay_interval: int
+    ) -> FailureRateRestartStrategyConfiguration:
+        """Restarts, each after a wait, while no more failures fall into an interval; both in ms."""
+        return FailureRateRestartStrategyConfiguration(
+            failure_rate, failure_interval, delay_interval
+        )
+
+    @staticmethod
+    def fall_back_restart() -> FallbackRestartStrategyConfiguration:
+        """What the configuration says, else what holds where nothing is set."""
+        return FallbackRestartStrategyConfiguration()

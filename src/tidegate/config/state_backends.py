@@ -1,0 +1,119 @@
+"""PyFlink's state backends and checkpoint storages, as values that set options.
+
+A backend holds the state of a running job, a storage its snapshots; any goes with any.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.config import options, state_files
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+
+
+class StateBackend(Protocol):
+    """Where a running job keeps its keyed state."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HashMapStateBackend:
+    """State in the memory of the slots."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same."""
+        configuration.set(options.STATE_BACKEND, "hashmap")
+
+
+class EmbeddedRocksDBStateBackend:
+    """State on the local disks of the slots, for more than fits into memory.
+
+    enable_incremental_checkpointing: whether a checkpoint uploads only what is new since the one
+    before; None leaves it to the configuration.
+    """
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        self._incremental = enable_incremental_checkpointing
+        self._paths: tuple[str, ...] = ()
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Whether only what is new is uploaded; unless said otherwise, it is."""
+        return self._incremental is not False
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """The local folders for the files of each worker, of which its operators take turns."""
+        self._paths = paths
+
+    def get_db_storage_paths(self) -> list[str]:
+        """The local folders for the files; empty where the slots choose."""
+        return list(self._paths)
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same."""
+        configuration.set(options.STATE_BACKEND, "rocksdb")
+        if self._incremental is not None:
+            configuration.set(state_files.INCREMENTAL, self._incremental)
+        if self._paths:
+            configuration.set(state_files.LOCAL_DIRECTORIES, ",".join(self._paths))
+
+
+class CheckpointStorage(Protocol):
+    """Where snapshots are kept."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same. Raises ConfigError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class JobManagerCheckpointStorage:
+    """Snapshots in the memory of the driver, for small state and for tests."""
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same."""
+        configuration.set(options.CHECKPOINT_STORAGE, "jobmanager")
+
+
+class FileSystemCheckpointStorage:
+    """Snapshots in a folder that the driver and all slots reach.
+
+    checkpoint_path: its path or URL. file_state_size_threshold: bytes below which state stands in
+    the metadata; None for the default.
+    """
+
+    def __init__(
+        self,
+        checkpoint_path: str,
+        file_state_size_threshold: int | None = None,
+        savepoint_path: str | None = None,
+    ) -> None:
+        self._checkpoint_path = checkpoint_path.rstrip("/") or checkpoint_path
+        self._threshold = file_state_size_threshold
+        self._savepoint_path = savepoint_path
+
+    def get_checkpoint_path(self) -> str:
+        """The folder, without a slash at its end."""
+        return self._checkpoint_path
+
+    def get_savepoint_path(self) -> str | None:
+        """The folder of savepoints that are asked for without one."""
+        return self._savepoint_path
+
+    def get_min_file_size_threshold(self) -> int:
+        """Bytes below which state stands in the metadata."""
+        return options.INLINE_THRESHOLD.default if self._threshold is None else self._threshold
+
+    def apply_to(self, configuration: Configuration) -> None:
+        """Set the options that say the same. Raises ConfigError for a threshold out of bounds."""
+        configuration.set(options.CHECKPOINT_STORAGE, "filesystem")
+        configuration.set(options.CHECKPOINT_DIRECTORY, self._checkpoint_path)
+        if self._threshold is not None:
+            configuration.set(options.INLINE_THRESHOLD, self._threshold)
+        if self._savepoint_path is not None:
+            configuration.set(options.SAVEPOINT_DIRECTORY, self._savepoint_path)

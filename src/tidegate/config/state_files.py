@@ -1,0 +1,90 @@
+"""State as files: incremental checkpoints and local copies; the options, and the settings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import BooleanType, IntegerType, TextType
+from tidegate.model.settings import StateFileSettings
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+
+INCREMENTAL: Final[ConfigOption[bool | None]] = ConfigOption(
+    "execution.checkpointing.incremental",
+    BooleanType(),
+    None,
+    "Write only what no completed checkpoint has written yet; unset, that is so for state on disk.",
+    old_keys=("state.backend.incremental",),
+    differs="state on disk is made of files that never change, so that naming them again costs "
+    "nothing",
+)
+TRANSFER_THREADS: Final = ConfigOption(
+    "state.backend.rocksdb.checkpoint.transfer.thread.num",
+    IntegerType(at_least=1, at_most=256),
+    4,
+    "Files of one operator's state that are written or read at a time.",
+)
+LOCAL_DIRECTORIES: Final[ConfigOption[str | None]] = ConfigOption(
+    "state.backend.rocksdb.localdir",
+    TextType(),
+    None,
+    "Folders of each machine in which state that is kept in files is worked with, several with "
+    "commas between them; unset takes one below the system's folder for temporary files.",
+)
+FROM_LOCAL: Final = ConfigOption(
+    "execution.state-recovery.from-local",
+    BooleanType(),
+    False,
+    "Restore from a copy on the same machine where there is one, before the snapshot is read.",
+    old_keys=("state.backend.local-recovery",),
+)
+LOCAL_BACKUP: Final[ConfigOption[bool | None]] = ConfigOption(
+    "execution.checkpointing.local-backup.enabled",
+    BooleanType(),
+    None,
+    "Keep a copy of the last checkpoint on the machine that has made it; unset does so where "
+    "execution.state-recovery.from-local is on.",
+)
+LOCAL_BACKUP_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
+    "execution.checkpointing.local-backup.dirs",
+    TextType(),
+    None,
+    "Folder of each machine for those copies; unset takes the first of "
+    "state.backend.rocksdb.localdir, where a copy is made of links and takes no room.",
+    old_keys=("taskmanager.state.local.root-dirs",),
+)
+
+OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    INCREMENTAL,
+    TRANSFER_THREADS,
+    LOCAL_DIRECTORIES,
+    FROM_LOCAL,
+    LOCAL_BACKUP,
+    LOCAL_BACKUP_DIRECTORY,
+)
+
+
+def state_file_settings(configuration: Configuration, *, on_disk: bool) -> StateFileSettings:
+    """How files of state are written, and where they are worked with.
+
+    on_disk: whether keyed state is in files while the job runs.
+    """
+    incremental = configuration.get(INCREMENTAL)
+    from_local = configuration.get(FROM_LOCAL)
+    backup = configuration.get(LOCAL_BACKUP)
+    copies = _folders(configuration.get(LOCAL_BACKUP_DIRECTORY))
+    return StateFileSettings(
+        incremental=on_disk if incremental is None else incremental,
+        transfer_threads=configuration.get(TRANSFER_THREADS),
+        folders=_folders(configuration.get(LOCAL_DIRECTORIES)),
+        copies_folder=copies[0] if copies else None,
+        keeps_copies=from_local if backup is None else backup,
+        takes_copies=from_local,
+    )
+
+
+def _folders(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in re.split(r"[,:]", text or "") if part.strip())

@@ -1,0 +1,257 @@
+"""PyFlink's settings of file sinks: how records are written, into which folder, how large."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import zoneinfo
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.connectors.files.encoders import CsvEncoding, ParquetEncoding
+from tidegate.errors import ConfigError
+from tidegate.typeinfo.arrow import schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from tidegate.connectors.files.formats import CsvSchema
+    from tidegate.connectors.files.sink import FileSink
+    from tidegate.typeinfo.types import RowTypeInfo
+
+_PATTERN: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|.", re.DOTALL)
+_FIELDS: Final = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MM": "%m",
+    "dd": "%d",
+    "HH": "%H",
+    "mm": "%M",
+    "ss": "%S",
+}
+
+
+class Encoder(ABC):
+    """Turns a record into bytes of a file; what one gives begins where the one before ended."""
+
+    @abstractmethod
+    def encode(self, value: Any) -> bytes:
+        """The record's bytes, with a line end where one is wanted."""
+
+    @staticmethod
+    def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
+        """``str(value)`` and a line end. Raises ConfigError for an unknown charset."""
+        try:
+            "".encode(charset_name)
+        except LookupError as error:
+            raise ConfigError(
+                f"There is no charset {charset_name!r}",
+                where="Encoder.simple_string_encoder",
+                remedy="Name one that Python knows, such as UTF-8.",
+            ) from error
+        return _SimpleStringEncoder(charset_name)
+
+
+@dataclass(frozen=True, slots=True)
+class _SimpleStringEncoder(Encoder):
+    charset: str
+
+    def encode(self, value: Any) -> bytes:
+        """The text of a value as a line."""
+        return f"{value}\n".encode(self.charset)
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWriterFactory:
+    """How blocks of columns are written. schema: of the columns."""
+
+    encoding: ParquetEncoding | CsvEncoding
+    schema: pa.Schema
+
+
+class ParquetBulkWriters:
+    """Writers of Parquet."""
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo, hadoop_config: object = None, utc_timestamp: bool = False
+    ) -> BulkWriterFactory:
+        """Rows of a type as Parquet.
+
+        hadoop_config, utc_timestamp: without effect, since nothing is written through Hadoop and a
+        SQL_TIMESTAMP has no zone.
+        """
+        return BulkWriterFactory(ParquetEncoding(), schema_of(row_type))
+
+
+class CsvBulkWriters:
+    """Writers of CSV."""
+
+    @staticmethod
+    def for_schema(schema: CsvSchema) -> BulkWriterFactory:
+        """Rows of a schema's type as CSV."""
+        encoding = CsvEncoding(schema.separator, schema.use_header, arrays=schema.separators)
+        return BulkWriterFactory(encoding, schema_of(schema.row_type))
+
+
+@dataclass(frozen=True, slots=True)
+class BucketAssigner:
+    """The folder, below the sink's, that records go to by the time at which they are written.
+
+    pattern: of ``strftime``; empty for none. zone: name of a time zone; None for this machine's.
+    """
+
+    pattern: str = ""
+    zone: str | None = None
+
+    @staticmethod
+    def base_path_bucket_assigner() -> BucketAssigner:
+        """No folders."""
+        return BucketAssigner()
+
+    @staticmethod
+    def date_time_bucket_assigner(
+        format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
+    ) -> BucketAssigner:
+        """A folder for each hour, or what else Java's date pattern tells apart.
+
+        timezone_id: such as ``Europe/Amsterdam``; None for that of the machine. Raises ConfigError
+        for letters beside ``yyyy yy MM dd HH mm ss`` and text in quotes, and for an unknown zone.
+        """
+        try:
+            if timezone_id is not None:
+                zoneinfo.ZoneInfo(timezone_id)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
+            raise ConfigError(
+                f"There is no time zone {timezone_id!r}",
+                where="BucketAssigner.date_time_bucket_assigner",
+                remedy="Name one such as 'UTC' or 'Europe/Amsterdam'.",
+            ) from error
+        return BucketAssigner(_strftime(format_str), timezone_id)
+
+    def bucket(self, now_ms: int) -> str:
+        """The folder at a time, without a slash at its end; empty for the sink's own."""
+        if not self.pattern:
+            return ""
+        moment = datetime.datetime.fromtimestamp(now_ms / 1_000, datetime.UTC)
+        zone = None if self.zone is None else zoneinfo.ZoneInfo(self.zone)
+        return moment.astimezone(zone).strftime(self.pattern)
+
+
+def _strftime(pattern: str) -> str:
+    parts: list[str] = []
+    for found in _PATTERN.finditer(pattern):
+        text, letter = found.group(), found.group(2)
+        if letter is None:
+            literal = found.group(1) if found.group(1) is not None else text
+            parts.append(literal.replace("%", "%%"))
+        elif text in _FIELDS:
+            parts.append(_FIELDS[text])
+        else:
+            raise ConfigError(
+                f"{text!r} in the date pattern {pattern!r} is not known",
+                where="BucketAssigner.date_time_bucket_assigner",
+                remedy=f"Write {', '.join(_FIELDS)}, and other letters in quotes.",
+            )
+    return "".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RollingPolicy:
+    """When a part ends beside each checkpoint, which always ends it. part_bytes: at about these."""
+
+    part_bytes: int
+
+    @staticmethod
+    def default_rolling_policy(
+        part_size: int = 128 << 20,
+        rollover_interval: int = 60_000,
+        inactivity_interval: int = 60_000,
+    ) -> RollingPolicy:
+        """At a size in bytes.
+
+        The intervals, milliseconds, have no effect: a part that is old or quiet ends with the next
+        checkpoint, and nobody sees it before that.
+        """
+        return RollingPolicy(part_size)
+
+    @staticmethod
+    def on_checkpoint_rolling_policy() -> RollingPolicy:
+        """At each checkpoint alone."""
+        return RollingPolicy(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFileConfig:
+    """How the names of parts begin and end."""
+
+    part_prefix: str = "part"
+    part_suffix: str = ""
+
+    @staticmethod
+    def builder() -> OutputFileConfigBuilder:
+        """A builder.
+
+        >>> OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".txt").build()
+        """
+        return OutputFileConfigBuilder()
+
+
+@dataclass(slots=True)
+class OutputFileConfigBuilder:
+    """Makes an ``OutputFileConfig``. Methods give itself."""
+
+    _prefix: str = "part"
+    _suffix: str = ""
+
+    def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
+        """How names begin; ``part`` unless set."""
+        self._prefix = prefix
+        return self
+
+    def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
+        """How names end, such as ``.txt``."""
+        self._suffix = suffix
+        return self
+
+    def build(self) -> OutputFileConfig:
+        """The settings."""
+        return OutputFileConfig(self._prefix, self._suffix)
+
+
+class FileSinkBuilder:
+    """Makes a ``FileSink``. Methods give itself."""
+
+    def __init__(
+        self, make: Callable[[OutputFileConfig, BucketAssigner, RollingPolicy], FileSink]
+    ) -> None:
+        self._make = make
+        self._names = OutputFileConfig()
+        self._buckets = BucketAssigner.date_time_bucket_assigner()
+        self._rolling = RollingPolicy.default_rolling_policy()
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
+        """Which folder records go to; one for each hour unless set."""
+        self._buckets = bucket_assigner
+        return self
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
+        """When parts end beside each checkpoint; at 128 MiB unless set."""
+        self._rolling = rolling_policy
+        return self
+
+    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
+        """Without effect: folders change as records are written."""
+        return self
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
+        """How the names of parts begin and end."""
+        self._names = output_file_config
+        return self
+
+    def build(self) -> FileSink:
+        """The sink. Raises ConfigError for a prefix that readers may take for hidden."""
+        return self._make(self._names, self._buckets, self._rolling)

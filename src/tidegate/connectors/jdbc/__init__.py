@@ -1,0 +1,1 @@
+"""Databases, by the drivers that Python has for them."""

@@ -1,0 +1,120 @@
+"""How a database is reached and how rows are written to it, under PyFlink's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tidegate.connectors.jdbc.databases import database_of
+from tidegate.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcConnectionOptions:
+    """How a database is reached; made by ``JdbcConnectionOptions.JdbcConnectionOptionsBuilder``.
+
+    user and password are shown nowhere.
+    """
+
+    url: str
+    user: str | None = field(default=None, repr=False)
+    password: str | None = field(default=None, repr=False)
+
+    class JdbcConnectionOptionsBuilder:
+        """Says where the database is; the methods give the builder back."""
+
+        def __init__(self) -> None:
+            self._url = ""
+            self._user: str | None = None
+            self._password: str | None = None
+
+        def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Where it is: ``jdbc:sqlite:PATH`` or ``jdbc:postgresql://HOST:PORT/DATABASE``."""
+            self._url = url
+            return self
+
+        def with_driver_name(
+            self, driver_name: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Without effect: the URL names the driver, and Java's are not used."""
+            return self
+
+        def with_user_name(
+            self, user_name: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """Who writes; SQLite has no users."""
+            self._user = user_name
+            return self
+
+        def with_password(
+            self, password: str
+        ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
+            """The user's password."""
+            self._password = password
+            return self
+
+        def build(self) -> JdbcConnectionOptions:
+            """Make the options. Raises ConfigError for a URL that no driver is known for."""
+            options = JdbcConnectionOptions(self._url, self._user, self._password)
+            database_of(options.url)
+            return options
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcExecutionOptions:
+    """When rows are written, and how often it is tried; made by ``builder``.
+
+    batch_size: rows that are written in one transaction, and kept until there are as many.
+    batch_interval_ms: how long a row is kept at most; 0 for until there are enough, a checkpoint,
+    or the end. max_retries: further tries where the database can't be reached or is busy.
+    """
+
+    batch_size: int = 5_000
+    batch_interval_ms: int = 0
+    max_retries: int = 3
+
+    @staticmethod
+    def builder() -> JdbcExecutionOptionsBuilder:
+        """Begin."""
+        return JdbcExecutionOptionsBuilder()
+
+    @staticmethod
+    def defaults() -> JdbcExecutionOptions:
+        """5000 rows, no interval, 3 retries."""
+        return JdbcExecutionOptions()
+
+
+class JdbcExecutionOptionsBuilder:
+    """Says when rows are written; the methods give the builder back."""
+
+    def __init__(self) -> None:
+        self._made = JdbcExecutionOptions()
+
+    def with_batch_size(self, size: int) -> JdbcExecutionOptionsBuilder:
+        """Rows of one transaction. Raises ConfigError below 1."""
+        self._made = replace(self._made, batch_size=_at_least(1, size, "with_batch_size"))
+        return self
+
+    def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptionsBuilder:
+        """How long a row is kept at most; 0 for no such bound. Raises ConfigError below 0."""
+        interval_ms = _at_least(0, interval_ms, "with_batch_interval_ms")
+        self._made = replace(self._made, batch_interval_ms=interval_ms)
+        return self
+
+    def with_max_retries(self, max_retries: int) -> JdbcExecutionOptionsBuilder:
+        """Further tries of what did not come through. Raises ConfigError below 0."""
+        self._made = replace(self._made, max_retries=_at_least(0, max_retries, "with_max_retries"))
+        return self
+
+    def build(self) -> JdbcExecutionOptions:
+        """Make the options."""
+        return self._made
+
+
+def _at_least(least: int, given: int, call: str) -> int:
+    if given < least:
+        raise ConfigError(
+            f"{call} was given {given}",
+            where="JdbcExecutionOptions",
+            remedy=f"Give {least} or more.",
+        )
+    return given

@@ -1,0 +1,205 @@
+"""``JdbcSink``: rows into a table of a database, at least once.
+
+Rows are kept until there is a batch of them, and all that stand ahead of a barrier are in the
+database before that checkpoint is complete. After a restore what came behind it is written again:
+where the statement is an upsert, the table ends up as if each row had been written once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.api.batches import as_rows
+from tidegate.api.sink import Prepared
+from tidegate.connectors.jdbc.databases import WHERE, database_of, look_at, placeholders
+from tidegate.connectors.jdbc.options import JdbcExecutionOptions
+from tidegate.connectors.jdbc.session import Session
+from tidegate.errors import BadRecord, ConfigError, StorageFailed
+from tidegate.typeinfo.convert import Converter, Misfit
+from tidegate.typeinfo.row import values_of_row
+from tidegate.typeinfo.types import BYTES, INSTANT, BasicTypeInfo, RowTypeInfo, SqlTimeTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from tidegate.api.sink import WriterContext
+    from tidegate.connectors.jdbc.databases import Connection
+    from tidegate.connectors.jdbc.options import JdbcConnectionOptions
+    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
+
+_BACKOFF_S: Final = 1.0
+"""What a retry waits for each try before it, in seconds."""
+
+_TABLE: Final = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE)\s+([^\s(;]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class JdbcSink:
+    """A statement of a database that is run for each row; made by ``sink``."""
+
+    sql: str
+    type_info: RowTypeInfo
+    connection: JdbcConnectionOptions
+    execution: JdbcExecutionOptions
+
+    @staticmethod
+    def sink(
+        sql: str,
+        type_info: TypeInformation,
+        jdbc_connection_options: JdbcConnectionOptions,
+        jdbc_execution_options: JdbcExecutionOptions | None = None,
+    ) -> JdbcSink:
+        """Runs a statement for each row, whose fields stand for its question marks in order.
+
+        type_info: of the rows, ``Types.ROW_NAMED`` or ``Types.ROW``; tuples are taken too. Raises
+        ConfigError for fields that no column takes, and where they are not as many as the marks.
+
+        >>> JdbcSink.sink("INSERT INTO totals VALUES (?, ?)", row_type, options)
+        """
+        return JdbcSink(
+            sql,
+            _checked(sql, type_info),
+            jdbc_connection_options,
+            jdbc_execution_options or JdbcExecutionOptions.defaults(),
+        )
+
+    def check(self) -> None:
+        """Connect. Raises ConfigError for a missing driver, or where that fails."""
+        look_at(database_of(self.connection.url), self._connect)
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> JdbcWriter:
+        """Writes one subtask's rows."""
+        database_of(self.connection.url).require()
+        return JdbcWriter(context, self)
+
+    def committer(self) -> None:
+        """Rows are visible once they are written."""
+        return
+
+    def session(self, where: str) -> Session:
+        """What runs the statement. where: for messages."""
+        table = _TABLE.search(self.sql)
+        named = f"{where}, table '{table.group(1)}'" if table else f"{where}, {self.sql!r}"
+        return Session(database_of(self.connection.url), self._connect, self.sql, named)
+
+    def _connect(self) -> Connection:
+        options = self.connection
+        return database_of(options.url).connect(options.url, options.user, options.password)
+
+
+def _checked(sql: str, type_info: TypeInformation) -> RowTypeInfo:
+    if not isinstance(type_info, RowTypeInfo):
+        raise ConfigError(
+            f"The type of the rows is {type_info}",
+            where=WHERE,
+            remedy='Give one of rows: Types.ROW_NAMED(["id"], [Types.LONG()]).',
+        )
+    fields = zip(type_info.field_names, type_info.field_types, strict=True)
+    if unfit := [f"'{name}' ({of})" for name, of in fields if not _is_of_a_column(of)]:
+        raise ConfigError(
+            f"No column of a database takes the fields {', '.join(unfit)}",
+            where=WHERE,
+            remedy="Declare numbers, text, truth values, bytes, dates or times, and map to them.",
+        )
+    marks, count = placeholders(sql), len(type_info.field_names)
+    if marks != count:
+        raise ConfigError(
+            f"The statement has {marks} question marks, and the rows have {count} fields: {sql}",
+            where=WHERE,
+            remedy="Write one for each field, in the order of the fields.",
+        )
+    return type_info
+
+
+def _is_of_a_column(of: TypeInformation) -> bool:
+    return of == BYTES or (isinstance(of, BasicTypeInfo | SqlTimeTypeInfo) and of != INSTANT)
+
+
+class JdbcWriter:
+    """Keeps rows, and writes them a batch at a time, in their order."""
+
+    def __init__(self, context: WriterContext, sink: JdbcSink) -> None:
+        self._context = context
+        self._where = f"operator '{context.operator}'"
+        self._type = sink.type_info
+        self._converter = Converter(sink.type_info)
+        self._options = sink.execution
+        self._session = sink.session(self._where)
+        self._kept: list[tuple[object, ...]] = []
+        self._writing = asyncio.Lock()
+        self._timed = False
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Keep the rows; with enough of them, no more are wanted until they are written."""
+        self._kept += [tuple(values_of_row(row)) for row in self._rows(as_rows(batch))]
+        if len(self._kept) >= self._options.batch_size:
+            return self._write_kept()
+        if self._options.batch_interval_ms and self._kept and not self._timed:
+            self._timed = True
+            self._context.start(self._write_later())
+        return None
+
+    def _rows(self, batch: RowBatch) -> list[Any]:
+        try:
+            rows = self._converter.batch(batch.values)
+            if any(row is None for row in rows):
+                raise Misfit(self._type, None)
+            return rows
+        except Misfit as misfit:
+            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
+            raise BadRecord(
+                f"A row is not of the sink's type: {field}{misfit.value!r} is no {misfit.expected}",
+                where=f"{self._where}, row {misfit.index} of a batch",
+                remedy=f"Map to rows of the fields {list(self._type.field_names)}.",
+            ) from None
+
+    async def _write_later(self) -> None:
+        await asyncio.sleep(self._options.batch_interval_ms / 1_000)
+        self._timed = False
+        await self._write_kept()
+
+    async def _write_kept(self) -> None:
+        """Write what is kept now.
+
+        Rows are let go of when they are written, not before: who waited for a write that failed
+        finds them again, and does not take them for written.
+        """
+        async with self._writing:
+            left = len(self._kept)
+            while left:
+                rows = self._kept[: min(left, self._options.batch_size)]
+                await self._try_to_write(rows)
+                del self._kept[: len(rows)]
+                left -= len(rows)
+
+    async def _try_to_write(self, rows: Sequence[tuple[object, ...]]) -> None:
+        for tries in range(1, self._options.max_retries + 2):
+            try:
+                await self._context.run_blocking(partial(self._session.write, rows))
+                return
+            except StorageFailed as failed:
+                if tries > self._options.max_retries:
+                    raise StorageFailed(
+                        f"{len(rows)} rows could not be written in {tries} tries: {failed.what}",
+                        where=failed.where,
+                        remedy=failed.remedy,
+                    ) from failed
+            await asyncio.sleep(_BACKOFF_S * tries)
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """What was kept is written before the checkpoint is complete."""
+        return Prepared(durable=self._write_kept()) if self._kept else Prepared()
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """Nothing is kept over a checkpoint."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._session.close()

@@ -1,0 +1,111 @@
+"""Where reading begins and ends: partitions, offsets, and how they are found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KafkaTopicPartition:
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class KafkaOffsetResetStrategy(Enum):
+    """Where to begin in a partition for which there is no offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOffsetsInitializer:
+    """How the offset of each partition is found where no checkpoint says it.
+
+    Made by the static methods. reset: for partitions without an offset of that kind.
+    """
+
+    kind: Literal["earliest", "latest", "committed", "timestamp", "given"]
+    reset: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST
+    timestamp_ms: int = 0
+    given: Mapping[KafkaTopicPartition, int] = field(default_factory=dict)
+
+    @staticmethod
+    def earliest() -> KafkaOffsetsInitializer:
+        """The first record that there still is."""
+        return KafkaOffsetsInitializer("earliest")
+
+    @staticmethod
+    def latest() -> KafkaOffsetsInitializer:
+        """Behind the last record there is."""
+        return KafkaOffsetsInitializer("latest", KafkaOffsetResetStrategy.LATEST)
+
+    @staticmethod
+    def committed_offsets(
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
+    ) -> KafkaOffsetsInitializer:
+        """What the group has committed; a partition without is refused, or reset as said."""
+        return KafkaOffsetsInitializer("committed", offset_reset_strategy)
+
+    @staticmethod
+    def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
+        """The first record at or after a time, milliseconds since 1970; else behind the last.
+
+        Raises ConfigError for a negative one.
+        """
+        if timestamp < 0:
+            raise ConfigError(
+                f"The timestamp is {timestamp}",
+                where="KafkaOffsetsInitializer.timestamp",
+                remedy="Give milliseconds since 1970.",
+            )
+        reset = KafkaOffsetResetStrategy.LATEST
+        return KafkaOffsetsInitializer("timestamp", reset, timestamp_ms=timestamp)
+
+    @staticmethod
+    def offsets(
+        offsets: Mapping[KafkaTopicPartition, int],
+        offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
+    ) -> KafkaOffsetsInitializer:
+        """These offsets; partitions that are not among them are reset as said.
+
+        Raises ConfigError for a negative one.
+        """
+        negative = {str(place): offset for place, offset in offsets.items() if offset < 0}
+        if negative:
+            raise ConfigError(
+                f"Offsets are negative: {negative}",
+                where="KafkaOffsetsInitializer.offsets",
+                remedy="Give the number of the next record of each partition, from 0 on.",
+            )
+        return KafkaOffsetsInitializer("given", offset_reset_strategy, given=dict(offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSplit:
+    """A partition to be read.
+
+    offset: of the next record. stop: the first offset that is not read; None for no end.
+    """
+
+    place: KafkaTopicPartition
+    offset: int
+    stop: int | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to read."""
+        return self.stop is not None and self.offset >= self.stop

@@ -1,0 +1,224 @@
+"""The slot-side half of a Kafka source: one consumer for all partitions of a subtask.
+
+The consumer is told what to read (``assign``) and never joins its group: a rebalance would move
+partitions behind the back of the checkpoints. librdkafka fetches on threads of its own, so the loop
+takes what is there; only where nothing is there does a call wait for more, on the pool.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+
+from tidegate.connectors.kafka.cluster import refused_properties
+from tidegate.errors import BadRecord, ConfigError, StorageFailed
+from tidegate.model.elements import RowBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from tidegate.api.source import ReaderContext
+    from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+    from tidegate.connectors.schemas import DeserializationSchema
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+
+_WAIT_S: Final = 0.1
+"""How long a call on the pool waits for a record."""
+
+
+class KafkaReader:
+    """Reads its partitions side by side.
+
+    commits: offsets are committed to the group once their checkpoint is complete.
+    """
+
+    def __init__(
+        self,
+        context: ReaderContext,
+        properties: Mapping[str, str],
+        schema: DeserializationSchema,
+        *,
+        commits: bool,
+    ) -> None:
+        self._context = context
+        self._schema = schema
+        self._commits = commits
+        self._splits: dict[tuple[str, int], KafkaSplit] = {}
+        self._taken: dict[CheckpointId, dict[KafkaTopicPartition, int]] = {}
+        self._held: list[Message] = []
+        self._waiting = False
+        self._assigned = True
+        self._no_more = False
+        self._where = f"KafkaSource, bootstrap.servers '{properties['bootstrap.servers']}'"
+        try:
+            self._consumer = Consumer(dict(properties))
+        except KafkaException as error:
+            raise refused_properties(error, self._where) from error
+
+    def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
+        """Read these too."""
+        self._splits |= {(split.place.topic, split.place.partition): split for split in splits}
+        self._assign()
+
+    def _assign(self) -> None:
+        """Have the consumer read what is not read to its end, from where it stands."""
+        self._assigned = not self._waiting
+        if self._waiting:
+            return  # what that call comes back with may be from before or after
+        self._held.clear()
+        self._consumer.assign(
+            [
+                TopicPartition(split.place.topic, split.place.partition, split.offset)
+                for split in self._splits.values()
+                if not split.ended
+            ]
+        )
+
+    def no_more_splits(self) -> None:
+        """These are all."""
+        self._no_more = True
+
+    def poll(self) -> Batch | None:
+        """What has been fetched; has a call wait for more where that is nothing."""
+        if self._waiting or self._all_ended:
+            return None
+        held, self._held = self._held, []
+        messages = held + self._consumer.consume(max(1, self._context.rows - len(held)), 0)
+        batch = self._take(messages)
+        if len(batch):
+            return batch
+        if not self._all_ended:
+            self._waiting = True
+            self._context.read_ahead(lambda: self._consumer.poll(_WAIT_S), self._arrived)
+        return None
+
+    def _arrived(self, result: object) -> None:
+        self._waiting = False
+        if not self._assigned:
+            self._assign()
+        elif result is not None:
+            self._held.append(cast("Message", result))
+
+    @property
+    def _all_ended(self) -> bool:
+        return all(split.ended for split in self._splits.values())
+
+    @property
+    def finished(self) -> bool:
+        """Whether each partition is read to its end, and no more will come."""
+        return self._no_more and not self._waiting and self._all_ended
+
+    @property
+    def wants_splits(self) -> bool:
+        """Splits come unasked."""
+        return False
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[KafkaSplit]:
+        """The partitions with the offsets of their next records; also those that have ended."""
+        if self._commits:
+            self._taken[checkpoint] = {s.place: s.offset for s in self._splits.values()}
+        return tuple(self._splits.values())
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Commit to the group what the checkpoint holds."""
+        taken = self._taken.pop(checkpoint, {})
+        for earlier in [each for each in self._taken if each < checkpoint]:
+            del self._taken[earlier]
+        if taken:
+            self._context.read_ahead(lambda: self._commit(taken), lambda _: None)
+
+    def _commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
+        """On the pool. The group's offsets are for others to see: without them the job goes on."""
+        places = [TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException:
+            return  # the next checkpoint's commit covers this one
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._consumer.close()
+
+    def _take(self, messages: Sequence[Message]) -> RowBatch:
+        """The values of messages that came since partitions were assigned."""
+        values: list[object] = []
+        times: list[int] = []
+        timed, ended = True, False
+        for message in messages:
+            place = (message.topic(), message.partition())
+            error = message.error()
+            split = self._splits.get(cast("tuple[str, int]", place))
+            if split is None:
+                self._check_client(error)
+                continue
+            offset = cast("int", message.offset())
+            if error is not None:
+                self._check_partition(split, error)
+                # Marks of transactions have offsets too; behind the last record they are passed.
+                ended |= self._move(split, offset)
+                continue
+            if split.stop is not None and offset >= split.stop:
+                ended |= self._move(split, split.stop)
+                continue
+            ended |= self._move(split, offset + 1)
+            value = self._value(split, offset, message.value())
+            if value is not None:
+                kind, ms = message.timestamp()
+                timed &= kind != TIMESTAMP_NOT_AVAILABLE
+                values.append(value)
+                times.append(ms)
+        if ended:
+            self._assign()
+        return RowBatch(values, times if timed and values else None)
+
+    def _move(self, split: KafkaSplit, offset: int) -> bool:
+        """The next record of a partition is this one; whether the partition has ended so."""
+        moved = replace(split, offset=offset)
+        self._splits[split.place.topic, split.place.partition] = moved
+        return moved.ended
+
+    def _value(self, split: KafkaSplit, offset: int, data: bytes | None) -> object:
+        if data is None:
+            return None
+        try:
+            return self._schema.deserialize(data)
+        except Exception as error:
+            raise BadRecord(
+                f"The value of record {offset} of partition {split.place} cannot be read: "
+                f"{type(error).__name__}: {error}",
+                where=f"{self._where}, {type(self._schema).__name__}",
+                remedy="Use the schema that fits the topic, or one that gives None for what is to "
+                "be passed over.",
+            ) from error
+
+    def _check_client(self, error: KafkaError | None) -> None:
+        """Raises for an error that is of no partition and that the client cannot get over."""
+        if error is not None and error.fatal():
+            raise StorageFailed(f"Kafka's client has failed: {error.str()}", where=self._where)
+
+    def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
+        """Raises, unless the end of what there is was reached."""
+        if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
+            return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]
+            raise ConfigError(
+                f"The next record of partition {split.place} is number {split.offset}, which is "
+                f"not there: {error.str()}. Kafka has deleted it, or the topic was made anew",
+                where=self._where,
+                remedy="To go on with what there is, and do without the rest, set the property "
+                "'auto.offset.reset' to 'earliest' or 'latest'.",
+            )
+        raise StorageFailed(
+            f"Partition {split.place} cannot be read: {error.str()}", where=self._where
+        )

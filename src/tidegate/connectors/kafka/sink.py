@@ -1,0 +1,191 @@
+"""``KafkaSink``: elements into topics of Kafka, once, at least once, or as it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidegate.connectors.kafka.cluster import (
+    check_topics,
+    checked_properties,
+    int_property,
+    require_clients,
+)
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.api.sink import Committer, SinkWriter, WriterContext
+    from tidegate.connectors.kafka.records import KafkaRecordSerializationSchema
+
+WHERE: Final = "KafkaSink"
+TRANSACTION_TIMEOUT_MS: Final = 900_000
+"""What brokers allow unless they are told otherwise."""
+
+PREFIX_BYTES_MAX: Final = 64_000
+
+_TIMEOUT: Final = "transaction.timeout.ms"
+_DEFAULTS: Final = {
+    # As Kafka's own client does: a key goes to the same partition whoever writes it.
+    "partitioner": "murmur2_random",
+}
+
+
+class DeliveryGuarantee(Enum):
+    """What a sink promises where a job fails and is restored.
+
+    EXACTLY_ONCE: records come into sight with their checkpoint, each once, for readers that read
+    committed records only. AT_LEAST_ONCE: no record is lost, some may be there twice. NONE: records
+    may be lost and doubled.
+    """
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """Topics of Kafka as a sink; made by ``builder``.
+
+    properties: of librdkafka. prefix: of transactional ids, where the guarantee is EXACTLY_ONCE.
+    """
+
+    schema: KafkaRecordSerializationSchema
+    guarantee: DeliveryGuarantee
+    properties: Mapping[str, str]
+    prefix: str
+    transaction_timeout_ms: int
+
+    @staticmethod
+    def builder() -> KafkaSinkBuilder:
+        """Begin."""
+        return KafkaSinkBuilder()
+
+    def check(self) -> None:
+        """Look at what it needs.
+
+        Raises ConfigError for a missing client or topic, where no server answers, and for a timeout
+        of transactions that the brokers do not allow.
+        """
+        require_clients(WHERE)
+        named = () if self.schema.topic is None else (self.schema.topic,)
+        check_topics(named, self.properties, WHERE)
+        if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            from tidegate.connectors.kafka.transactions import Transactions, connection_settings
+
+            transactions = Transactions(connection_settings(self.properties, WHERE), WHERE)
+            try:
+                transactions.abort_all(f"{self.prefix}-check", self.transaction_timeout_ms)
+            finally:
+                transactions.close()
+
+    def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
+        """Writes one subtask's records."""
+        require_clients(WHERE)
+        from tidegate.connectors.kafka.transactional import TransactionalWriter
+        from tidegate.connectors.kafka.writer import PlainWriter
+
+        if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            return TransactionalWriter(context, self)
+        return PlainWriter(context, self)
+
+    def committer(self) -> Committer | None:
+        """Commits transactions, where there are any."""
+        if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return None
+        require_clients(WHERE)
+        from tidegate.connectors.kafka.transactions import TransactionCommitter, connection_settings
+
+        return TransactionCommitter(connection_settings(self.properties, WHERE), WHERE)
+
+
+class KafkaSinkBuilder:
+    """Says what is written, where and with which promise; the methods give the builder back."""
+
+    def __init__(self) -> None:
+        self._servers: str | None = None
+        self._properties: dict[str, str] = {}
+        self._guarantee = DeliveryGuarantee.NONE
+        self._prefix: str | None = None
+        self._schema: KafkaRecordSerializationSchema | None = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
+        """Servers to begin with, ``host:port`` with commas in between."""
+        self._servers = bootstrap_servers
+        return self
+
+    def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
+        """What is promised where the job fails; NONE if nothing is said."""
+        self._guarantee = delivery_guarantee
+        return self
+
+    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
+        """How transactional ids begin; EXACTLY_ONCE needs it.
+
+        It has to be this sink's alone in the whole cluster, and stay the same when the job is
+        started again: what an earlier run has left open under it is aborted.
+        """
+        self._prefix = transactional_id_prefix
+        return self
+
+    def set_record_serializer(
+        self, record_serializer: KafkaRecordSerializationSchema
+    ) -> KafkaSinkBuilder:
+        """How an element becomes a record."""
+        self._schema = record_serializer
+        return self
+
+    def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
+        """A property of librdkafka's producer, such as ``transaction.timeout.ms``."""
+        self._properties[key] = str(value)
+        return self
+
+    def build(self) -> KafkaSink:
+        """Make the sink. Raises ConfigError for what is missing or cannot be."""
+        require_clients(WHERE)
+        if self._schema is None:
+            raise ConfigError(
+                "Nothing says how elements become records",
+                where=WHERE,
+                remedy="Say it: set_record_serializer(KafkaRecordSerializationSchema.builder()…).",
+            )
+        given = {**_DEFAULTS, **self._properties}
+        timeout_ms = int_property(given, _TIMEOUT, WHERE, default=TRANSACTION_TIMEOUT_MS)
+        ours: dict[str, str] = {}
+        if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE:
+            given[_TIMEOUT] = str(timeout_ms)
+        else:
+            given.pop(_TIMEOUT, None)
+        if self._guarantee is not DeliveryGuarantee.NONE:
+            # Records that are sent again stay in their order, and are there once.
+            ours["enable.idempotence"] = "true"
+        if "transactional.id" in given:
+            raise ConfigError(
+                "The property 'transactional.id' is set, but each transaction gets its own",
+                where=WHERE,
+                remedy="Set the prefix instead: set_transactional_id_prefix('…').",
+            )
+        return KafkaSink(
+            schema=self._schema,
+            guarantee=self._guarantee,
+            properties=checked_properties(self._servers, given, ours, WHERE),
+            prefix=self._checked_prefix(),
+            transaction_timeout_ms=timeout_ms,
+        )
+
+    def _checked_prefix(self) -> str:
+        if self._guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
+            return ""
+        size = len((self._prefix or "").encode())
+        if not 0 < size <= PREFIX_BYTES_MAX:
+            raise ConfigError(
+                f"The prefix of transactional ids has {size} bytes, more than {PREFIX_BYTES_MAX}"
+                if size
+                else "EXACTLY_ONCE needs a prefix of transactional ids, and none is given",
+                where=WHERE,
+                remedy="Give one that is this sink's alone: set_transactional_id_prefix('…').",
+            )
+        return self._prefix or ""

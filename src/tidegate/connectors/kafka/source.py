@@ -1,0 +1,304 @@
+"""``KafkaSource``: topics of Kafka as a source, bounded or not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tidegate.connectors.kafka.cluster import (
+    check_topics,
+    checked_properties,
+    int_property,
+    require_clients,
+)
+from tidegate.connectors.kafka.offsets import (
+    KafkaOffsetsInitializer,
+    KafkaSplit,
+    KafkaTopicPartition,
+)
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.connectors.kafka.enumerator import KafkaEnumerator
+    from tidegate.connectors.kafka.reader import KafkaReader
+    from tidegate.connectors.schemas import DeserializationSchema
+    from tidegate.typeinfo.types import TypeInformation
+
+WHERE: Final = "KafkaSource"
+DISCOVERY_MS: Final = 300_000
+
+_DISCOVERY: Final = "partition.discovery.interval.ms"
+_COMMIT: Final = "commit.offsets.on.checkpoint"
+_OURS: Final = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "enable.partition.eof": "true",
+}
+_DEFAULTS: Final = {
+    "isolation.level": "read_uncommitted",
+    "auto.offset.reset": "error",
+    # A job that was held back reads on at once; librdkafka's own is a second.
+    "fetch.queue.backoff.ms": "20",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions are read: exactly one of the three is given."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: frozenset[KafkaTopicPartition] = frozenset()
+
+    def includes(self, topic: str) -> bool:
+        """Whether partitions of the topic may be read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.named
+
+    @property
+    def named(self) -> set[str]:
+        """The topics that have to be there."""
+        return {*self.topics, *(place.topic for place in self.partitions)}
+
+    def chosen(self, there: Iterable[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
+        """Those of the partitions of its topics that are read."""
+        return set(there) & self.partitions if self.partitions else set(there)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """Topics of Kafka as a source; made by ``builder``.
+
+    Positions are part of each checkpoint, and a restored job begins at them, whatever the group has
+    committed. When a checkpoint is complete its positions are committed to the group, where there
+    is one, for others to see. Records have the timestamps that Kafka has for them.
+
+    properties: of librdkafka. discovery_ms: time between two looks for new partitions; 0 for never.
+    ends: whether it is bounded, which a source with a ``stop`` need not be.
+    """
+
+    subscription: Subscription
+    schema: DeserializationSchema
+    properties: Mapping[str, str]
+    start: KafkaOffsetsInitializer
+    stop: KafkaOffsetsInitializer | None
+    ends: bool
+    discovery_ms: int
+    commits: bool
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """Begin."""
+        return KafkaSourceBuilder()
+
+    # Source
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it was given an end by ``set_bounded``."""
+        return self.ends
+
+    @property
+    def split_type(self) -> type[KafkaSplit]:
+        """What is dealt out to readers."""
+        return KafkaSplit
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """What the schema says."""
+        return self.schema.produced_type
+
+    def check(self) -> None:
+        """Raises ConfigError for a missing client, topic or partition, and without an answer."""
+        require_clients(WHERE)
+        found = check_topics(self.subscription.named, self.properties, WHERE)
+        missing = sorted(
+            str(place)
+            for place in self.subscription.partitions
+            if place.partition not in found[place.topic].partitions
+        )
+        if missing:
+            raise ConfigError(
+                f"There is no partition {', '.join(missing)}",
+                where=WHERE,
+                remedy="Partitions are counted from 0; check what was given to set_partitions.",
+            )
+
+    def enumerator(
+        self, context: EnumeratorContext[KafkaSplit], restored: bytes | None
+    ) -> KafkaEnumerator:
+        """Finds partitions, and where to begin in them."""
+        require_clients(WHERE)
+        from tidegate.connectors.kafka.enumerator import KafkaEnumerator
+
+        return KafkaEnumerator(context, self, restored)
+
+    def reader(self, context: ReaderContext) -> KafkaReader:
+        """Reads partitions."""
+        require_clients(WHERE)
+        from tidegate.connectors.kafka.reader import KafkaReader
+
+        return KafkaReader(context, self.properties, self.schema, commits=self.commits)
+
+
+class KafkaSourceBuilder:
+    """Says what is read, from where to where, and how; the methods give the builder back."""
+
+    def __init__(self) -> None:
+        self._servers: str | None = None
+        self._properties: dict[str, str] = {}
+        self._subscriptions: list[Subscription] = []
+        self._start = KafkaOffsetsInitializer.earliest()
+        self._stop: KafkaOffsetsInitializer | None = None
+        self._ends = False
+        self._schema: DeserializationSchema | None = None
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
+        """Servers to begin with, ``host:port`` with commas in between."""
+        self._servers = bootstrap_servers
+        return self
+
+    def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
+        """The group whose offsets are committed, and whose committed offsets can be begun at."""
+        return self.set_property("group.id", group_id)
+
+    def set_topics(self, *topics: str) -> KafkaSourceBuilder:
+        """Read all partitions of these topics."""
+        self._subscriptions.append(Subscription(topics=topics))
+        return self
+
+    def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
+        """Read all topics whose whole name matches a regular expression, also those to come."""
+        self._subscriptions.append(Subscription(pattern=topic_pattern))
+        return self
+
+    def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> KafkaSourceBuilder:
+        """Read these partitions and no other."""
+        self._subscriptions.append(Subscription(partitions=frozenset(partitions)))
+        return self
+
+    def set_starting_offsets(
+        self, starting_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """Where to begin, unless a checkpoint is restored; earliest if nothing is said.
+
+        A partition that appears later is always read from its beginning.
+        """
+        self._start = starting_offsets_initializer
+        return self
+
+    def set_bounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """End before these offsets; the job can end then, and new partitions are not read."""
+        self._stop, self._ends = stopping_offsets_initializer, True
+        return self
+
+    def set_unbounded(
+        self, stopping_offsets_initializer: KafkaOffsetsInitializer
+    ) -> KafkaSourceBuilder:
+        """End before these offsets, but count as a source without an end."""
+        self._stop, self._ends = stopping_offsets_initializer, False
+        return self
+
+    def set_value_only_deserializer(
+        self, deserialization_schema: DeserializationSchema
+    ) -> KafkaSourceBuilder:
+        """How the value of a record becomes a value here; records without one are passed over."""
+        self._schema = deserialization_schema
+        return self
+
+    def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
+        """How the client calls itself to the servers."""
+        return self.set_property("client.id", prefix)
+
+    def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
+        """A property of librdkafka, or one of the two options of this source.
+
+        These are ``partition.discovery.interval.ms`` (default 300000; 0 or less never looks again)
+        and ``commit.offsets.on.checkpoint`` (default true).
+        """
+        self._properties[key] = str(value)
+        return self
+
+    def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
+        """Several properties."""
+        for key, value in props.items():
+            self.set_property(key, value)
+        return self
+
+    def build(self) -> KafkaSource:
+        """Make the source. Raises ConfigError for what is missing or cannot be."""
+        require_clients(WHERE)
+        given = dict(self._properties)
+        discovery_ms = int_property(given, _DISCOVERY, WHERE, default=DISCOVERY_MS)
+        given.pop(_DISCOVERY, None)
+        commits = _truth(given.pop(_COMMIT, "true"))
+        grouped = "group.id" in given
+        if self._start.kind == "committed" and not grouped:
+            raise ConfigError(
+                "Reading begins at committed offsets, but of no group",
+                where=WHERE,
+                remedy="Name it: set_group_id('…').",
+            )
+        # librdkafka has no consumer without a group; nothing is ever committed to this one.
+        given.setdefault("group.id", "tidegate")
+        properties = checked_properties(self._servers, {**_DEFAULTS, **given}, _OURS, WHERE)
+        return KafkaSource(
+            subscription=self._subscription(),
+            schema=self._checked_schema(),
+            properties=properties,
+            start=self._start,
+            stop=self._stop,
+            ends=self._ends,
+            discovery_ms=0 if self._ends else max(0, discovery_ms),
+            commits=commits and grouped,
+        )
+
+    def _subscription(self) -> Subscription:
+        if len(self._subscriptions) != 1:
+            raise ConfigError(
+                "Nothing says what is to be read"
+                if not self._subscriptions
+                else "It is said more than once what is to be read",
+                where=WHERE,
+                remedy="Call exactly one of set_topics, set_topic_pattern, set_partitions.",
+            )
+        found = self._subscriptions[0]
+        if not (found.topics or found.pattern or found.partitions):
+            raise ConfigError(
+                "There is no topic among those to be read", where=WHERE, remedy="Name one."
+            )
+        try:
+            re.compile(found.pattern or "")
+        except re.error as error:
+            raise ConfigError(
+                f"The topic pattern {found.pattern!r} is no regular expression: {error}",
+                where=WHERE,
+                remedy="It is Python's, and has to match whole names: 'orders-.*'.",
+            ) from error
+        return found
+
+    def _checked_schema(self) -> DeserializationSchema:
+        if self._schema is None:
+            raise ConfigError(
+                "Nothing says how values are made of bytes",
+                where=WHERE,
+                remedy="Say it: set_value_only_deserializer(SimpleStringSchema()).",
+            )
+        return self._schema
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(
+            f"The property '{_COMMIT}' is {text!r}",
+            where=WHERE,
+            remedy="Write 'true' or 'false'.",
+        )
+    return text.lower() == "true"

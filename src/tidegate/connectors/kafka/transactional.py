@@ -1,0 +1,193 @@
+"""Writing in transactions: one for the records between two barriers.
+
+A producer of librdkafka has one transactional id for life, so each transaction has a producer of
+its own. Opening one takes some 50 ms; the next is opened while the current one is written. At the
+barrier the current one is flushed and left open: the committer ends it by its name, and the
+producer is dropped, which sends nothing.
+
+A transaction whose number is not above the last barrier's checkpoint is never begun; see
+``transactions`` for why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tidegate.api.batches import as_rows
+from tidegate.api.sink import Prepared
+from tidegate.connectors.kafka.cluster import fault
+from tidegate.connectors.kafka.transactions import (
+    ONGOING,
+    TransactionIds,
+    TransactionName,
+    Transactions,
+    connection_settings,
+    timeout_refused,
+)
+from tidegate.connectors.kafka.writer import Sending, flush, send_rest
+from tidegate.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from tidegate.api.sink import WriterContext
+    from tidegate.connectors.kafka.sink import KafkaSink
+    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.ids import CheckpointId
+
+_OPEN_S: Final = 30.0
+_ABORT_S: Final = 2.0
+"""How long the loop may be held at the end, so that readers need not wait for the timeout."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A transaction with the producer that writes it; None once all has arrived."""
+
+    number: int
+    name: TransactionName
+    sending: Sending | None
+
+
+class TransactionalWriter:
+    """Writes one subtask's transactions."""
+
+    def __init__(self, context: WriterContext, sink: KafkaSink) -> None:
+        self._context = context
+        self._sink = sink
+        self._where = f"operator '{context.operator}'"
+        self._ids = TransactionIds(sink.prefix, context.subtask)
+        settings = connection_settings(sink.properties, self._where)
+        self._transactions = Transactions(settings, self._where)
+        self._restored = self._barrier = self._number = int(context.restored_checkpoint or 0)
+        self._current: Transaction | None = None
+        self._next: Transaction | None = None
+        self._opened: asyncio.Future[None] | None = None
+        self._flushed: asyncio.Future[None] | None = None
+        self._cleared = False
+        self._open_next()
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Hand the batch over to the current transaction."""
+        rows = as_rows(batch)
+        if not len(rows):
+            return None
+        sending = self._begun()
+        if sending is None:
+            return self._write_later(rows)
+        taken = sending.send(rows, 0, self._sink.schema)
+        if taken == len(rows):
+            return None
+        return send_rest(sending, rows, taken, self._sink.schema, self._context)
+
+    async def _write_later(self, rows: RowBatch) -> None:
+        while (sending := self._begun()) is None:
+            await asyncio.shield(cast("asyncio.Future[None]", self._awaited))
+        await send_rest(sending, rows, 0, self._sink.schema, self._context)
+
+    @property
+    def _awaited(self) -> asyncio.Future[None] | None:
+        """What has to be done before a record can be written; None where nothing has."""
+        if self._flushed is not None and not self._flushed.done():
+            return self._flushed  # or records could be in sight in another order
+        return self._opened if self._current is None and self._next is None else None
+
+    def _begun(self) -> Sending | None:
+        """The producer of the current transaction, begun where there is none; None for not yet."""
+        if self._next is not None and self._next.number <= self._barrier:
+            self._next = None
+            self._open_next()
+        if self._awaited is not None:
+            return None
+        if self._current is None:
+            self._current, self._next = self._next, None
+            self._open_next()
+            current = cast("Transaction", self._current)
+            cast("Sending", current.sending).producer.begin_transaction()
+        return cast("Transaction", self._current).sending
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """Leave the current transaction to the checkpoint."""
+        transaction, self._current = self._current, None
+        if transaction is None:
+            return Prepared()
+        loop = asyncio.get_running_loop()
+        self._flushed, sealed = loop.create_future(), loop.create_future()
+        self._context.start(self._seal(transaction, self._flushed, sealed))
+        return Prepared([transaction.name.to_bytes()], sealed)
+
+    async def _seal(
+        self,
+        transaction: Transaction,
+        flushed: asyncio.Future[None],
+        sealed: asyncio.Future[None],
+    ) -> None:
+        await flush(cast("Sending", transaction.sending), self._context)
+        flushed.set_result(None)
+        await self._context.run_blocking(lambda: self._check_open(transaction))
+        sealed.set_result(None)
+
+    def _check_open(self, transaction: Transaction) -> None:
+        """On the pool. Raises StorageFailed where the transaction cannot be committed later."""
+        transaction.sending = None
+        found, state = self._transactions.name_of(transaction.name.transactional_id)
+        if (found, state) != (transaction.name, ONGOING):
+            raise StorageFailed(
+                f"The transaction of '{found.transactional_id}' is not open any more: it is "
+                f"{state}, and was taken over or was open for longer than its timeout",
+                where=self._where,
+                remedy="Use a prefix of transactional ids for one sink only; let "
+                "transaction.timeout.ms cover the time between two checkpoints.",
+            )
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """Nothing is kept: what comes behind this barrier has numbers above the checkpoint's."""
+        self._barrier = int(checkpoint)
+        return ()
+
+    def close(self) -> None:
+        """Abort what was never left to a checkpoint, so that nobody waits for its timeout."""
+        if self._current is not None and self._current.sending is not None:
+            with contextlib.suppress(KafkaException):
+                self._current.sending.producer.abort_transaction(_ABORT_S)
+        self._current = self._next = None
+        self._transactions.close()
+
+    def _open_next(self) -> None:
+        self._number = max(self._number, self._barrier) + 1
+        self._opened = asyncio.get_running_loop().create_future()
+        self._context.start(self._open(self._number, self._opened))
+
+    async def _open(self, number: int, opened: asyncio.Future[None]) -> None:
+        if not self._cleared:
+            await self._context.run_blocking(self._clear)
+            self._cleared = True
+        made = await self._context.run_blocking(lambda: self._opened_transaction(number))
+        self._next = cast("Transaction", made)
+        opened.set_result(None)
+
+    def _clear(self) -> None:
+        """On the pool. Abort what is open and of no checkpoint."""
+        ids = self._transactions.open_ids()
+        for each in self._ids.left_behind(ids, self._context.parallelism, self._restored):
+            self._transactions.abort_all(each, self._sink.transaction_timeout_ms)
+
+    def _opened_transaction(self, number: int) -> Transaction:
+        """On the pool."""
+        own = self._ids.of(number)
+        sending = Sending({**self._sink.properties, "transactional.id": own}, self._where)
+        try:
+            # Without a connection the next call would look for one each half a second only.
+            sending.producer.list_topics(self._sink.schema.topic, _OPEN_S)
+            sending.producer.init_transactions(_OPEN_S)
+        except KafkaException as error:
+            if fault(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                raise timeout_refused(self._sink.transaction_timeout_ms, self._where) from error
+            raise sending.failure(fault(error)) from error
+        name, _ = self._transactions.name_of(own)
+        return Transaction(number, name, sending)

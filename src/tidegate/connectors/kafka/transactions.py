@@ -1,0 +1,344 @@
+"""Transactions of Kafka, ended by whoever knows their names.
+
+A transaction belongs to a transactional id, and is known by that id with the producer id and epoch
+that the cluster gave for it. librdkafka can only end what it began itself, and to take an id over
+means to abort what is open under it. So a transaction is always ended by a request of our own
+(EndTxn), which any process can send: there is one path for the commit behind a checkpoint and for
+the one after a restore. The committable is described in docs/formats/kafka-sink.md.
+
+Ids are ``<prefix>-<subtask>-<number>``, each used for one transaction. The transactions of records
+behind the barrier of checkpoint n have numbers above n, those ahead of it have not. So after a
+restore from n, whatever is open under a number above n is of no checkpoint, and is aborted; and a
+new attempt that takes the same number shuts out the old one that may still write.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka import errors
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin.transactions import (
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
+from kafka.protocol.metadata.find_coordinator import FindCoordinatorRequest
+from kafka.protocol.producer.transaction import EndTxnRequest, InitProducerIdRequest
+
+from tidegate.connectors.kafka.cluster import ANSWER_S
+from tidegate.errors import CommitFailed, ConfigError, FormatError, StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Mapping, Sequence
+
+_VERSION: Final = 1
+_TRIES: Final = 100
+_PAUSE_S: Final = 0.1
+_END_VERSION_MAX: Final = 4
+"""From version 5 on each end of a transaction raises the epoch, and a repeated one is no repeat."""
+
+_OF_TRANSACTIONS: Final = 1
+"""The kind of coordinator that is asked for."""
+
+ONGOING: Final = "Ongoing"
+"""The state of a transaction that holds records and is neither committed nor aborted."""
+
+_EXPIRED: Final = (
+    "it was open for longer than its timeout, and the broker has aborted it; or another job has "
+    "used its id. Its records are lost, unless it was committed before"
+)
+_LOST: Final[dict[type[Exception], str]] = {
+    errors.InvalidTxnStateError: "it was aborted, so its records are lost",
+    errors.ProducerFencedError: _EXPIRED,
+    errors.InvalidProducerEpochError: _EXPIRED,
+    errors.InvalidProducerIdMappingError: (
+        "the broker does not know it, or not any more (transactional.id.expiration.ms): nothing "
+        "tells whether it was committed before"
+    ),
+}
+"""Answers to a commit that is not possible any more, and what they mean."""
+
+_NAMES: Final = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+}
+"""librdkafka's names of what is needed to reach a cluster, and kafka-python's."""
+
+_CHECKS_HOST: Final = "ssl.endpoint.identification.algorithm"
+
+
+def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, object]:
+    """What the second client needs to reach the cluster. Raises ConfigError for what it cannot."""
+    settings: dict[str, object] = {}
+    for key, value in properties.items():
+        if key in _NAMES:
+            settings[_NAMES[key]] = value
+        elif key == _CHECKS_HOST:
+            settings["ssl_check_hostname"] = value != "none"
+        elif key.startswith(("ssl.", "sasl.")):
+            raise ConfigError(
+                f"The property '{key}' cannot be used with EXACTLY_ONCE",
+                where=where,
+                remedy=f"Transactions are ended by a client that knows {', '.join(_NAMES)} and "
+                f"{_CHECKS_HOST}; or take AT_LEAST_ONCE.",
+            )
+    settings["bootstrap_servers"] = [s.strip() for s in properties["bootstrap.servers"].split(",")]
+    if "security_protocol" in settings:
+        settings["security_protocol"] = str(settings["security_protocol"]).upper()
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionName:
+    """A transaction, named so that any process can end it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    def to_bytes(self) -> bytes:
+        """As JSON, with a version."""
+        fields = {
+            "v": _VERSION,
+            "id": self.transactional_id,
+            "producer": self.producer_id,
+            "epoch": self.epoch,
+        }
+        return json.dumps(fields).encode()
+
+    @staticmethod
+    def from_bytes(data: bytes) -> TransactionName:
+        """What ``to_bytes`` made. Raises FormatError."""
+        try:
+            fields = json.loads(data)
+            if fields["v"] != _VERSION:
+                raise ValueError(f"version {fields['v']}")
+            return TransactionName(fields["id"], fields["producer"], fields["epoch"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise FormatError(
+                f"This is no committable of a Kafka sink: {error}", found=repr(data[:80])
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIds:
+    """The transactional ids of one subtask of a sink."""
+
+    prefix: str
+    subtask: int
+
+    def of(self, number: int) -> str:
+        """The id of that number."""
+        return f"{self.prefix}-{self.subtask}-{number}"
+
+    def left_behind(self, ids: Iterable[str], parallelism: int, restored: int) -> list[str]:
+        """Those of the ids that this subtask has to clear after a restore from a checkpoint.
+
+        They are its own and, of subtasks that there are no more, its share.
+        """
+        shape = re.compile(rf"{re.escape(self.prefix)}-(\d+)-(\d+)")
+        found: list[str] = []
+        for each in ids:
+            if match := shape.fullmatch(each):
+                subtask, number = (int(part) for part in match.groups())
+                if subtask % parallelism == self.subtask and number > restored:
+                    found.append(each)
+        return found
+
+
+class Transactions:
+    """Asks the cluster about transactions, and ends them. Blocking; used on pools.
+
+    Calls take turns. Each raises StorageFailed where the cluster does not answer in time.
+    """
+
+    def __init__(self, settings: Mapping[str, object], where: str) -> None:
+        self._settings = settings
+        self._where = where
+        self._turn = threading.Lock()
+        self._pause = threading.Event()
+        self._manager: Any = None
+        self._network: Any = None
+
+    def name_of(self, transactional_id: str) -> tuple[TransactionName, str]:
+        """The newest transaction of an id, and its state."""
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+        with self._asking():
+            found = self._ask(request, transactional_id).transaction_states[0]
+        name = TransactionName(transactional_id, found.producer_id, found.producer_epoch)
+        return name, found.transaction_state
+
+    def open_ids(self) -> list[str]:
+        """The ids of this cluster's transactions that are open, as far as this user may see."""
+        request = ListTransactionsRequest(
+            state_filters=[ONGOING], producer_id_filters=[], max_version=0
+        )
+        with self._asking():
+            nodes = [broker.node_id for broker in self._connected().cluster.brokers()]
+            answers = [self._ask(request, None, node) for node in nodes]
+        return [each.transactional_id for a in answers for each in a.transaction_states]
+
+    def abort_all(self, transactional_id: str, timeout_ms: int) -> None:
+        """Abort what is open under an id, and shut out whoever writes under it.
+
+        Raises ConfigError where the cluster does not allow that timeout, or this user that id.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            max_version=4,
+        )
+        with self._asking():
+            try:
+                self._ask(request, transactional_id)
+            except errors.InvalidTransactionTimeoutError as error:
+                raise timeout_refused(timeout_ms, self._where) from error
+            except errors.TransactionalIdAuthorizationFailedError as error:
+                raise ConfigError(
+                    f"This user may not write under the transactional id '{transactional_id}'",
+                    where=self._where,
+                    remedy="Allow it WRITE and DESCRIBE on all ids that begin with the prefix.",
+                ) from error
+
+    def commit(self, name: TransactionName) -> None:
+        """Commit a transaction; one that is committed already is passed over.
+
+        Raises CommitFailed where that is not possible any more.
+        """
+        request = EndTxnRequest(
+            transactional_id=name.transactional_id,
+            producer_id=name.producer_id,
+            producer_epoch=name.epoch,
+            committed=True,
+            max_version=_END_VERSION_MAX,
+        )
+        with self._asking():
+            try:
+                self._ask(request, name.transactional_id)
+            except tuple(_LOST) as error:
+                raise self._lost(name, _LOST[type(error)]) from error
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
+        """One call at a time; what the cluster says beside what is known becomes StorageFailed."""
+        with self._turn:
+            try:
+                yield
+            except errors.KafkaError as error:
+                raise StorageFailed(
+                    f"A request on transactions has failed: {error}",
+                    where=self._where,
+                    remedy="Check the servers, the security properties, and what this user may do. "
+                    "Kafka before 3.0 does not know all requests.",
+                ) from error
+
+    def _lost(self, name: TransactionName, reason: str) -> CommitFailed:
+        return CommitFailed(
+            f"The transaction of '{name.transactional_id}' (producer {name.producer_id}, epoch "
+            f"{name.epoch}) cannot be committed: {reason}",
+            where=self._where,
+            remedy="To go on without its records, give the sink another uid and allow state that "
+            "is not restored. Let a job be down for less than transaction.timeout.ms, or stop it "
+            "with a savepoint first, which commits.",
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._manager is not None:
+            self._manager.close()
+            self._network.close()
+            self._manager = None
+
+    def _connected(self) -> Any:
+        if self._manager is None:
+            self._network = NetworkSelector()
+            self._manager = KafkaConnectionManager(self._network, **self._settings)
+        if not self._manager.bootstrapped:
+            self._manager.bootstrap(ANSWER_S * 1000)
+        return self._manager
+
+    def _ask(self, request: Any, transactional_id: str | None, node: int | None = None) -> Any:
+        """The answer to a request, asked again while the cluster is busy with itself.
+
+        transactional_id: whose coordinator is asked; None for the node. Raises the client's error
+        for an answer that is one, and where there is none in time.
+        """
+        manager = self._connected()
+        for left in reversed(range(_TRIES)):
+            try:
+                if transactional_id is not None:
+                    node = self._coordinator(manager, transactional_id)
+                return _checked(manager.run(_send, manager, request, node))
+            except errors.KafkaError as error:
+                slow = isinstance(error, errors.KafkaTimeoutError)
+                if slow or not left or not error.retriable:
+                    raise
+            self._pause.wait(_PAUSE_S)
+        raise AssertionError("the last try ends it")
+
+    def _coordinator(self, manager: Any, transactional_id: str) -> int:
+        request = FindCoordinatorRequest(
+            key=transactional_id, key_type=_OF_TRANSACTIONS, max_version=3
+        )
+        return _checked(manager.run(_send, manager, request, None)).node_id
+
+
+async def _send(manager: Any, request: Any, node: int | None) -> Any:
+    return await manager.send(request, node_id=node, request_timeout_ms=int(ANSWER_S * 1000))
+
+
+def _checked(answer: Any) -> Any:
+    """The answer. Raises the client's error where it is one."""
+    parts: Sequence[Any] = [answer]
+    if not hasattr(answer, "error_code"):
+        parts = answer.transaction_states
+    for part in parts:
+        kind: Any = errors.for_code(part.error_code)
+        if kind is not errors.NoError:
+            raise kind(f"{type(answer).__name__}: {part}")
+    return answer
+
+
+def timeout_refused(timeout_ms: int, where: str) -> ConfigError:
+    """What to raise where the cluster does not allow a transaction to be open for so long."""
+    return ConfigError(
+        f"transaction.timeout.ms is {timeout_ms}, and the brokers allow less",
+        where=where,
+        remedy="Lower it, or raise transaction.max.timeout.ms of the brokers. It has to cover the "
+        "time between two checkpoints and the longest time that the job may be down.",
+    )
+
+
+class TransactionCommitter:
+    """Commits transactions by their names."""
+
+    def __init__(self, settings: Mapping[str, object], where: str) -> None:
+        self._transactions = Transactions(settings, where)
+
+    def commit(self, committables: Sequence[bytes]) -> None:
+        """Commit them all, once more or for the first time. Raises CommitFailed for a lost one."""
+        for data in committables:
+            self._transactions.commit(TransactionName.from_bytes(data))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._transactions.close()

@@ -1,0 +1,185 @@
+"""Writing records: handing them to librdkafka's producer, and seeing that they arrive.
+
+``Sending`` is one producer with what has gone wrong with its records; ``PlainWriter`` is the writer
+that needs no transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tidegate.api.batches import as_rows
+from tidegate.api.sink import Prepared
+from tidegate.connectors.kafka.cluster import fault, refused_properties
+from tidegate.connectors.kafka.sink import DeliveryGuarantee
+from tidegate.errors import BadRecord, StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping, Sequence
+
+    from confluent_kafka import Message
+
+    from tidegate.api.sink import WriterContext
+    from tidegate.connectors.kafka.records import KafkaRecord, KafkaRecordSerializationSchema
+    from tidegate.connectors.kafka.sink import KafkaSink
+    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.ids import CheckpointId
+
+_WAIT_S: Final = 0.1
+"""How long one call on the pool waits; between two of them a subtask can be ended."""
+
+
+class Sending:
+    """A producer, and whether all that it was given has arrived.
+
+    where: for messages.
+    """
+
+    def __init__(self, properties: Mapping[str, str], where: str) -> None:
+        self._where = where
+        failed = self._failed = list[KafkaError]()
+
+        # Nothing here may lead back to the producer: it ends when the last one lets go of it.
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        try:
+            self.producer = Producer(
+                {**properties, "on_delivery": delivered, "delivery.report.only.error": True}
+            )
+        except KafkaException as error:
+            raise refused_properties(error, where) from error
+
+    def send(self, rows: RowBatch, first: int, schema: KafkaRecordSerializationSchema) -> int:
+        """Hand rows to the producer from one on, until it is full; the first that it did not take.
+
+        Raises BadRecord for a row that cannot become a record, StorageFailed for what has failed.
+        """
+        produce = self.producer.produce
+        times = rows.timestamps_ms
+        for index in range(first, len(rows)):
+            record = self._record(rows.values[index], schema)
+            ms = -1 if times is None else times[index]
+            try:
+                if ms < 0:
+                    produce(record.topic, record.value, record.key)
+                else:
+                    produce(record.topic, record.value, record.key, timestamp=ms)
+            except BufferError:
+                return index
+            except KafkaException as error:
+                raise self.failure(fault(error)) from error
+        self.look()
+        return len(rows)
+
+    def look(self, wait_s: float = 0) -> None:
+        """Hear what has become of records. Raises StorageFailed where one has not arrived."""
+        try:
+            self.producer.poll(wait_s)
+        except KafkaException as error:
+            raise self.failure(fault(error)) from error
+        self._raise_failed()
+
+    def flushed(self, wait_s: float) -> bool:
+        """Whether all has arrived. Blocking. Raises StorageFailed where something has not."""
+        try:
+            left = self.producer.flush(wait_s)
+        except KafkaException as error:
+            raise self.failure(fault(error)) from error
+        self._raise_failed()
+        return not left
+
+    def _raise_failed(self) -> None:
+        if self._failed:
+            raise self.failure(self._failed[0])
+
+    def failure(self, error: KafkaError) -> StorageFailed:
+        """What to raise for an error of the producer."""
+        return StorageFailed(
+            f"Records could not be written to Kafka: {error.str()}",
+            where=self._where,
+            remedy="If it was fenced, another job or sink uses the same prefix of transactional "
+            "ids. Else check topics, servers, and what this user may write.",
+        )
+
+    def _record(self, element: object, schema: KafkaRecordSerializationSchema) -> KafkaRecord:
+        try:
+            return schema.serialize(element)
+        except Exception as error:
+            part = " ".join(getattr(error, "__notes__", []))
+            raise BadRecord(
+                f"An element cannot become a record of Kafka: {type(error).__name__}: {error}",
+                where=f"{self._where}, {part}",
+                remedy="Use the schema that fits the elements, or map them to what it takes.",
+            ) from error
+
+
+async def send_rest(
+    sending: Sending,
+    rows: RowBatch,
+    first: int,
+    schema: KafkaRecordSerializationSchema,
+    context: WriterContext,
+) -> None:
+    """Hand over the rest of some rows as the producer takes them."""
+    while (first := sending.send(rows, first, schema)) < len(rows):
+        await context.run_blocking(lambda: sending.look(_WAIT_S))
+
+
+async def flush(sending: Sending, context: WriterContext) -> None:
+    """Wait until all has arrived. librdkafka gives up by itself: see message.timeout.ms."""
+    while not await context.run_blocking(lambda: sending.flushed(_WAIT_S)):
+        pass
+
+
+class PlainWriter:
+    """Writes without transactions.
+
+    With AT_LEAST_ONCE a checkpoint waits until all records ahead of its barrier have arrived; those
+    behind it wait too, or there would be no end to it.
+    """
+
+    def __init__(self, context: WriterContext, sink: KafkaSink) -> None:
+        self._context = context
+        self._schema = sink.schema
+        self._flushes = sink.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        self._flushed: asyncio.Future[None] | None = None
+        self._sending = Sending(sink.properties, f"operator '{context.operator}'")
+
+    def write(self, batch: Batch) -> Awaitable[object] | None:
+        """Hand the batch over."""
+        rows = as_rows(batch)
+        if self._flushed is not None and not self._flushed.done():
+            return self._write_behind(self._flushed, rows)
+        taken = self._sending.send(rows, 0, self._schema)
+        if taken == len(rows):
+            return None
+        return send_rest(self._sending, rows, taken, self._schema, self._context)
+
+    async def _write_behind(self, flushed: asyncio.Future[None], rows: RowBatch) -> None:
+        await asyncio.shield(flushed)
+        await send_rest(self._sending, rows, 0, self._schema, self._context)
+
+    def prepare_commit(self, *, end_of_input: bool) -> Prepared:
+        """What was written arrives before the checkpoint is complete; at the end in any case."""
+        if not self._flushes and not end_of_input:
+            return Prepared()
+        self._flushed = asyncio.get_running_loop().create_future()
+        self._context.start(self._flush(self._flushed))
+        return Prepared(durable=self._flushed)
+
+    async def _flush(self, flushed: asyncio.Future[None]) -> None:
+        await flush(self._sending, self._context)
+        flushed.set_result(None)
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
+        """Nothing is kept."""
+        return ()
+
+    def close(self) -> None:
+        """Let go of the producer."""
+        del self._sending

@@ -1,0 +1,96 @@
+"""How values become bytes in a message, and back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidegate.errors import ConfigError
+from tidegate.typeinfo.types import Types
+
+if TYPE_CHECKING:
+    from tidegate.typeinfo.types import TypeInformation
+
+
+class SerializationSchema(ABC):
+    """Makes bytes of a value; it is shipped to the slots, so it has to be picklable."""
+
+    @abstractmethod
+    def serialize(self, value: Any) -> bytes | None:
+        """The value as bytes; None for none."""
+
+
+class DeserializationSchema(ABC):
+    """Makes a value of bytes; it is shipped to the slots, so it has to be picklable."""
+
+    @abstractmethod
+    def deserialize(self, data: bytes) -> Any:
+        """The value; None to pass the message over. What it raises makes the message bad."""
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Type of the values, where it is known."""
+        return None
+
+
+class SimpleStringSchema(SerializationSchema, DeserializationSchema):
+    """Text in a charset, both ways. Raises ConfigError for a charset that is none."""
+
+    def __init__(self, charset: str = "UTF-8") -> None:
+        try:
+            "".encode(charset)
+        except LookupError:
+            raise ConfigError(
+                f"The charset is {charset!r}, which Python does not know",
+                where="SimpleStringSchema",
+                remedy="Write one such as 'UTF-8' or 'latin-1'.",
+            ) from None
+        self._charset = charset
+
+    def serialize(self, value: Any) -> bytes | None:
+        """Text as bytes. Raises TypeError for what is no text."""
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is no text; map it to one, or use another schema")
+        return value.encode(self._charset)
+
+    def deserialize(self, data: bytes) -> Any:
+        """Bytes as text."""
+        return data.decode(self._charset)
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Text."""
+        return Types.STRING()
+
+
+class ByteArraySchema(SerializationSchema, DeserializationSchema):
+    """Bytes as they are, both ways."""
+
+    def serialize(self, value: Any) -> bytes | None:
+        """The bytes. Raises TypeError for what is none."""
+        if not isinstance(value, bytes):
+            raise TypeError(f"{value!r} is no bytes; use the schema that fits the value")
+        return value
+
+    def deserialize(self, data: bytes) -> Any:
+        """The bytes."""
+        return data
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """Bytes."""
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+class JsonSchema(SerializationSchema, DeserializationSchema):
+    """Any JSON value as Python has it, both ways: dicts, lists, texts, numbers, truth values."""
+
+    def serialize(self, value: Any) -> bytes | None:
+        """The value as JSON without blanks; dataclasses and dates have a JSON form too."""
+        return msgspec.json.encode(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        """The value that the JSON says."""
+        return msgspec.json.decode(data)

@@ -1,0 +1,56 @@
+"""What a program is told from outside: by a configuration file, by ``tidegate run``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.config.load import load_configuration
+from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidegate.config.configuration import Configuration
+
+CONFIGURATION_VARIABLE: Final = "TIDEGATE_CONF"
+"""Path of the configuration file that every environment starts from."""
+
+SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
+"""JSON object of settings by key, which win over the file; set by ``tidegate run``."""
+
+
+def configuration_from_outside(given: Configuration | None) -> Configuration:
+    """What the configuration file says, over it the command line, over it what is given.
+
+    Raises ConfigError.
+    """
+    file = os.environ.get(CONFIGURATION_VARIABLE)
+    configuration = load_configuration(Path(file) if file else None)
+    for key, value in _settings_from_outside().items():
+        configuration.set(key, value, where="command line")
+    return configuration if given is None else configuration.add_all(given)
+
+
+def _settings_from_outside() -> Mapping[str, str]:
+    text = os.environ.get(SETTINGS_VARIABLE)
+    if not text:
+        return {}
+    try:
+        settings: object = json.loads(text)
+    except ValueError as error:
+        raise _bad_settings(str(error)) from error
+    if not isinstance(settings, dict):
+        raise _bad_settings("it is no object")
+    pairs = cast("dict[str, object]", settings)
+    return {key: str(value) for key, value in pairs.items()}
+
+
+def _bad_settings(problem: str) -> ConfigError:
+    return ConfigError(
+        f"{SETTINGS_VARIABLE} is no JSON object of settings: {problem}",
+        where=f"environment variable {SETTINGS_VARIABLE}",
+        remedy="Unset it, or give settings by key.",
+    )

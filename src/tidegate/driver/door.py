@@ -1,0 +1,253 @@
+"""The door to a running job: how other processes of its user reach it on the driver's machine.
+
+A Unix socket in a folder that only this user may enter, so nothing has to be kept secret, and a
+sign beside the job's records that says where it is. A connection carries one request and one
+answer, a line of JSON each. The door knows the job by its `JobClient` alone. It has threads of its
+own, for a stop is answered when the driver's loop has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import socketserver
+import tempfile
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidegate.api.client import CheckpointDone
+from tidegate.driver.requests import begin
+from tidegate.errors import PeerLost, StorageFailed, TidegateError, UserError
+from tidegate.model.control import JobStatus
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import structlog
+
+    from tidegate.api.client import JobClient
+    from tidegate.model.ids import Epoch
+    from tidegate.storage.store import Store
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""How long a connection may take to say what it wants."""
+
+_PREFIX: Final = "tidegate-"
+_NAME: Final = "door"
+
+_POLL_S: Final = 0.05
+"""How often the door looks whether it is to be shut."""
+
+REQUEST_BYTES_MAX: Final = 64 * 1024
+
+ANSWER_TIMEOUT_S: Final = 3_600.0
+"""How long an answer is waited for; a savepoint has its own, shorter time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoorSign:
+    """Where the door of a job is: the driver's machine and process, and the socket there.
+
+    rest: the URL of its REST interface; "" where it has none.
+    """
+
+    host: str
+    pid: int
+    socket: str
+    rest: str = ""
+
+
+class Door:
+    """Takes requests for one job.
+
+    directory: the checkpoint folder; None where the job keeps no records, and so cannot be found.
+    rest: as in its sign.
+    """
+
+    def __init__(
+        self,
+        job_name: str,
+        directory: str | None,
+        log: structlog.typing.FilteringBoundLogger,
+        *,
+        rest: str = "",
+    ) -> None:
+        self._job_name = job_name
+        self._directory = directory
+        self._log = log
+        self._rest = rest
+        self._lock = threading.Lock()
+        self._ended = False
+        self._folder: str | None = None
+        self._sign: tuple[Store, str] | None = None
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, client: JobClient, epoch: Epoch) -> None:
+        """Take requests from now on; where that cannot be, the job runs without. Blocking.
+
+        epoch: of the job's driver.
+        """
+        with self._lock:
+            if self._directory is None or self._ended or not hasattr(socket, "AF_UNIX"):
+                return
+            try:
+                self._server = self._serve(client)
+                self._put_up_sign(self._directory, epoch)
+            except (OSError, StorageFailed) as error:
+                self._log.warning(
+                    "the job cannot be reached from the command line",
+                    job=self._job_name,
+                    error=str(error),
+                )
+
+    def _serve(self, client: JobClient) -> _Server:
+        self._folder = tempfile.mkdtemp(prefix=_PREFIX)  # nobody else may enter it
+        server = _Server(self._socket, lambda request: answer(client, request))
+        self._thread = threading.Thread(
+            target=server.serve_forever, args=(_POLL_S,), name="tidegate-door", daemon=True
+        )
+        self._thread.start()
+        return server
+
+    @property
+    def _socket(self) -> str:
+        assert self._folder is not None, "the folder is made first"
+        return str(Path(self._folder) / _NAME)
+
+    def _put_up_sign(self, directory: str, epoch: Epoch) -> None:
+        store = Stores().open(directory)
+        former = read_sign(store, self._job_name)
+        if former is not None and former.host == socket.gethostname():
+            _remove_left(Path(former.socket))  # by a driver that was killed
+        store.delete([file.path for file in store.list(paths.doors_folder(self._job_name))])
+        sign = DoorSign(socket.gethostname(), os.getpid(), self._socket, self._rest)
+        self._sign = store, paths.door_file(self._job_name, epoch)
+        store.create(self._sign[1], json.dumps(asdict(sign)).encode())
+
+    def shut(self) -> None:
+        """Take no more requests; those that wait for the job's end still wait. Blocking."""
+        with self._lock:
+            self._ended = True
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+
+    def close(self) -> None:
+        """The job has ended: answer who waits, and leave nothing behind. Blocking."""
+        if self._server is not None:
+            self._server.server_close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._sign is not None:
+            store, sign = self._sign
+            with contextlib.suppress(StorageFailed):
+                store.delete([sign])
+
+
+def _remove_left(place: Path) -> None:
+    """Remove a socket and its folder, but nothing that does not look like one of ours."""
+    ours = place.name == _NAME and place.parent.name.startswith(_PREFIX)
+    if ours and place.is_socket():
+        shutil.rmtree(place.parent, ignore_errors=True)
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    """Answers each connection on a thread of its own; ``server_close`` waits for them."""
+
+    daemon_threads = False
+
+    def __init__(
+        self, place: str, answers: Callable[[Mapping[str, Any]], dict[str, object]]
+    ) -> None:
+        self.answers = answers
+        super().__init__(place, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asked has gone, or said nothing: that is his affair."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    timeout = REQUEST_TIMEOUT_S
+
+    def handle(self) -> None:
+        line = self.rfile.readline(REQUEST_BYTES_MAX)
+        answered = cast("_Server", self.server).answers(json.loads(line))
+        self.wfile.write(json.dumps(answered).encode() + b"\n")
+
+
+def answer(client: JobClient, request: Mapping[str, Any]) -> dict[str, object]:
+    """Do what a request asks for, and wait for it; an error is an answer too."""
+    try:
+        return {"done": _plain(begin(client, request).result())}
+    except TidegateError as error:
+        told = {"what": error.what, "where": error.where, "remedy": error.remedy}
+        return {"error": told, "user": isinstance(error, UserError)}
+
+
+def _plain(result: str | JobStatus | CheckpointDone | None) -> object:
+    match result:
+        case JobStatus():
+            return result.value
+        case CheckpointDone():
+            return asdict(result)
+        case _:
+            return result
+
+
+def read_sign(store: Store, job_name: str) -> DoorSign | None:
+    """Where the door of a job is; None where its driver has none, or has ended."""
+    signs = sorted(file.path for file in store.list(paths.doors_folder(job_name)))
+    return DoorSign(**json.loads(store.read(signs[-1]))) if signs else None
+
+
+def ask_at(sign: DoorSign, job_name: str, request: Mapping[str, object]) -> object:
+    """Ask the driver of a job, and wait for its answer, at most an hour.
+
+    Raises UserError where it cannot be reached from here, PeerLost where it is gone, and what the
+    driver answers.
+    """
+    where = f"job '{job_name}', process {sign.pid} on {sign.host}"
+    if sign.host != socket.gethostname():
+        raise UserError(
+            "The job's driver runs on another machine, and takes requests only there",
+            where=where,
+            remedy=f"Run this command on {sign.host}.",
+        )
+    try:
+        with socket.socket(socket.AF_UNIX) as link, link.makefile("rwb") as stream:
+            link.settimeout(ANSWER_TIMEOUT_S)
+            link.connect(sign.socket)
+            stream.write(json.dumps(dict(request)).encode() + b"\n")
+            stream.flush()
+            line = stream.readline()
+    except PermissionError as error:
+        raise UserError(
+            "The job belongs to another user",
+            where=where,
+            remedy="Run this command as the user who runs the job.",
+        ) from error
+    except OSError as error:
+        raise _gone(where) from error
+    if not line:
+        raise _gone(where)
+    answered = cast("dict[str, Any]", json.loads(line))
+    if "error" in answered:
+        raise (UserError if answered["user"] else TidegateError)(**answered["error"])
+    return answered["done"]
+
+
+def _gone(where: str) -> PeerLost:
+    return PeerLost(
+        "The job's driver does not answer: it has ended, or was killed",
+        where=where,
+        remedy="Look at the job with 'tidegate list'; 'tidegate run --from latest' goes on with "
+        "one whose driver was killed.",
+    )

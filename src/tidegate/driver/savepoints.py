@@ -1,0 +1,110 @@
+"""Savepoints that were asked for: each once, whoever asks again, and answered by its path."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Final
+
+from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.errors import ConfigError
+from tidegate.model.snapshots import SavepointFormatType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.client import CheckpointDone, JobExecutionResult
+    from tidegate.model.elements import SnapshotKind
+
+TRIGGER_IDS_MAX: Final = 1_000
+"""Trigger ids that are remembered; the oldest are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What somebody asks for. cancels: and the job is to be cancelled behind it."""
+
+    kind: SnapshotKind
+    directory: str | None
+    format: SavepointFormatType
+    cancels: bool = False
+
+    @property
+    def ends_job(self) -> bool:
+        """Whether it is the last of the job."""
+        return self.kind.is_synchronous or self.cancels
+
+    def request(self, number: int) -> CheckpointRequested:
+        """The event. number: to which the answer belongs."""
+        return CheckpointRequested(number, self.kind, self.directory, self.format, self.cancels)
+
+
+def savepoint_asked(
+    kind: SnapshotKind,
+    directory: str | PathLike[str] | None,
+    format: object,
+    *,
+    cancels: bool = False,
+) -> Savepoint:
+    """What was asked for. Raises ConfigError for what is no folder or no format."""
+    folder = None if directory is None else fspath(directory)
+    if folder is not None and not folder.strip():
+        raise ConfigError(
+            "The folder for the savepoint has no name",
+            where="savepoint_directory",
+            remedy="Name a folder, or leave it out where execution.checkpointing.savepoint-dir is "
+            "set.",
+        )
+    if not isinstance(format, SavepointFormatType):
+        raise ConfigError(
+            f"{format!r} is no format of savepoints",
+            where="format",
+            remedy="Write SavepointFormatType.CANONICAL or SavepointFormatType.NATIVE.",
+        )
+    return Savepoint(kind, folder, format, cancels)
+
+
+class SavepointRequests:
+    """Asks for savepoints of one job; safe to use from any thread.
+
+    ask: begins one. result: of the job, done when it has ended.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[Savepoint], Future[CheckpointDone]],
+        result: Future[JobExecutionResult],
+    ) -> None:
+        self._ask = ask
+        self._result = result
+        self._lock = threading.Lock()
+        self._triggered: dict[str, Future[str]] = {}
+
+    def ask(self, asked: Savepoint, trigger_id: str | None) -> Future[str]:
+        """Ask for it, unless that was done under this id."""
+        if trigger_id is None:
+            return self._begin(asked)
+        with self._lock:
+            if trigger_id not in self._triggered:
+                self._triggered[trigger_id] = self._begin(asked)
+                if len(self._triggered) > TRIGGER_IDS_MAX:
+                    del self._triggered[next(iter(self._triggered))]
+            return self._triggered[trigger_id]
+
+    def _begin(self, asked: Savepoint) -> Future[str]:
+        path: Future[str] = Future()
+
+        def saved(done: Future[CheckpointDone]) -> None:
+            error = done.exception()
+            if error is not None:
+                path.set_exception(error)
+            elif asked.ends_job:
+                self._result.add_done_callback(lambda _: path.set_result(done.result().pointer))
+            else:
+                path.set_result(done.result().pointer)
+
+        path.set_running_or_notify_cancel()  # nobody may cancel what others may wait for
+        self._ask(asked).add_done_callback(saved)
+        return path

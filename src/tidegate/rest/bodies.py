@@ -1,0 +1,88 @@
+"""Bodies of requests; fields that are not known are passed over. Source: REST §4, §5."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from tidegate.model.snapshots import SavepointFormatType
+from tidegate.rest.answers import BadRequest
+
+if TYPE_CHECKING:
+    from aiohttp.web import Request
+
+_ID: Final = re.compile("[0-9a-f]{32}")
+
+Body = TypeVar("Body", bound="_Body")
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """What requests share."""
+
+    def faulty(self) -> bool:
+        """Whether a value is none of those that its field may have."""
+        return False
+
+
+class Triggering(_Body, frozen=True):
+    """A request that begins an operation, under an id that the client may choose."""
+
+    trigger_id: str | None = msgspec.field(default=None, name="triggerId")
+
+    def faulty(self) -> bool:
+        """Whether the id is none."""
+        return self.trigger_id is not None and not _ID.fullmatch(self.trigger_id)
+
+
+class _Saving(Triggering, frozen=True):
+    format: str = msgspec.field(default="CANONICAL", name="formatType")
+
+    def faulty(self) -> bool:
+        """Whether the id or the format is none."""
+        return super().faulty() or self.format not in SavepointFormatType.__members__
+
+
+class SavepointTriggerRequestBody(_Saving, frozen=True):
+    """``POST /jobs/:jobid/savepoints``."""
+
+    directory: str | None = msgspec.field(default=None, name="target-directory")
+    cancels: bool = msgspec.field(default=False, name="cancel-job")
+
+
+class StopWithSavepointRequestBody(_Saving, frozen=True):
+    """``POST /jobs/:jobid/stop``."""
+
+    directory: str | None = msgspec.field(default=None, name="targetDirectory")
+    drain: bool = False
+
+
+class CheckpointTriggerRequestBody(Triggering, frozen=True):
+    """``POST /jobs/:jobid/checkpoints``."""
+
+    type: str = msgspec.field(default="CONFIGURED", name="checkpointType")
+
+    def faulty(self) -> bool:
+        """Whether the id or the type is none."""
+        return super().faulty() or self.type not in ("CONFIGURED", "FULL", "INCREMENTAL")
+
+
+class SavepointDisposalRequest(_Body, frozen=True):
+    """``POST /savepoint-disposal``."""
+
+    path: str | None = msgspec.field(default=None, name="savepoint-path")
+
+
+async def read_body(request: Request, kind: type[Body]) -> Body:
+    """The body of a request; an empty one is one without fields. Raises BadRequest."""
+    data = await request.read()
+    try:
+        body = msgspec.json.decode(data or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(
+            "Bad request received. Request did not conform to expected format."
+        ) from error
+    if body.faulty():
+        raise BadRequest(f"Request did not match expected format {kind.__name__}.")
+    return body

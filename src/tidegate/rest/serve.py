@@ -1,0 +1,35 @@
+"""Whether a job is served: what every runtime asks before it starts a driver."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from tidegate.clock import SystemClock
+from tidegate.config.log import process_log
+from tidegate.errors import ConfigError
+from tidegate.model.chance import SeededChance
+
+if TYPE_CHECKING:
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.rest.server import RestServer
+
+
+def rest_server(graph: JobGraph) -> RestServer | None:
+    """The REST interface of a job, its port taken; None where the settings ask for none.
+
+    Raises ConfigError where it cannot be served.
+    """
+    settings = graph.settings.rest
+    if settings is None:
+        return None
+    try:
+        from tidegate.rest.server import RestServer
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "What serves HTTP is not installed where the driver runs",
+            where="rest.port, rest.bind-port",
+            remedy=f"Install it: pip install 'tidegate[rest]'. {error}",
+        ) from error
+    chance = SeededChance(secrets.randbits(64))
+    return RestServer(settings, SystemClock(), chance, process_log().bind(job=graph.name))

@@ -1,0 +1,150 @@
+"""Serves the REST interface of one job, on a thread and a loop of its own.
+
+The port is taken before the job is submitted, so that one that cannot be had is told before
+anything starts. Results of operations that somebody waits for, such as the path of the savepoint
+that has ended the job, can still be read when the job is over, within a limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from aiohttp import web
+
+from tidegate.errors import ConfigError
+from tidegate.rest.app import make_app
+from tidegate.rest.operations import Operations
+from tidegate.rest.served import ServedJob
+from tidegate.savepoints.folders import dispose_savepoint
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import structlog
+
+    from tidegate.api.client import JobClient
+    from tidegate.clock import Clock
+    from tidegate.model.chance import Chance
+    from tidegate.model.ids import Epoch
+    from tidegate.model.settings import RestSettings
+
+T = TypeVar("T")
+
+_SHUTDOWN_S: Final = 1.0
+_BACKLOG: Final = 64
+_THREADS: Final = 4
+_TURNS_TO_CONNECT: Final = 3
+"""Turns of the loop after which the runner knows of a connection that was taken."""
+
+
+class RestServer:
+    """Serves one job. Takes its port at once: raises ConfigError where none is to be had."""
+
+    def __init__(
+        self,
+        settings: RestSettings,
+        clock: Clock,
+        chance: Chance,
+        log: structlog.typing.FilteringBoundLogger,
+    ) -> None:
+        self._operations = Operations(clock, settings.store_ms)
+        self._clock = clock
+        self._chance = chance
+        self._log = log
+        self._socket = _bound(settings)
+        host = settings.address or settings.bind_address
+        self.url: Final = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-rest-io")
+        self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._ending: Future[None] = Future()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def open(self, client: JobClient, epoch: Epoch) -> None:
+        """Answer requests about the job from now on. Blocking."""
+        served = ServedJob(client, self._operations, self._clock, self._chance, self._run_blocking)
+        with self._lock:
+            if self._ended:
+                return
+            self._thread = threading.Thread(
+                target=self._live, args=(served,), name="tidegate-rest", daemon=True
+            )
+            self._thread.start()
+            self._ready.result()
+        self._log.info("rest endpoint listens", url=self.url, epoch=epoch)
+
+    def shut(self) -> None:
+        """The job has ended: end too, or as soon as the last results were read. Blocking."""
+        with self._lock:
+            self._ended = True
+        if self._thread is None:
+            self._release()
+            return
+        loop, over = self._ready.result()
+        awaited = self._operations.awaited
+        loop.call_soon_threadsafe(over.set)
+        self._ending.result()
+        if not awaited:
+            self._thread.join()
+
+    def _live(self, served: ServedJob) -> None:
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            runner.run(self._serve(served))
+
+    async def _serve(self, served: ServedJob) -> None:
+        app = make_app(served, self._dispose, self._log)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+        await runner.setup()
+        await web.SockSite(runner, self._socket, backlog=_BACKLOG).start()
+        over = asyncio.Event()
+        self._ready.set_result((asyncio.get_running_loop(), over))
+        watching = asyncio.create_task(served.watch())
+        await over.wait()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        # On a thread for which the process waits, should the program come to its end meanwhile.
+        read = asyncio.get_running_loop().run_in_executor(
+            self._pool, self._operations.wait_until_read
+        )
+        self._ending.set_result(None)
+        await read
+        asyncio.get_running_loop().remove_reader(self._socket)
+        # Nobody closes a connection that was taken in the turn in which its server is closed.
+        for _ in range(_TURNS_TO_CONNECT):
+            await asyncio.sleep(0)
+        await runner.cleanup()
+        self._release()
+
+    def _release(self) -> None:
+        self._pool.shutdown(wait=False)
+        self._socket.close()
+
+    def _dispose(self, path: str) -> Future[None]:
+        return self._pool.submit(partial(dispose_savepoint, path))
+
+    def _run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
+        return asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+
+def _bound(settings: RestSettings) -> socket.socket:
+    """A socket at the first port that is free."""
+    first, last = settings.ports
+    problem: OSError | None = None
+    for port in range(first, last + 1):
+        try:
+            return socket.create_server((settings.bind_address, port), backlog=_BACKLOG)
+        except OSError as error:
+            problem = error
+    raise ConfigError(
+        f"The REST interface cannot listen at {settings.bind_address}, "
+        f"{f'port {first}' if first == last else f'ports {first} to {last}'}: {problem}",
+        where="rest.bind-port, rest.bind-address",
+        remedy="Give a range of ports with room for all jobs of this machine, such as 8081-8099, "
+        "or 0 for any.",
+    ) from problem

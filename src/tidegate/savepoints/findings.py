@@ -1,0 +1,82 @@
+"""What ``tidegate fsck`` tells: with which files something is wrong, and who needs them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+
+
+class Fault(Enum):
+    """What is wrong with a file."""
+
+    METADATA = "metadata damaged"
+    INCOMPLETE = "never completed"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    SIZE = "wrong size"
+    CHECKSUM = "wrong checksum"
+    CONTENTS = "contents damaged"
+    OUTSIDE = "not its own"
+    RECORD = "record damaged"
+    ORPHAN = "orphan"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A file with which something is wrong.
+
+    path: its place. what: a sentence. snapshots: folders of those that need it. operator: whose
+    state it holds; empty where that is not known. size_bytes: of an orphan. deleted: whether it is
+    gone now; of orphans alone.
+    """
+
+    fault: Fault
+    path: str
+    what: str
+    snapshots: tuple[str, ...] = ()
+    operator: str = ""
+    size_bytes: int = 0
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSnapshot:
+    """A snapshot that was looked at.
+
+    kind: as Flink calls it, such as ``Suspend Savepoint``; empty where it can't be read. job: its
+    name; empty where it is not known. files, size_bytes: of state, in files.
+    """
+
+    path: str
+    checkpoint: int
+    kind: str
+    job: str
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FsckReport:
+    """What was looked at and found.
+
+    files, size_bytes: that were read. notes: sentences on what could not be judged, and why.
+    """
+
+    path: str
+    snapshots: tuple[CheckedSnapshot, ...]
+    files: int
+    size_bytes: int
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is wrong, or no more since it was deleted."""
+        return all(finding.deleted for finding in self.findings)
+
+    def to_json(self) -> dict[str, object]:
+        """Itself as a JSON object."""
+        plain: dict[str, object] = asdict(self)
+        findings = [asdict(each) | {"fault": each.fault.value} for each in self.findings]
+        return {**plain, "healthy": self.healthy, "findings": findings}

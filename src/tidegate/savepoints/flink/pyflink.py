@@ -1,0 +1,239 @@
+"""How PyFlink lays out state: keys in rows of one field, values as bytes of its own coders.
+
+A savepoint does not say of what type such bytes are, nor which lists are values; a job's
+descriptors do. Layout: docs/formats/flink-state.md, section 9.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import struct
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.checkpoint.metadata.wire import Reader
+from tidegate.savepoints.flink import serializers as java
+from tidegate.savepoints.flink.composites import (
+    ListSerializer,
+    MapSerializer,
+    TtlSerializer,
+)
+from tidegate.savepoints.flink.headers import BackendStateType
+from tidegate.savepoints.flink.values import Instant, python_value
+from tidegate.typeinfo.row import Row, RowKind
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BIG_INT,
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INSTANT,
+    INT,
+    LONG,
+    PICKLED,
+    SHORT,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    ListTypeInfo,
+    MapTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidegate.savepoints.flink.headers import FlinkState
+    from tidegate.savepoints.flink.serializers import FlinkSerializer
+    from tidegate.typeinfo.types import TypeInformation
+
+PREFIX: Final = "python-state-"
+"""What stands before the name of a state."""
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - timestamps have no zone
+_ROW_KIND_BITS: Final = 2
+_GUESSES: Final[tuple[TypeInformation, ...]] = (
+    PICKLED,
+    STRING,
+    LONG,
+    DOUBLE,
+    INT,
+    BOOLEAN,
+    TupleTypeInfo([LONG, LONG]),
+)
+
+
+def is_python_state(state: FlinkState) -> bool:
+    """Whether a state was declared by a Python program, so that its values are bytes."""
+    if not state.name.startswith(PREFIX):
+        return False
+    match state.value:
+        case ListSerializer(element):
+            return _without_ttl(element) is java.BYTES
+        case MapSerializer(key, value):
+            return key is java.WRAPPED_BYTES and _without_ttl(value) is java.BYTES
+        case _:
+            return state.type is BackendStateType.BROADCAST and state.value is java.BYTES
+
+
+def _without_ttl(serializer: FlinkSerializer) -> FlinkSerializer:
+    return serializer.value if isinstance(serializer, TtlSerializer) else serializer
+
+
+def key_of(row: Row) -> Any:
+    """The user's key; raises ValueError for one that can't be unpickled."""
+    [key] = row
+    return unpickled(key) if isinstance(key, bytes) else python_value(key)
+
+
+def unpickled(data: bytes) -> Any:
+    """The object; raises ValueError, whatever its class raises."""
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise ValueError(f"it can't be unpickled: {type(error).__name__}: {error}") from error
+
+
+def decode_coder(type_info: TypeInformation | None, data: bytes) -> Any:
+    """The value of a state's element; None and PICKLED: it was pickled.
+
+    Raises FormatError for bytes that are none of that type, ValueError for what Python can't hold.
+    """
+    reader = Reader(data)
+    value = _read(type_info or PICKLED, reader)
+    reader.end("a value is followed by more bytes", expected=f"the end of {type_info}")
+    return value
+
+
+def likely_types(samples: Iterable[bytes]) -> list[TypeInformation]:
+    """Types as which all of some elements can be read."""
+    found = list(samples)
+    return [each for each in _GUESSES if all(_can_be(each, data) for data in found)]
+
+
+def _can_be(type_info: TypeInformation, data: bytes) -> bool:
+    if type_info == PICKLED:  # nothing is unpickled before somebody has said so
+        return data[4:5] == b"\x80" and data[-1:] == b"." and _is_prefixed(data)
+    if type_info == BOOLEAN:
+        return data in (b"\x00", b"\x01")
+    try:
+        decode_coder(type_info, data)
+    except Exception:
+        return False
+    return True
+
+
+def _is_prefixed(data: bytes) -> bool:
+    return int.from_bytes(data[:4], "big") == len(data) - 4
+
+
+def _number(shape: str) -> Callable[[Reader], Any]:
+    packed = struct.Struct(shape)
+    return lambda reader: packed.unpack(reader.raw(packed.size, "a number"))[0]
+
+
+def _read_text(reader: Reader) -> str:
+    try:
+        return reader.blob("a text").decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"a text is not UTF-8: {error}") from error
+
+
+def _read_decimal(reader: Reader) -> Decimal:
+    text = _read_text(reader)
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"{text[:60]!r} is no decimal number") from error
+
+
+def _read_date(reader: Reader) -> datetime.date:
+    return (_EPOCH + _days(reader.i32("a day"))).date()
+
+
+def _days(days: int) -> datetime.timedelta:
+    return datetime.timedelta(days=days)
+
+
+def _read_time(reader: Reader) -> datetime.time:
+    return (_EPOCH + datetime.timedelta(milliseconds=reader.i32("a time of day"))).time()
+
+
+def _read_timestamp(reader: Reader) -> datetime.datetime:
+    return _EPOCH + datetime.timedelta(milliseconds=reader.i64("a time"))
+
+
+def _read_instant(reader: Reader) -> Any:
+    instant: Instant | None = java.INSTANT.read(reader)
+    return python_value(instant)
+
+
+_READS: Final[Mapping[TypeInformation, Callable[[Reader], Any]]] = {
+    BYTE: _number(">b"),
+    SHORT: _number(">h"),
+    INT: _number(">i"),
+    LONG: _number(">q"),
+    BIG_INT: _number(">q"),
+    FLOAT: _number(">f"),
+    DOUBLE: _number(">d"),
+    BOOLEAN: lambda reader: reader.boolean("a truth value"),
+    STRING: _read_text,
+    CHAR: _read_text,
+    BIG_DEC: _read_decimal,
+    BYTES: lambda reader: reader.blob("bytes"),
+    SQL_DATE: _read_date,
+    SQL_TIME: _read_time,
+    SQL_TIMESTAMP: _read_timestamp,
+    INSTANT: _read_instant,
+    PICKLED: lambda reader: unpickled(reader.blob("a pickle")),
+}
+
+
+def _read(type_info: TypeInformation, reader: Reader) -> Any:
+    if type_info in _READS:
+        try:
+            return _READS[type_info](reader)
+        except OverflowError as error:
+            raise ValueError(f"a time is beyond Python's years: {error}") from error
+    match type_info:
+        case TupleTypeInfo(fields):
+            return tuple([_read(field, reader) for field in fields])
+        case RowTypeInfo():
+            return _read_row(type_info, reader)
+        case PrimitiveArrayTypeInfo(element):
+            return [_read(element, reader) for _ in range(reader.count("elements"))]
+        case ListTypeInfo(element):
+            return [
+                _read(element, reader) if reader.boolean("whether there is an element") else None
+                for _ in range(reader.count("elements"))
+            ]
+        case MapTypeInfo():
+            return _read_map(type_info, reader)
+        case _:
+            raise ValueError(f"PyFlink has no values of type {type_info}")
+
+
+def _read_map(type_info: MapTypeInfo, reader: Reader) -> dict[Any, Any]:
+    entries: dict[Any, Any] = {}
+    for _ in range(reader.count("entries")):
+        key = _read(type_info.key_type, reader)
+        is_null = reader.boolean("whether a value is null")
+        entries[key] = None if is_null else _read(type_info.value_type, reader)
+    return entries
+
+
+def _read_row(type_info: RowTypeInfo, reader: Reader) -> Row:
+    bits = len(type_info.field_types) + _ROW_KIND_BITS
+    size = (bits + 7) // 8
+    mask = int.from_bytes(reader.raw(size, "the mask of a row"), "big")
+    flags = [bool(mask >> (8 * size - 1 - bit) & 1) for bit in range(bits)]
+    pairs = zip(type_info.field_types, flags[_ROW_KIND_BITS:], strict=True)
+    values = [None if null else _read(field, reader) for field, null in pairs]
+    return Row.of_parts(values, type_info.field_names, RowKind(flags[0] + 2 * flags[1]))

@@ -1,0 +1,150 @@
+"""Savepoints as folders: which there are below a target folder, and deleting one.
+
+A savepoint is nobody's but its owner's: no job deletes it, unless it was started from it and has
+claimed it. All its files lie in its folder, wherever that has been moved to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, cast
+
+from tidegate.checkpoint import metadata
+from tidegate.checkpoint.completed import CompletedCheckpoint
+from tidegate.checkpoint.metadata.provenance import check_seal, provenance_of
+from tidegate.errors import ConfigError, FormatError
+from tidegate.model.ids import JobId
+from tidegate.model.settings import CheckpointSettings
+from tidegate.model.snapshots import CheckpointProperties, SavepointType
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from tidegate.model.ids import CheckpointId
+    from tidegate.model.snapshots import CheckpointMetadata, SavepointFormatType
+
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointInfo:
+    """A savepoint in its folder.
+
+    checkpoint: its number within its job. job_name: None where Flink wrote it. kind: as Flink calls
+    it, such as ``Suspend Savepoint``. size_bytes: of its files.
+    """
+
+    path: str
+    checkpoint: CheckpointId
+    job_name: str | None
+    kind: str
+    format: SavepointFormatType
+    size_bytes: int
+
+
+def list_savepoints(directory: str | PathLike[str]) -> list[SavepointInfo]:
+    """The savepoints whose folders lie in this one, by path.
+
+    A folder without ``_metadata`` is none: its savepoint was never completed. Raises ConfigError
+    where there is no such folder, FormatError for a ``_metadata`` that cannot be read.
+    """
+    root = paths.absolute(fspath(directory))
+    store, name = Stores().locate(root)
+    if not store.is_folder(name):
+        raise ConfigError(
+            f"There is no folder {root}",
+            where="list of savepoints",
+            remedy="Name the folder in which savepoints get theirs, as in "
+            "execution.checkpointing.savepoint-dir.",
+        )
+    inside = store.list(name)
+    found = sorted(
+        paths.join(store.root, paths.parent(file.path))
+        for file in inside
+        if paths.name(file.path) == paths.METADATA and paths.parent(paths.parent(file.path)) == name
+    )
+    infos = (_info(path) for path in found)
+    return [info for info in infos if info is not None]
+
+
+def dispose_savepoint(path: str | PathLike[str]) -> None:
+    """Delete a savepoint: its ``_metadata``, its files and its folder.
+
+    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, and
+    ConfigError, having deleted nothing, for a checkpoint, which is its job's, and for a folder that
+    holds other files too.
+    """
+    location, read = read_snapshot(fspath(path))
+    if not _properties(read).is_savepoint:
+        raise ConfigError(
+            f"{location} is a checkpoint, no savepoint: it is deleted by its job",
+            where="disposal of a savepoint",
+            remedy="Where its job is over, delete the folder by hand; files in the job's folder "
+            "'shared' may belong to other checkpoints.",
+        )
+    store, folder = Stores().locate(location)
+    files = files_of(location, read)
+    foreign = [
+        file.path
+        for file in store.list(folder)
+        if paths.name(file.path) != paths.METADATA
+        and paths.join(store.root, file.path) not in files
+        and paths.epoch_of(file.path) is None
+    ]
+    if foreign:
+        more = " …" if len(foreign) > _SHOWN_MAX else ""
+        raise ConfigError(
+            f"The folder of the savepoint holds {len(foreign)} files that are none of its own: "
+            f"{', '.join(map(paths.name, foreign[:_SHOWN_MAX]))}{more}",
+            where=location,
+            remedy="Move them elsewhere; nothing has been deleted.",
+        )
+    storage = checkpoint_storage(JobId(""), CheckpointSettings())
+    storage.discard(location, [file for file in files if paths.parent(file) == location])
+
+
+def _info(path: str) -> SavepointInfo | None:
+    location, read = read_snapshot(path)
+    kind = _properties(read).snapshot_type
+    if not isinstance(kind, SavepointType):
+        return None
+    provenance = provenance_of(read)
+    name = None if provenance is None else provenance.facts.get("job_name")
+    return SavepointInfo(
+        location,
+        read.checkpoint_id,
+        cast("str | None", name),
+        kind.name,
+        kind.format,
+        read.state_size,
+    )
+
+
+def read_snapshot(pointer: str) -> tuple[str, CheckpointMetadata]:
+    """A snapshot's folder and what its ``_metadata`` says, every file by its place.
+
+    Raises RestoreRefused where there is none, FormatError for one that can't be read.
+    """
+    storage = checkpoint_storage(JobId(""), CheckpointSettings())
+    file = storage.read_metadata(pointer)
+    numbers = iter(range(2**63))
+    try:
+        decoded = metadata.decode(file.data, lambda: f"handle-{next(numbers)}")
+        check_seal(file.data, decoded)
+    except FormatError as error:
+        error.where = ", ".join(filter(None, [f"{file.directory}/{paths.METADATA}", error.where]))
+        error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
+        raise
+    return file.directory, resolve_relative(decoded, file.directory)
+
+
+def _properties(read: CheckpointMetadata) -> CheckpointProperties:
+    return read.properties or CheckpointProperties.for_unclaimed_snapshot()
+
+
+def files_of(location: str, read: CheckpointMetadata) -> frozenset[str]:
+    """The absolute places of all files that a snapshot names."""
+    snapshot = CompletedCheckpoint(read.checkpoint_id, location, location, read, _properties(read))
+    return frozenset(snapshot.paths())

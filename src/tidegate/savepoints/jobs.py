@@ -1,0 +1,148 @@
+"""The jobs that have left records below a checkpoint folder: which live, and what they name."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidegate.errors import FileMissing, FormatError
+from tidegate.ha.chain import JobRecord, Pointer, decode, last_beat, newest_record
+from tidegate.ha.filesystem import FileSystemHaStore
+from tidegate.storage import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Coroutine
+
+    from tidegate.storage.store import Store
+    from tidegate.storage.stores import Stores
+
+T = TypeVar("T")
+
+_CHAINS: Final = "chains"
+_LOOK_MS: Final = 250
+
+
+class Life(Enum):
+    """Whether a job may still write."""
+
+    LIVES = "lives"
+    OVER = "over"
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True)
+class RecordedJob:
+    """A job by its records. record: None where none can be read. damage: by place."""
+
+    name: str
+    folder: str
+    record: JobRecord | None
+    chain: FileSystemHaStore
+    damage: dict[str, FormatError] = field(default_factory=dict[str, "FormatError"])
+
+
+class RecordedJobs:
+    """The jobs of a checkpoint folder. root: None where it is not known; then there are none.
+
+    lease_ms: how long a sign of life is waited for, once a job, and only if it matters.
+    """
+
+    def __init__(self, stores: Stores, root: str | None, lease_ms: int) -> None:
+        self._stores = stores
+        self._root = root
+        self._lease_ms = lease_ms
+        self._lives: dict[str, bool] = {}
+
+    @cached_property
+    def all(self) -> list[RecordedJob]:
+        """All of them, by name."""
+        if self._root is None:
+            return []
+        store = self._stores.open(self._root)
+        files = [info.path for info in store.list(paths.jobs_folder())]
+        return [self._recorded(store, name) for name in sorted(paths.job_names(files))]
+
+    def of(self, scope: Container[str]) -> list[RecordedJob]:
+        """Those whose files are asked about."""
+        assert self._root is not None or not self.all, "records are below the root"
+        return [
+            job
+            for job in self.all
+            if job.folder in scope
+            or (job.record and paths.join(str(self._root), job.record.job) in scope)
+        ]
+
+    @property
+    def pointers(self) -> frozenset[str]:
+        """The folders of all snapshots that a record names."""
+        return frozenset(
+            paths.absolute(pointer.location)
+            for job in self.all
+            if job.record is not None
+            for pointer in job.record.completed
+        )
+
+    def still_names(self, job: RecordedJob, pointer: Pointer) -> bool:
+        """Whether the records name a snapshot now: a job that runs may have passed it meanwhile."""
+        record = _now(newest_record(job.chain))
+        return record is not None and pointer in record.completed
+
+    def led_as(self, job_id: str) -> RecordedJob | None:
+        """The job whose newest run has that id."""
+        return next((job for job in self.all if job.record and job.record.job == job_id), None)
+
+    def life_of(self, job_id: str, name: str) -> Life:
+        """Whether a run may still write. name: of its job, where its snapshots tell; else empty."""
+        job = self.led_as(job_id)
+        if job is not None:
+            return Life.LIVES if self._is_alive(job) else Life.OVER
+        followed = any(job.name == name and job.record is not None for job in self.all)
+        return Life.OVER if name and followed else Life.UNKNOWN
+
+    def _is_alive(self, job: RecordedJob) -> bool:
+        """Wait as long as a new leader would for a sign of life."""
+        if job.name not in self._lives:
+            assert job.record is not None, "its id is known"
+            self._lives[job.name] = not job.record.released and self._shows_life(job)
+        return self._lives[job.name]
+
+    def _shows_life(self, job: RecordedJob) -> bool:
+        first, waited_ms, waiting = _now(last_beat(job.chain)), 0, threading.Event()
+        while waited_ms < self._lease_ms:
+            waiting.wait(min(_LOOK_MS, self._lease_ms) / 1_000)
+            waited_ms += _LOOK_MS
+            if _now(last_beat(job.chain)) != first:
+                return True
+        return False
+
+    def _recorded(self, store: Store, name: str) -> RecordedJob:
+        folder = paths.chain_folder(name)
+        place = paths.join(store.root, folder)
+        chain = FileSystemHaStore(self._stores.open(place), _at_once)
+        damage: dict[str, FormatError] = {}
+        for info in store.list(paths.join(folder, _CHAINS)):
+            file = paths.join(store.root, info.path)
+            try:
+                decode(store.read(info.path), file)
+            except FileMissing:
+                continue  # its leader has gone on meanwhile
+            except FormatError as error:
+                damage[file] = error
+        record = None if damage else _now(newest_record(chain))
+        return RecordedJob(name, place, record, chain, damage)
+
+
+async def _at_once(call: Callable[[], T]) -> T:
+    return call()
+
+
+def _now(coroutine: Coroutine[None, None, T]) -> T:
+    """What a coroutine gives that waits for nothing, in a program with or without a loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise AssertionError("files are read at once")

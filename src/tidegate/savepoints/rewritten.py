@@ -1,0 +1,290 @@
+"""The state of one operator, written into a new savepoint: what is kept as it is, and what is new.
+
+Nothing that is kept is decoded: blocks of a key group are copied, and those of new rows come behind
+them, for in a section later blocks win. So classes of the program are not needed, and an operator
+of any size is rewritten a key group at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tidegate.errors import ConfigError
+from tidegate.model.handles import (
+    FileStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StateDistribution,
+    StateMetaInfo,
+)
+from tidegate.model.ids import Attempt, CheckpointId, Epoch
+from tidegate.state.format import (
+    COLUMNS,
+    Block,
+    KeyedHeader,
+    OperatorHeader,
+    StateHeader,
+    element,
+    element_bytes,
+    header_bytes,
+    operator_header,
+    section_bytes,
+)
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.typeinfo.serializers import split_piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from tidegate.model.handles import OperatorStateHandle, StreamStateHandle
+    from tidegate.model.ids import OperatorId
+    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.savepoints.keyed_streams import KeyedStream
+    from tidegate.state.format import ColumnsHeader
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.reading import StateReader
+    from tidegate.storage.streams import CheckpointStateOutputStream
+
+
+class NewFiles:
+    """Files of one new snapshot, all in its folder.
+
+    checkpoint: its number. bits64: draws 64 random bits. checksums: of the files, by their places.
+    """
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        folder: str,
+        checkpoint: CheckpointId,
+        bits64: Callable[[], int],
+    ) -> None:
+        self._storage = storage
+        self._factory = storage.stream_factory(checkpoint, CheckpointScope.EXCLUSIVE, target=folder)
+        self._bits64 = bits64
+        self._copies: dict[tuple[str, int], StreamStateHandle] = {}
+        self.folder = folder
+        self.checksums: dict[str, tuple[int, int]] = {}
+
+    def write(self, pieces: Iterable[bytes | memoryview]) -> StreamStateHandle:
+        """A file of these bytes; inline where they are few."""
+
+        def write(stream: CheckpointStateOutputStream) -> None:
+            for piece in pieces:
+                stream.write(piece)
+
+        return self.written(write)
+
+    def written(self, write: Callable[[CheckpointStateOutputStream], None]) -> StreamStateHandle:
+        """A file that is filled by a call; nothing is left of it where that raises."""
+        name = paths.state_file(Epoch(0), Attempt(0), self._bits64())
+        stream = self._factory.create_stream(name)
+        try:
+            write(stream)
+            handle = stream.close_and_get_handle()
+        except BaseException:
+            stream.close()
+            raise
+        self.checksums.update(stream.checksums)
+        return handle
+
+    def copied(self, value: Any, reader: StateReader) -> Any:
+        """The same handle, of files in this folder; each file is copied once."""
+        if isinstance(value, FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle):
+            start = value.start_position if isinstance(value, SegmentFileStateHandle) else 0
+            place = value.physical_id, start
+            if place not in self._copies:
+                self._copies[place] = self.write(reader.parts(value))
+            return self._copies[place]
+        if is_dataclass(value) and not isinstance(value, type):
+            parts = {each.name: getattr(value, each.name) for each in fields(value)}
+            copied = {name: self.copied(part, reader) for name, part in parts.items()}
+            changed = {name: part for name, part in copied.items() if part is not parts[name]}
+            return replace(cast("Any", value), **changed) if changed else value
+        if isinstance(value, tuple):
+            items = cast("tuple[Any, ...]", value)
+            return tuple(self.copied(item, reader) for item in items)
+        if isinstance(value, Mapping):
+            entries = cast("Mapping[Any, Any]", value)
+            return {key: self.copied(item, reader) for key, item in entries.items()}
+        return value
+
+
+class NewBlocks(Protocol):
+    """Blocks of new rows, by key group."""
+
+    def blocks(self, group: int) -> Iterable[Block]:
+        """Those of a key group, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewState:
+    """A keyed state that was put. replaces: whether nothing of what it held stays."""
+
+    header: StateHeader
+    rows: NewBlocks
+    replaces: bool
+
+
+@dataclass(slots=True)
+class KeyedRewrite:
+    """The keyed state of one operator. key: snapshot of the keys' serializer. where: for errors."""
+
+    operator: OperatorId
+    checkpoint: CheckpointId
+    max_parallelism: int
+    key: bytes | None
+    kept: Sequence[KeyedStream]
+    removed: Collection[str]
+    put: Sequence[NewState]
+    where: str
+    _headers: list[StateHeader] = field(default_factory=list[StateHeader])
+
+    def write(self, groups: KeyGroupRange, files: NewFiles) -> KeyGroupsStateHandle | None:
+        """The file of a subtask; None where it has no state.
+
+        Raises ConfigError where a key comes twice in what was put, and what reading raises.
+        """
+        streams = [each for each in self.kept if not each.key_groups.intersection(groups).is_empty]
+        gone = {*self.removed, *(state.header.name for state in self.put if state.replaces)}
+        numbers = [
+            [None if header.name in gone else self._number(header) for header in stream.headers]
+            for stream in streams
+        ]
+        put = [(self._number(state.header), state) for state in self.put]
+        columns = self._columns(streams)
+        header = KeyedHeader(
+            self.operator, self.checkpoint, self.max_parallelism, self.key, self._headers, columns
+        )
+        offsets: list[int] = []
+
+        def write(stream: CheckpointStateOutputStream) -> None:
+            stream.write(header_bytes(header))
+            kept = [
+                _Kept(each, indexes, groups) for each, indexes in zip(streams, numbers, strict=True)
+            ]
+            for group in groups:
+                blocks = [block for each in kept for block in each.blocks(group)]
+                for index, state in put:
+                    blocks += self._new(state, index, group)
+                offsets.append(stream.position if blocks else 0)
+                for piece in section_bytes(group, blocks) if blocks else ():
+                    stream.write(piece)
+
+        handle = files.written(write)
+        if not any(offsets):
+            return None
+        name = f"{self.operator.hex()}-{self.checkpoint}-{groups.first}-{groups.last}"
+        return KeyGroupsStateHandle(groups, tuple(offsets), handle, name)
+
+    def _number(self, header: StateHeader) -> int:
+        if header not in self._headers:
+            self._headers.append(header)
+        return self._headers.index(header)
+
+    def _columns(self, streams: Sequence[KeyedStream]) -> ColumnsHeader | None:
+        found = [each.columns for each in streams if each.columns is not None]
+        if any(each != found[0] for each in found):
+            raise ConfigError(
+                "The subtasks have different columns, and they can't be written as one",
+                where=self.where,
+                remedy="Take a savepoint at the operator's own parallelism, and amend that.",
+            )
+        return found[0] if found else None
+
+    def _new(self, state: NewState, index: int, group: int) -> Iterator[Block]:
+        seen: set[bytes] = set()
+        for block in state.rows.blocks(group):
+            for key in split_piece(block.keys):
+                if key in seen:
+                    raise ConfigError(
+                        f"A key comes twice in the rows for the state '{state.header.name}': "
+                        f"{key[2:]!r}",
+                        where=self.where,
+                        remedy="Give each key, with its namespace, one row; group them first.",
+                    )
+                seen.add(key)
+            yield replace(block, state=index)
+
+
+class _Kept:
+    """The blocks of a stream, in one go through its key groups. numbers: of its states now."""
+
+    def __init__(
+        self, stream: KeyedStream, numbers: Sequence[int | None], groups: KeyGroupRange
+    ) -> None:
+        self._numbers = numbers
+        self._sections = stream.sections(list(stream.key_groups.intersection(groups)))
+        self._next = next(self._sections, None)
+
+    def blocks(self, group: int) -> Iterator[Block]:
+        """Those of a key group; asked for in order."""
+        if self._next is None or self._next[0] != group:
+            return
+        for block in self._next[1]:
+            number = 0 if block.kind == COLUMNS else self._numbers[block.state]
+            if number is not None:
+                yield replace(block, state=number)
+        self._next = next(self._sections, None)
+
+
+@dataclass(frozen=True, slots=True)
+class NewElements:
+    """Operator state that was put: its elements, each as a piece."""
+
+    header: StateHeader
+    mode: StateDistribution
+    elements: Sequence[bytes]
+
+    def of_subtask(self, index: int, parallelism: int) -> NewElements:
+        """What a subtask puts away of it: of a list its share, of a map all."""
+        if self.mode is StateDistribution.BROADCAST:
+            return self
+        return replace(self, elements=self.elements[index::parallelism])
+
+
+def rewritten_operator_state(
+    operator: OperatorId,
+    checkpoint: CheckpointId,
+    kept: tuple[OperatorStateHandle, StateReader] | None,
+    removed: Collection[str],
+    put: Sequence[NewElements],
+    files: NewFiles,
+) -> OperatorStateHandle | None:
+    """Operator state of one subtask, in one new file; None without any.
+
+    kept: what the subtask had. put: replaces what it had under these names.
+    """
+    states: dict[str, NewElements] = {}
+    if kept is not None:
+        handle, reader = kept
+        where = handle.delegate.physical_id
+        data = memoryview(reader.read(handle.delegate))
+        for header in operator_header(data, where).states:
+            if header.name in handle.states and header.name not in removed:
+                meta = handle.states[header.name]
+                pieces = [bytes(element(data, offset, where)) for offset in meta.offsets]
+                states[header.name] = NewElements(header, meta.mode, pieces)
+    states.update({each.header.name: each for each in put})
+    if not states:
+        return None
+    found: dict[str, StateMetaInfo] = {}
+
+    def write(stream: CheckpointStateOutputStream) -> None:
+        headers = [each.header for each in states.values()]
+        stream.write(header_bytes(OperatorHeader(operator, checkpoint, headers)))
+        for name, each in states.items():
+            offsets: list[int] = []
+            for piece in each.elements:
+                offsets.append(stream.position)
+                stream.write(element_bytes(piece))
+            found[name] = StateMetaInfo(each.mode, tuple(offsets))
+
+    handle = files.written(write)
+    return OperatorStreamStateHandle(found, handle)

@@ -1,0 +1,218 @@
+"""What states hold, as runs of rows: the one form that all kinds of state are read in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.errors import FormatError
+from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.types import LONG, ListTypeInfo, MapTypeInfo
+from tidegate.typeinfo.value_columns import column_of, column_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidegate.state.format import StateHeader
+    from tidegate.typeinfo.serializers import Serializer
+    from tidegate.typeinfo.types import TypeInformation
+
+    Column = Sequence[Any] | pa.Array
+
+
+class StateKind(Enum):
+    """What a state is; the values are those of snapshots where these have one."""
+
+    VALUE = "value"
+    LIST = "list"
+    MAP = "map"
+    REDUCING = "reducing"
+    AGGREGATING = "aggregating"
+    TIMERS = "timers"
+    COLUMN = "column"
+    OPERATOR_LIST = "operator list"
+    UNION_LIST = "union list"
+    BROADCAST = "broadcast"
+    INPUT_CHANNELS = "input channels"
+    OUTPUT_CHANNELS = "output channels"
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether its rows have keys that lie in key groups."""
+        return self in _KEYED
+
+
+_KEYED: Final = frozenset(
+    (
+        StateKind.VALUE,
+        StateKind.LIST,
+        StateKind.MAP,
+        StateKind.REDUCING,
+        StateKind.AGGREGATING,
+        StateKind.TIMERS,
+        StateKind.COLUMN,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StateInfo:
+    """A named state of an operator.
+
+    key_type: of the keys; of a broadcast state, of its map's; None where there are none.
+    namespace_type: of what stands beside the key, such as a window; None where nothing does.
+    value_type: of a key's value, list or map, without times; of an element of operator state; a
+    pickled one where nobody declared it. expires: whether it has a time to live.
+    """
+
+    name: str
+    kind: StateKind
+    key_type: TypeInformation | None
+    namespace_type: TypeInformation | None
+    value_type: TypeInformation
+    expires: bool = False
+
+    def without_classes(self) -> StateInfo:
+        """The same, its records without the classes that stand in for them: it can be pickled."""
+        plain = [
+            None if each is None else type_described(describe(each))
+            for each in (self.key_type, self.namespace_type, self.value_type)
+        ]
+        assert plain[2] is not None, "a state has a type"
+        return replace(self, key_type=plain[0], namespace_type=plain[1], value_type=plain[2])
+
+    @property
+    def times_type(self) -> TypeInformation:
+        """The type of a value's last access: one time, or one for each part."""
+        match self.kind, self.value_type:
+            case StateKind.LIST, _:
+                return ListTypeInfo(LONG)
+            case StateKind.MAP, MapTypeInfo(key, _):
+                return MapTypeInfo(key, LONG)
+            case _:
+                return LONG
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of its Arrow batches."""
+        fields = [("key_group", pa.int16())] if self.kind.is_keyed else [("subtask", pa.int32())]
+        if self.key_type is not None:
+            fields.append(("key", column_type(self.key_type)))
+        if self.namespace_type is not None:
+            fields.append(("namespace", column_type(self.namespace_type)))
+        fields.append(("value", column_type(self.value_type)))
+        if self.expires:
+            fields.append(("last_access", column_type(self.times_type)))
+        return pa.schema(fields)
+
+
+@dataclass(frozen=True, slots=True)
+class StateForm:
+    """A keyed state as it is written. values: of its entries, with their times if it expires."""
+
+    info: StateInfo
+    header: StateHeader
+    keys: Serializer
+    values: Serializer
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """What a state holds under one key, or one element of it.
+
+    subtask: which one wrote it. key_group, key: None in states without keys. namespace: such as a
+    window; of data in flight, the positions of edge and channel. value: of timers, their time in
+    milliseconds. last_access: of a state that expires, the time in milliseconds since 1970 of the
+    last access that counts; of a list or map, of each part.
+    """
+
+    subtask: int
+    key_group: int | None
+    key: Any
+    namespace: Any
+    value: Any
+    last_access: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A run of rows of one subtask and key group; fields as in `StateRow`, None for none."""
+
+    subtask: int
+    key_group: int | None
+    keys: Column | None
+    namespaces: Sequence[Any] | None
+    values: Column
+    last_accesses: Sequence[Any] | None = None
+
+    def each(self) -> Iterator[StateRow]:
+        """The rows one by one."""
+        count = len(self.values)
+        nothing = (None,) * count
+        columns = (self.keys, self.namespaces, self.values, self.last_accesses)
+        of_rows = [nothing if each is None else _plain(each) for each in columns]
+        for key, namespace, value, times in zip(*of_rows, strict=True):
+            yield StateRow(self.subtask, self.key_group, key, namespace, value, times)
+
+    def only(self, key: object) -> Rows:
+        """The rows of one key."""
+        assert self.keys is not None, "rows without keys are not asked for by key"
+        keys = _plain(self.keys)
+        wanted = [i for i, each in enumerate(keys) if each == key]
+
+        def taken(column: Column | None) -> list[Any] | None:
+            if column is None:
+                return None
+            plain = _plain(column)
+            return [plain[i] for i in wanted]
+
+        return Rows(
+            self.subtask,
+            self.key_group,
+            taken(self.keys),
+            taken(self.namespaces),
+            taken(self.values) or [],
+            taken(self.last_accesses),
+        )
+
+    def batch(self, info: StateInfo, where: str) -> pa.RecordBatch:
+        """The rows as a batch of the state's schema. where: names the state in errors.
+
+        Raises FormatError for a value that is not of the state's type.
+        """
+        schema, count = info.schema, len(self.values)
+        first = (self.key_group if info.kind.is_keyed else self.subtask) or 0
+        arrays = [pa.array(np.full(count, first), schema.field(0).type)]
+        columns = {
+            "key": (self.keys, info.key_type),
+            "namespace": (self.namespaces, info.namespace_type),
+            "value": (self.values, info.value_type),
+            "last_access": (self.last_accesses, info.times_type),
+        }
+        for name in schema.names[1:]:
+            values, type_info = columns[name]
+            assert values is not None and type_info is not None, "the schema is that of the state"
+            try:
+                arrays.append(_as_column(values, type_info))
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise FormatError(
+                    f"The state '{info.name}' holds a {name} that is no {type_info}: {error}",
+                    where=where,
+                    remedy="Read it as rows, or with value_type=Types.PICKLED_BYTE_ARRAY().",
+                ) from error
+        return pa.record_batch(arrays, schema=schema)
+
+
+def _plain(column: Column) -> Sequence[Any]:
+    return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column
+
+
+def _as_column(values: Any, type_info: TypeInformation) -> pa.Array:
+    arrow = column_type(type_info)
+    if not isinstance(values, pa.Array):
+        return column_of(values, type_info)
+    return column_of(values.to_pylist(), type_info) if arrow == pa.binary() else values.cast(arrow)

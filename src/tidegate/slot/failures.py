@@ -1,0 +1,18 @@
+"""What a subtask fails with, as the driver is told."""
+
+from __future__ import annotations
+
+import copy
+import traceback
+
+from tidegate.errors import TidegateError, UserCodeFailed
+
+
+def as_ours(error: Exception, where: str) -> TidegateError:
+    """An error as one that can travel to the driver, with the place where it happened."""
+    if isinstance(error, TidegateError):
+        placed = copy.copy(error)  # the same error may be that of several subtasks
+        placed.where = f"{error.where}, in {where}" if error.where else where
+        return placed
+    trace = "".join(traceback.format_exception(error))
+    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where, trace=trace)

@@ -1,0 +1,94 @@
+"""The local folders of a slot follow the checkpoints of its job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.model.control import CheckpointAborted, CheckpointComplete, Release
+from tidegate.state.backend import LocalPlace
+from tidegate.state.local_folders import LocalFolders, default_root
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from tidegate.model.control import ToSlot
+    from tidegate.model.ids import JobId, SlotId
+    from tidegate.model.settings import SlotSettings, StateFileSettings
+    from tidegate.state.rocksdb.store import RocksDBMemory
+
+
+def new_backend_id(draw: Callable[[], int]) -> str:
+    """A UUID for a backend, as text. draw: 64 random bits."""
+    bits = f"{draw():016x}{draw():016x}"
+    return f"{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
+
+
+class LocalState:
+    """Tells the slot's local folders what the driver says. run: runs to the end, beside all else.
+
+    run_blocking: runs a call on the slot's pool. draw: 64 random bits.
+    """
+
+    def __init__(
+        self,
+        draw: Callable[[], int],
+        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        run: Callable[[Coroutine[None, None, None]], object],
+    ) -> None:
+        self._draw = draw
+        self._run_blocking = run_blocking
+        self._run = run
+        self._over = False
+        self._memory: RocksDBMemory | None = None
+        self.folders: LocalFolders | None = None
+
+    def accepted(self, job: JobId, slot: SlotId, settings: StateFileSettings) -> None:
+        """The slot is part of a job; nothing is made on the disk before it is asked for."""
+        copies = settings.copies_folder
+        self.folders = LocalFolders(
+            job,
+            slot,
+            [Path(folder) for folder in settings.folders] or [default_root()],
+            copies=None if copies is None else Path(copies),
+            keeps=settings.keeps_copies,
+            takes=settings.takes_copies,
+        )
+
+    def place(self, settings: SlotSettings) -> LocalPlace | None:
+        """Where one operator may keep its keyed state; None where that is in memory."""
+        if settings.rocksdb is None:
+            return None
+        if self._memory is None:
+            from tidegate.state.rocksdb.store import RocksDBMemory
+
+            self._memory = RocksDBMemory(settings.rocksdb)
+        assert self.folders is not None, "a slot is accepted before it is given work"
+        backend = new_backend_id(self._draw)
+        return LocalPlace(self.folders, backend, self._memory, settings.state_files)
+
+    def heard(self, message: ToSlot) -> None:
+        """The driver has said something."""
+        match message:
+            case CheckpointComplete(_, checkpoint):
+                self._tidy(lambda folders: folders.on_complete(checkpoint))
+            case CheckpointAborted(_, checkpoint):
+                self._tidy(lambda folders: folders.on_aborted(checkpoint))
+            case Release():
+                self._over = True
+            case _:
+                pass
+
+    def _tidy(self, tidy: Callable[[LocalFolders], None]) -> None:
+        folders = self.folders
+        if folders is not None and folders.in_use:
+            self._run(self._off_the_loop(lambda: tidy(folders)))
+
+    async def _off_the_loop(self, tidy: Callable[[], None]) -> None:
+        await self._run_blocking(tidy)
+
+    async def close(self) -> None:
+        """The slot ends, and nothing works in its folders any more."""
+        folders = self.folders
+        if folders is not None and folders.in_use:
+            await self._run_blocking(lambda: folders.close(over=self._over))

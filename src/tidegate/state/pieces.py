@@ -1,0 +1,86 @@
+"""What a table gives to be encoded: entries that are there, and keys that have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+Entries = dict[object, object]
+
+
+class Absent:
+    """The pre-image of an entry that was not there."""
+
+
+ABSENT: Final = Absent()
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Entries: these keys have these values."""
+
+    keys: Sequence[object]
+    values: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """These keys have no entry."""
+
+    keys: Sequence[object]
+
+
+def as_they_are(
+    keys: list[object], values: list[object], kept: Callable[[object], object] | None
+) -> list[Present | Missing]:
+    """Entries, where None stands for none, and of each what is kept."""
+    if kept is not None:
+        values = [None if value is None else kept(value) for value in values]
+    missing = [key for key, value in zip(keys, values, strict=True) if value is None]
+    if not missing:
+        return [Present(keys, values)]
+    there = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
+    present = [Present([key for key, _ in there], [value for _, value in there])] if there else []
+    return [*present, Missing(missing)]
+
+
+def present_pieces(
+    keys: list[object], values: list[object], rows: Callable[[], int]
+) -> Iterator[Present]:
+    """Entries, some at a time. rows: asked for each piece how many it may have."""
+    start, count = 0, len(keys)
+    while start < count:
+        end = start + rows()
+        if start == 0 and end >= count:
+            yield Present(keys, values)  # a slice would touch each object once more
+        else:
+            yield Present(keys[start:end], values[start:end])
+        start = end
+
+
+def left_of(piece: Present, kept: Callable[[object], object]) -> Present:
+    """Of each entry what is kept."""
+    pairs = zip(piece.keys, map(kept, piece.values), strict=True)
+    left = [(key, value) for key, value in pairs if value is not None]
+    return Present([key for key, _ in left], [value for _, value in left])
+
+
+def preimage_pieces(saved: Entries, rows: Callable[[], int]) -> Iterator[Present | Missing]:
+    """Old values, and keys that had none, some at a time; the latter leave ``saved``."""
+    missing = [key for key, value in saved.items() if value is ABSENT]
+    for key in missing:
+        del saved[key]
+    yield from present_pieces(list(saved), list(saved.values()), rows)
+    yield from missing_pieces(missing, rows)
+
+
+def missing_pieces(keys: list[object], rows: Callable[[], int]) -> Iterator[Missing]:
+    """Keys without an entry, some at a time."""
+    start = 0
+    while start < len(keys):
+        end = start + rows()
+        yield Missing(keys[start:end])
+        start = end

@@ -1,0 +1,170 @@
+"""A savepoint in canonical form: a folder of links as blocks of entries, as all backends have them.
+
+The folder does not change any more, so it is opened and read off the loop while rows flow: by scans
+in slices, of which one key group's are in memory at a time. Entries stay the bytes that they are;
+only those of an older type of their state are read and written anew.
+"""
+
+from __future__ import annotations
+
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from tidegate.errors import StorageFailed
+from tidegate.model.handles import KeyGroupsStateHandle
+from tidegate.state.format import (
+    PRESENT,
+    Block,
+    KeyedHeader,
+    StateHeader,
+    header_bytes,
+    section_bytes,
+)
+from tidegate.state.rocksdb.maps import maps_of
+from tidegate.state.rocksdb.store import RocksDBStore, after
+from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.typeinfo.serializers import PICKLED_BEGIN, join_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.state.format import ColumnsHeader, RocksDBHeader, RocksDBState
+    from tidegate.state.rocksdb.codecs import StoredValues
+    from tidegate.state.rocksdb.store import RocksDBMemory
+    from tidegate.storage.streams import StatePlace
+
+_ROWS_A_BLOCK: Final = 4096
+
+_HEAD: Final = itemgetter(slice(0, 2))
+"""Of an entry's value: the number of its version, and its encoding."""
+
+
+def write_canonical(
+    folder: Path,
+    memory: RocksDBMemory,
+    header: RocksDBHeader,
+    values: Mapping[str, StoredValues],
+    key_groups: KeyGroupRange,
+    place: StatePlace,
+    columns: tuple[ColumnsHeader, Mapping[int, Sequence[Block]]] | None,
+    compress: Callable[[bytes], bytes] | None,
+) -> KeyGroupsStateHandle:
+    """Write what a folder holds. Blocking. values: of the states that the program has asked for.
+
+    columns: what is to stand beside the rows, by key group. Raises StorageFailed, also where
+    entries of a state that nobody has asked for are of an older type, which nothing here can read.
+    """
+    store = RocksDBStore(folder, memory, read_only=True)
+    try:
+        with place.stream() as stream:
+            described, batches = columns or (None, {})
+            stream.write(header_bytes(_header(header, described)))
+            offsets: list[int] = []
+            for group in key_groups:
+                blocks = [*_blocks(store, header, values, group), *batches.get(group, ())]
+                offsets.append(stream.position if blocks else 0)
+                for piece in section_bytes(group, blocks, compress) if blocks else ():
+                    stream.write(piece)
+            handle = stream.close_and_get_handle()
+    finally:
+        store.close()
+    first, last = key_groups.first, key_groups.last
+    name = f"{header.operator.hex()}-{header.checkpoint}-{first}-{last}"
+    return KeyGroupsStateHandle(key_groups, tuple(offsets), handle, name)
+
+
+def _header(header: RocksDBHeader, columns: ColumnsHeader | None) -> KeyedHeader:
+    states = [
+        StateHeader(
+            state.name,
+            state.kind,
+            state.versions[-1].serializer,
+            state.namespace,
+            ttl=state.versions[-1].ttl,
+        )
+        for state in header.states
+    ]
+    return KeyedHeader(
+        header.operator, header.checkpoint, header.max_parallelism, header.key, states, columns
+    )
+
+
+def _blocks(
+    store: RocksDBStore, header: RocksDBHeader, values: Mapping[str, StoredValues], group: int
+) -> Iterator[Block]:
+    for index, state in enumerate(header.states):
+        of_state = values.get(state.name)
+        slices = _maps if state.by_entry else _slices
+        for names, pieces in slices(store, state, of_state, group):
+            yield from _of_slice(index, names, pieces, state, of_state)
+
+
+def _slices(
+    store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Names and pieces of a state's entries, of keys of one encoding."""
+    del values
+    prefix = prefix_of(group, state.number)
+    pickled, end = prefix + PICKLED_BEGIN, after(prefix)
+    # Keys of one encoding stand together, so that none of them has to be looked at.
+    for first, behind in ((prefix, pickled), (pickled, end)):
+        yield from store.slices(first, behind, _ROWS_A_BLOCK)
+
+
+def _maps(
+    store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
+) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """The same of maps that are stored by entry."""
+    newest = bytes([len(state.versions) - 1])
+    maps = (
+        (name, pieces[0] if len(pieces) == 1 else newest + _renewed(pieces, state, values))
+        for name, pieces in maps_of(store, state, group)
+    )
+    for _, alike in groupby(maps, lambda entry: entry[0][PREFIX_BYTES]):
+        while some := list(islice(alike, _ROWS_A_BLOCK)):
+            yield [name for name, _ in some], [piece for _, piece in some]
+
+
+def _of_slice(
+    index: int,
+    names: list[bytes],
+    pieces: list[bytes],
+    state: RocksDBState,
+    values: StoredValues | None,
+) -> Iterator[Block]:
+    """Blocks of entries of one encoding each; nearly always one."""
+    newest = bytes([len(state.versions) - 1])
+    if any(head[:1] != newest for head in set(map(_HEAD, pieces))):
+        pieces = [
+            piece if piece[:1] == newest else newest + _renewed([piece], state, values)
+            for piece in pieces
+        ]
+    if len(set(map(_HEAD, pieces))) == 1:
+        keys = join_pieces(names, PREFIX_BYTES)
+        yield Block(PRESENT, index, len(names), keys, join_pieces(pieces, 1))
+        return
+    for _, alike in groupby(zip(names, pieces, strict=True), lambda entry: _HEAD(entry[1])):
+        some = list(alike)
+        yield from _of_slice(
+            index, [name for name, _ in some], [piece for _, piece in some], state, values
+        )
+
+
+def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | None) -> bytes:
+    """An entry of older versions as the newest one has it, without its number.
+
+    pieces: one, or those of the parts of a map.
+    """
+    if values is None:
+        raise StorageFailed(
+            f"The state '{state.name}' has entries of an older type, and the program has not "
+            "asked for it, so that they can't be written in canonical form",
+            where=f"state '{state.name}'",
+            remedy="Ask for the state in open(), or take a savepoint in native form.",
+        )
+    parts = values.decode_each(pieces)
+    entry = parts[0] if len(parts) == 1 else dict(chain.from_iterable(map(dict.items, parts)))
+    return values.encode_each([entry])[0][1:]

@@ -1,0 +1,116 @@
+"""Keys and entries as bytes on disk.
+
+Each entry begins with a byte that says which of the state's serializers wrote it, so that a state
+whose type has changed is read as it was written and migrates as it is written again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidegate.errors import ConfigError, UserError
+from tidegate.state.keys import paired
+from tidegate.state.misfits import each_encoded_as_declared
+from tidegate.typeinfo.convert import Converter
+from tidegate.typeinfo.serializers import TypedSerializer, is_packed, serializer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidegate.state.keys import Keys
+    from tidegate.typeinfo.serializers import Reader, Serializer
+    from tidegate.typeinfo.types import TypeInformation
+
+VERSIONS_MAX: Final = 255
+
+
+class StoredKeys:
+    """The keys of one state; with a namespace, pairs of both. paired: whether they are.
+
+    Raises ConfigError for a namespace of no declared type: equal ones may be pickled differently.
+    """
+
+    def __init__(self, keys: Keys, namespace: TypeInformation | None, where: str) -> None:
+        self.paired = namespace is not None
+        self._keys = keys
+        self._namespace = namespace
+        self._serializer: Serializer | None = None
+        if namespace is not None and not isinstance(serializer_of(namespace), TypedSerializer):
+            raise ConfigError(
+                f"The namespace of the state is {namespace}, whose bytes are not the same each "
+                "time, so RocksDB can't find it again",
+                where=where,
+                remedy="Give the windows a type (WindowAssigner.window_type), or use the state "
+                "backend hashmap.",
+            )
+
+    def encode_each(self, keys: Sequence[object]) -> list[bytes]:
+        """The bytes of each key."""
+        return self._of(keys[0]).encode_each(keys) if keys else []
+
+    def decode_each(self, pieces: Sequence[bytes]) -> list[Any]:
+        """The keys."""
+        if self._serializer is None:
+            assert self._keys.serializer is not None, "what was written has told its type"
+            self._serializer = paired(self._keys.serializer, self._namespace)
+        return self._serializer.decode_each(pieces)
+
+    def _of(self, key: object) -> Serializer:
+        serializer = self._serializer
+        if serializer is None:
+            plain = key if self._namespace is None else cast("tuple[object, object]", key)[0]
+            serializer = self._serializer = paired(self._keys.of(plain), self._namespace)
+        return serializer
+
+
+class StoredMapKeys:
+    """The keys of the maps of one state, where each entry of a map is stored for itself."""
+
+    def __init__(self, key_type: TypeInformation, where: str) -> None:
+        self._serializer = serializer_of(key_type)
+        self._convert = Converter(key_type).batch
+        self._where = f"{where}, map keys"
+        self.decode_each = self._serializer.decode_each
+
+    def encode_each(self, keys: Sequence[object]) -> list[bytes]:
+        """The bytes of each map key, the same for equal ones. Raises UserError."""
+        pieces = each_encoded_as_declared(self._serializer, keys, self._where)
+        if not all(map(is_packed, pieces)):
+            # What only equals a value of the type, such as a number of NumPy.
+            pieces = self._serializer.encode_each(self._convert(list(keys)))
+            if not all(map(is_packed, pieces)):
+                raise UserError(
+                    f"A map has keys that are out of the bounds of {self._serializer.type_info}",
+                    where=self._where,
+                    remedy="Declare the type that they are of.",
+                )
+        return pieces
+
+
+class StoredValues:
+    """The entries of one state. readers: by version; the last one reads what is written now."""
+
+    def __init__(self, serializer: Serializer, readers: Sequence[Reader], where: str) -> None:
+        assert len(readers) <= VERSIONS_MAX, "a byte says which version it is"
+        self._serializer = serializer
+        self._readers = readers
+        self._newest = len(readers) - 1
+        self._tag = bytes([self._newest])
+        self._where = where
+
+    def encode_each(
+        self, values: Sequence[object], key: Callable[[int], object] | None = None
+    ) -> list[bytes]:
+        """The bytes of each entry. key: gives the key that an entry is under, by its index.
+
+        Raises UserError for one that can't be written, or is not of the declared type.
+        """
+        tag, of = self._tag, self._serializer
+        return [tag + piece for piece in each_encoded_as_declared(of, values, self._where, key)]
+
+    def decode_each(self, pieces: Sequence[bytes]) -> list[Any]:
+        """The entries."""
+        newest = self._newest
+        if all(piece[0] == newest for piece in pieces):
+            return self._readers[newest].decode_each([piece[1:] for piece in pieces])
+        return [self._readers[piece[0]].decode_each((piece[1:],))[0] for piece in pieces]

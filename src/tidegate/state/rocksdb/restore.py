@@ -1,0 +1,381 @@
+"""A key space from what snapshots hold: their folders of files, or blocks of entries.
+
+Of several folders, as there are where the parallelism has changed, the one that covers most of the
+subtask's key groups is taken as it is, with what is not the subtask's cut off by range deletions;
+the entries of the others are gathered into files, which the key space takes in whole. So are
+entries in blocks, a key group at a time: no more of them is in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from mmap import ACCESS_READ, mmap
+from operator import lt
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from tidegate.errors import FormatError, RestoreRefused, SerializerIncompatible
+from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
+from tidegate.state.format import (
+    COLUMNS,
+    PRESENT,
+    KeyedHeader,
+    RocksDBHeader,
+    RocksDBState,
+    Version,
+    keyed_header,
+    reading,
+    rocksdb_header,
+    section,
+)
+from tidegate.state.increments import in_streams
+from tidegate.state.kinds import Kind
+from tidegate.state.log_streams import bases, log_streams
+from tidegate.state.rocksdb.files import download
+from tidegate.state.rocksdb.maps import beginning, is_stored_by_entry, map_type_of
+from tidegate.state.rocksdb.store import RocksDBStore, after
+from tidegate.state.rocksdb.table import prefix_of
+from tidegate.state.rocksdb.written import Rows
+from tidegate.typeinfo.serializers import (
+    SerializerSnapshot,
+    serializer_of,
+    split_maps,
+    split_piece,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
+    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.state.backend import LocalPlace, StateReads
+    from tidegate.state.format import Block
+    from tidegate.typeinfo.types import MapTypeInfo
+
+    Run = Iterable[tuple[bytes, bytes]]
+
+COLUMNS_FILE: Final = "columns"
+"""Name of the file beside a key space that holds columnar state, as blocks of keyed state."""
+
+_READ_MAX: Final = 1 << 20
+"""Bytes of a stream of blocks that are read into memory at once."""
+
+
+@dataclass(slots=True)
+class RestoredSpace:
+    """A key space and what it holds.
+
+    handle: the one whose folder it has begun with, unchanged. columns: columnar state, as written.
+    """
+
+    store: RocksDBStore
+    header: RocksDBHeader | None = None
+    handle: IncrementalRemoteKeyedStateHandle | None = None
+    columns: list[memoryview] = field(default_factory=list[memoryview])
+
+
+def restored_space(
+    handles: Sequence[KeyedStateHandle],
+    key_groups: KeyGroupRange,
+    local: LocalPlace,
+    reader: StateReads,
+    where: str,
+) -> RestoredSpace:
+    """The key space of a subtask, in a new folder. Blocking. where: names the operator in errors.
+
+    Raises what reading raises, and RestoreRefused for handles of another kind.
+    """
+    logs = log_streams(handles, key_groups, reader.read)
+    handles = list(in_streams(bases(handles), key_groups, reader.read))
+    folders, blocks = by_form(handles, where)
+    folders.sort(key=lambda each: -len(each.key_groups.intersection(key_groups)))
+    restore = _Restore(key_groups, local, reader, where)
+    try:
+        for handle in folders:
+            restore.folder(handle)
+        for handle in blocks:
+            restore.blocks(handle, restore.ingest)
+        for handle in logs:
+            restore.blocks(handle, restore.write)
+        return restore.ended(folders)
+    except BaseException:
+        restore.give_up()
+        raise
+
+
+def by_form(
+    handles: Sequence[KeyedStateHandle], where: str
+) -> tuple[list[IncrementalRemoteKeyedStateHandle], list[KeyGroupsStateHandle]]:
+    """Folders of files, and blocks of entries. Raises RestoreRefused for handles of another kind.
+
+    where: names the operator in errors.
+    """
+    folders = [each for each in handles if isinstance(each, IncrementalRemoteKeyedStateHandle)]
+    blocks = [each for each in handles if isinstance(each, KeyGroupsStateHandle)]
+    if len(folders) + len(blocks) < len(handles):
+        raise RestoreRefused(
+            "The keyed state is in a form that the RocksDB backend can't read",
+            where=where,
+            remedy="Restore from a checkpoint or savepoint that Tidegate has written.",
+        )
+    return folders, blocks
+
+
+class _Restore:
+    def __init__(
+        self,
+        key_groups: KeyGroupRange,
+        local: LocalPlace,
+        reader: StateReads,
+        where: str,
+    ) -> None:
+        self._key_groups = key_groups
+        self._local = local
+        self._reader = reader
+        self._where = where
+        self._store: RocksDBStore | None = None
+        self._header: RocksDBHeader | None = None
+        self._columns: list[memoryview] = []
+
+    def folder(self, handle: IncrementalRemoteKeyedStateHandle) -> None:
+        """Take in a folder of files; the first one as it is."""
+        folder, meta = self._fetched(handle)
+        header = rocksdb_header(memoryview(meta), handle.meta.physical_id)
+        if self._store is None:
+            self._header = header
+            self._store = RocksDBStore(folder, self._local.memory)
+            self._clip(handle.key_groups)
+            return
+        other = RocksDBStore(folder, self._local.memory)
+        try:
+            targets = [(state, self._joined(state, header.key)) for state in header.states]
+            self._check_forms(targets)
+            targets.sort(key=lambda pair: pair[1].number)
+            groups = handle.key_groups.intersection(self._key_groups)
+            entries = _entries_of(other, targets, groups)
+            self._store.ingest(entries, self._local.folders.new_folder())
+        finally:
+            other.destroy()
+
+    def blocks(self, handle: KeyGroupsStateHandle, take: Callable[[Iterator[Run]], None]) -> None:
+        """Take in blocks of entries, as the HashMap backend, savepoints and logs have them.
+
+        They are laid over what is there already. take: one of the two ways below.
+        """
+        fresh = self._store is None
+        store = self._store = self._store or self._empty()
+
+        def clear(maps: list[bytes]) -> None:
+            if not fresh:
+                store.write(store.batch(Rows((), (), maps)))
+
+        data = self._bytes_of(handle.delegate)
+        header = keyed_header(data, handle.delegate.physical_id)
+        if header.columns is not None:
+            self._columns.append(data)
+        states = [(state, self._joined(state, header.key)) for state in _as_stored(header)]
+        groups = handle.key_groups.intersection(self._key_groups)
+        gone: list[bytes] = []
+        with reading(self._where):
+            take(
+                run
+                for group in groups
+                for run in _section_runs(data, handle, group, states, gone, clear)
+            )
+        self._store.write(self._store.batch(Rows((), gone)))
+
+    def ingest(self, runs: Iterator[Run]) -> None:
+        """As files, for they are many."""
+        assert self._store is not None, "a key space was opened"
+        self._store.ingest(chain.from_iterable(runs), self._local.folders.new_folder())
+
+    def write(self, runs: Iterator[Run]) -> None:
+        """As writes, for the parts of a log are many, and each is small."""
+        assert self._store is not None, "a key space was opened"
+        for run in runs:
+            self._store.write(self._store.batch(Rows(list(run), ())))
+
+    def ended(self, folders: Sequence[IncrementalRemoteKeyedStateHandle]) -> RestoredSpace:
+        """What came of it."""
+        store = self._store or self._empty()
+        whole = len(folders) == 1 and folders[0].key_groups == self._key_groups
+        return RestoredSpace(store, self._header, folders[0] if whole else None, self._columns)
+
+    def give_up(self) -> None:
+        """Leave nothing behind."""
+        if self._store is not None:
+            self._store.destroy()
+
+    def _empty(self) -> RocksDBStore:
+        return RocksDBStore(self._local.folders.new_folder(), self._local.memory)
+
+    def _fetched(self, handle: IncrementalRemoteKeyedStateHandle) -> tuple[Path, bytes]:
+        """The files of a handle in a new folder, from a copy on this machine where there is one."""
+        local = self._local
+        folder, threads = local.folders.new_folder(), local.files.transfer_threads
+        meta = download(handle, folder, self._reader, threads=threads, local=local.folders)
+        columns = folder / COLUMNS_FILE
+        if columns.exists():
+            self._columns.append(memoryview(columns.read_bytes()))
+            columns.unlink()
+        return folder, meta
+
+    def _clip(self, held: KeyGroupRange) -> None:
+        assert self._store is not None, "a key space was opened"
+        wanted = held.intersection(self._key_groups)
+        if wanted == held:
+            return
+        self._store.delete_range(b"", prefix_of(wanted.first))
+        self._store.delete_range(prefix_of(wanted.last + 1), None)
+
+    def _joined(self, state: RocksDBState, key: bytes | None) -> RocksDBState:
+        """The state of that name in the key space, which knows how these entries were written."""
+        header = self._header or RocksDBHeader(b"", 0, 0, key, [])
+        if header.key is not None and key is not None and header.key != key:
+            raise SerializerIncompatible(
+                "The subtasks of the snapshot have keys of different types",
+                where=self._where,
+                remedy="Restore at the parallelism that the snapshot was taken with.",
+            )
+        held = next((each for each in header.states if each.name == state.name), None)
+        if held is None:
+            number = 1 + max((each.number for each in header.states), default=-1)
+            held = replace(state, number=number)
+        added = [version for version in state.versions if version not in held.versions]
+        joined = replace(held, versions=[*held.versions, *added])
+        others = [each for each in header.states if each.name != state.name]
+        states = sorted([*others, joined], key=lambda each: each.number)
+        self._header = RocksDBHeader(
+            header.operator, header.checkpoint, header.max_parallelism, header.key or key, states
+        )
+        return joined
+
+    def _check_forms(self, targets: Sequence[tuple[RocksDBState, RocksDBState]]) -> None:
+        for state, joined in targets:
+            if state.by_entry != joined.by_entry:
+                raise SerializerIncompatible(
+                    "The subtasks of the snapshot have their maps in different forms",
+                    where=f"{self._where}, state '{state.name}'",
+                    remedy="Restore at the parallelism that the snapshot was taken with.",
+                )
+
+    def _bytes_of(self, handle: StreamStateHandle) -> memoryview:
+        """All bytes of a handle; many of them not in memory but in a file without a name."""
+        if handle.state_size <= _READ_MAX:
+            return memoryview(self._reader.read(handle))
+        file = self._local.folders.new_folder()
+        try:
+            self._reader.copy(handle, file)
+            with file.open("rb") as stream:
+                return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _section_runs(
+    data: memoryview,
+    handle: KeyGroupsStateHandle,
+    group: int,
+    states: Sequence[tuple[RocksDBState, RocksDBState]],
+    gone: list[bytes],
+    clear: Callable[[list[bytes]], None],
+) -> Iterator[Iterable[tuple[bytes, bytes]]]:
+    """The entries of a key group as they are to be in the key space, in its order.
+
+    gone: takes the keys that have none. clear: is given how the entries of those maps begin that
+    are to be replaced.
+    """
+    offset = handle.offset_of(group)
+    if not offset:
+        return
+    found: dict[int, list[Block]] = {}
+    for block in section(data, offset, group, handle.delegate.physical_id):
+        if block.kind != COLUMNS:
+            found.setdefault(block.state, []).append(block)
+    for index in sorted(found, key=lambda index: states[index][1].number):
+        was, state = states[index]
+        tag = bytes([state.versions.index(was.versions[0])])
+        prefix = prefix_of(group, state.number)
+        if state.by_entry:
+            yield _map_run(found[index], prefix, tag, map_type_of(state), clear)
+        else:
+            yield _run(found[index], prefix, tag, gone)
+
+
+def _run(
+    blocks: Sequence[Block], prefix: bytes, tag: bytes, gone: list[bytes]
+) -> Iterable[tuple[bytes, bytes]]:
+    """The entries of one state; a later block has the last word on a key."""
+    names: list[bytes] = []
+    pieces: list[bytes] = []
+    for block in blocks:
+        names += split_piece(block.keys, prefix)
+        pieces += split_piece(block.values, tag) if block.kind == PRESENT else [b""] * block.rows
+    if not len(names) == len(pieces) == sum(block.rows for block in blocks):
+        raise FormatError("A block of keyed state has another number of rows than it says")
+    if all(map(lt, names, islice(names, 1, None))) and b"" not in pieces:
+        return zip(names, pieces, strict=True)
+    last = dict(zip(names, pieces, strict=True))
+    gone += [name for name in last if not last[name]]
+    return [(name, last[name]) for name in sorted(last) if last[name]]
+
+
+def _map_run(
+    blocks: Sequence[Block],
+    prefix: bytes,
+    tag: bytes,
+    type_info: MapTypeInfo,
+    clear: Callable[[list[bytes]], None],
+) -> Iterable[tuple[bytes, bytes]]:
+    """The same of maps that are stored by entry; a later block has the last word on a map."""
+    keys = serializer_of(type_info.key_type)
+    maps: dict[bytes, list[tuple[bytes, bytes]]] = {}
+    for block in blocks:
+        names = split_piece(block.keys, prefix)
+        present = block.kind == PRESENT
+        entries = split_maps(block.values, keys) if present else [[] for _ in range(block.rows)]
+        if not len(names) == len(entries) == block.rows:
+            raise FormatError("A block of keyed state has another number of rows than it says")
+        maps.update(zip(names, entries, strict=True))
+    clear([beginning(name) for name in maps])
+    return sorted(
+        (beginning(name) + key, tag + value)
+        for name, entries in maps.items()
+        for key, value in entries
+    )
+
+
+def _as_stored(header: KeyedHeader) -> Iterator[RocksDBState]:
+    for number, state in enumerate(header.states):
+        version = Version(state.serializer, ttl=state.ttl)
+        type_info = SerializerSnapshot.from_bytes(state.serializer).type_info
+        yield RocksDBState(
+            state.name,
+            state.kind,
+            number,
+            state.namespace,
+            [version],
+            by_entry=state.kind == Kind.MAP.value and is_stored_by_entry(type_info),
+        )
+
+
+def _entries_of(
+    store: RocksDBStore,
+    targets: Sequence[tuple[RocksDBState, RocksDBState]],
+    groups: KeyGroupRange,
+) -> Iterator[tuple[bytes, bytes]]:
+    """The entries as they are to be in the other key space, in its order."""
+    for group in groups:
+        for was, becomes in targets:
+            first, prefix = prefix_of(group, was.number), prefix_of(group, becomes.number)
+            size = len(first)
+            tags = [bytes([becomes.versions.index(version)]) for version in was.versions]
+            same = first == prefix and all(tag[0] == i for i, tag in enumerate(tags))
+            for name, piece in store.scan(first, after(first)):
+                if same:
+                    yield name, piece
+                else:
+                    yield prefix + name[size:], tags[piece[0]] + piece[1:]

@@ -1,0 +1,103 @@
+"""A few entries of a key space in a snapshot, in a stream as any backend restores it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from tidegate.state.format import (
+    PRESENT,
+    Block,
+    KeyedHeader,
+    header_bytes,
+    keyed_header,
+    rocksdb_header,
+    section_bytes,
+)
+from tidegate.state.rocksdb.files import download
+from tidegate.state.rocksdb.maps import maps_of
+from tidegate.state.rocksdb.restore import COLUMNS_FILE
+from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
+from tidegate.state.rocksdb.table import PREFIX_BYTES, after, prefix_of
+from tidegate.state.samples import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
+    from tidegate.model.settings import RocksDBSettings
+    from tidegate.state.backend import StateReads
+    from tidegate.state.format import RocksDBHeader, RocksDBState
+    from tidegate.state.samples import Sampled
+
+_ENTRIES_OF_A_MAP: Final = 100
+"""What is taken, at most, of a map that is stored by entry."""
+
+
+def folder_sample(
+    handle: IncrementalRemoteKeyedStateHandle,
+    folder: Path,
+    reader: StateReads,
+    settings: RocksDBSettings,
+    sampled: Sampled,
+) -> tuple[KeyedHeader, KeyGroupsStateHandle]:
+    """What the key space holds, and some entries of each state. Blocking.
+
+    folder: a new one of this machine. Of a key space that has more bytes than are left to look at,
+    and of columnar state, there are no entries. Raises FormatError, RestoreRefused, StorageFailed.
+    """
+    where = handle.meta.physical_id
+    meta = rocksdb_header(memoryview(reader.read(handle.meta)), where)
+    columns = next(
+        (
+            keyed_header(memoryview(reader.read(file.handle)), where).columns
+            for file in (*handle.shared_state, *handle.private_state)
+            if file.local_path == COLUMNS_FILE
+        ),
+        None,
+    )
+    header = KeyedHeader(
+        meta.operator, meta.checkpoint, meta.max_parallelism, meta.key, meta.in_blocks(), columns
+    )
+    data = header_bytes(header)
+    offsets = dict.fromkeys(handle.key_groups, 0)
+    if handle.state_size > sampled.bytes_left:
+        sampled.complete = False
+    else:
+        sampled.bytes_left -= handle.state_size
+        download(handle, folder, reader)
+        store = RocksDBStore(folder, RocksDBMemory(settings))
+        try:
+            for group in handle.key_groups:
+                blocks = list(_blocks(store, meta, group, sampled))
+                offsets[group] = len(data) if blocks else 0
+                data += b"".join(section_bytes(group, blocks)) if blocks else b""
+        finally:
+            store.destroy()
+    sample = ByteStreamStateHandle(f"sample of {where}", data)
+    name = handle.state_handle_id
+    return header, KeyGroupsStateHandle(handle.key_groups, tuple(offsets.values()), sample, name)
+
+
+def _blocks(
+    store: RocksDBStore, meta: RocksDBHeader, group: int, sampled: Sampled
+) -> Iterator[Block]:
+    first = 0
+    for state in meta.states:
+        left = max(0, ROWS - sampled.rows[state.name])
+        for name, piece in islice(_entries(store, state, group), left):
+            # A block each: to join pickles one would have to make their values.
+            sampled.rows[state.name] += 1
+            yield Block(PRESENT, first + piece[0], 1, name[PREFIX_BYTES:], piece[1:])
+        first += len(state.versions)
+
+
+def _entries(store: RocksDBStore, state: RocksDBState, group: int) -> Iterator[tuple[bytes, bytes]]:
+    """Names and pieces of a state's entries; a map's are one for each form of its values."""
+    if state.by_entry:
+        maps = maps_of(store, state, group, _ENTRIES_OF_A_MAP)
+        return ((name, piece) for name, pieces in maps for piece in pieces)
+    prefix = prefix_of(group, state.number)
+    return store.scan(prefix, after(prefix))

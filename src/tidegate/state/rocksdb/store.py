@@ -1,0 +1,304 @@
+"""One ordered key space on the local disk, the only place that knows RocksDB.
+
+Keys begin with the key group, two bytes, so that a range of key groups is a range of keys: it is
+cut off by one range deletion and read by one scan. All states of an operator share the key space;
+a column family each makes eight files where this makes one, and flushes two to three times as
+long (docs/design/state-on-disk.md). There is no write-ahead log: a crash goes back to a checkpoint.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.errors import ConfigError, StorageFailed
+from tidegate.state.rocksdb.written import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tidegate.model.settings import RocksDBSettings
+
+_END: Final = b"\xff" * 8
+"""Behind every key: key groups are below 2^15."""
+
+_ROWS_A_LOOK: Final = 256
+"""Entries that are written to a file before its size is asked for."""
+
+_WRITING: Final = ("written", "flushed")
+_NAMED_MAX: Final = 64
+
+
+class RocksDBMemory:
+    """What all key spaces of a slot share: one block cache, which write buffers are counted in."""
+
+    def __init__(self, settings: RocksDBSettings) -> None:
+        rocksdict = _library()
+        self.settings = settings
+        self.cache = rocksdict.Cache(settings.memory_bytes)
+        self._opened = 0
+        buffers = int(settings.memory_bytes * settings.write_buffer_ratio)
+        self.write_buffers = rocksdict.WriteBufferManager.new_write_buffer_manager_with_cache(
+            buffers, False, self.cache
+        )
+
+    def entries_max(self) -> int:
+        """How many entries a key space may keep as Python values, now that there are so many."""
+        return self.settings.cache_entries // max(1, self._opened)
+
+    def count(self, opened: int) -> None:
+        """So many key spaces more."""
+        self._opened += opened
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Entries that are written together. raw: of the library. cleared: as in `Rows`."""
+
+    raw: Any
+    rows: int
+    cleared: Sequence[bytes]
+
+
+class RocksDBStore:
+    """A key space in a folder of its own; what is there already is kept.
+
+    read_only: nothing is written, nor tidied up. Reads may run while another thread writes. Every
+    method raises StorageFailed with what the library says. lost: what it said as it first could not
+    write; it never writes again after that, though the disk may have room again.
+    """
+
+    lost: StorageFailed | None = None
+
+    def __init__(self, folder: Path, memory: RocksDBMemory, *, read_only: bool = False) -> None:
+        self._library = library = _library()
+        self._memory = memory
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._failing("opened"):
+            access = library.AccessType
+            access = access.read_only() if read_only else access.read_write()
+            self._db = library.Rdict(str(folder), self._options(), access_type=access)
+            unlogged = self._library.WriteOptions()
+            unlogged.disable_wal = True
+            self._db.set_write_options(unlogged)
+            self._unlogged = unlogged
+        memory.count(1)
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of a key."""
+        with self._failing("read"):
+            return self._db.get(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key; quickest where the keys are in order."""
+        with self._failing("read"):
+            return self._db.get(list(keys))
+
+    def batch(self, rows: Rows) -> Batch:
+        """Prepare what is to be written together."""
+        raw = self._library.WriteBatch(raw_mode=True)
+        put, delete = raw.put, raw.delete
+        for key, value in rows.puts:
+            put(key, value)
+        for key in rows.deletes:
+            delete(key)
+        count = len(rows.puts) + len(rows.deletes) + len(rows.cleared)
+        return Batch(raw, count, rows.cleared)
+
+    def write(self, batch: Batch) -> None:
+        """Write what was prepared."""
+        for prefix in batch.cleared:
+            self._clear(prefix)
+        with self._failing("written"):
+            self._db.write(batch.raw, self._unlogged)
+
+    def _clear(self, prefix: bytes) -> None:
+        """Delete all keys that begin so; few by name, since each read looks at all ranges."""
+        end = after(prefix)
+        names = [name for name, _ in islice(self.scan(prefix, end), _NAMED_MAX + 1)]
+        if len(names) > _NAMED_MAX:
+            self.delete_range(prefix, end)
+        elif names:
+            self.write(self.batch(Rows((), names)))
+
+    def delete_range(self, first: bytes, end: bytes | None) -> None:
+        """Forget the keys from ``first`` up to ``end``, which is kept; None for all behind."""
+        with self._failing("written"):
+            self._db.delete_range(first, end or _END, self._unlogged)
+
+    def scan(self, first: bytes, end: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """The entries from ``first`` up to ``end``, in order, as they are when it begins."""
+        options = self._library.ReadOptions()
+        options.set_iterate_upper_bound(end or _END)
+        with self._failing("read"):
+            yield from self._db.items(from_key=first, read_opt=options)
+
+    def first_of(self, prefixes: Sequence[bytes], rows: int) -> Iterator[list[tuple[bytes, bytes]]]:
+        """So many entries, at most, of those that begin with each; quickest in order."""
+        with self._failing("read"):
+            entries = self._db.iter()
+            for prefix in prefixes:
+                entries.seek(prefix)
+                found: list[tuple[bytes, bytes]] = []
+                while len(found) < rows and entries.valid():
+                    key = entries.key()
+                    if not key.startswith(prefix):
+                        break
+                    found.append((key, entries.value()))
+                    entries.next()
+                yield found
+
+    def slices(
+        self, first: bytes, end: bytes, rows: int, *, cached: bool = False
+    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+        """Keys and values of the same, so many at a time. cached: whether they stay in memory."""
+        options = self._library.ReadOptions()
+        options.set_iterate_upper_bound(end)
+        options.fill_cache(cached)
+        with self._failing("read"):
+            entries = self._db.items(from_key=first, read_opt=options)
+            while some := list(islice(entries, rows)):
+                yield [key for key, _ in some], [value for _, value in some]
+
+    def ingest(self, entries: Iterable[tuple[bytes, bytes]], scratch: Path) -> None:
+        """Take in many entries, in order and where no others are.
+
+        scratch: a new folder for files that become part of the key space; on the same disk.
+        """
+        rows, files = iter(entries), list[str]()
+        scratch.mkdir()
+        try:
+            while some := list(islice(rows, _ROWS_A_LOOK)):
+                files.append(str(scratch / f"{len(files)}.sst"))
+                self._write_file(files[-1], some, rows)
+            if files:
+                options = self._library.IngestExternalFileOptions()
+                options.set_move_files(True)
+                with self._failing("written"):
+                    self._db.ingest_external_file(files, options)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _write_file(
+        self, file: str, some: list[tuple[bytes, bytes]], more: Iterator[tuple[bytes, bytes]]
+    ) -> None:
+        """A file of these and more entries, as large as those that the key space makes itself."""
+        with self._failing("written"):
+            writer = self._library.SstFileWriter(self._options())
+            writer.open(file)
+        while some:
+            with self._failing("written"):
+                for key, value in some:
+                    writer[key] = value
+                full = writer.file_size() >= self._memory.settings.target_file_bytes
+            some = [] if full else list(islice(more, _ROWS_A_LOOK))
+        with self._failing("written"):
+            writer.finish()
+
+    def flush(self) -> None:
+        """Bring what was written to files."""
+        with self._failing("flushed"):
+            self._db.flush()
+
+    def link(self, folder: Path) -> None:
+        """Make hard links to all files in a new folder; quick after `flush`."""
+        with self._failing("linked"):
+            self._library.Checkpoint(self._db).create_checkpoint(str(folder))
+        # The log is empty, and the options are those that the key space is opened with.
+        for needless in (*folder.glob("*.log"), *folder.glob("OPTIONS-*")):
+            needless.unlink()
+
+    def close(self) -> None:
+        """End; the folder stays."""
+        self._memory.count(-1)
+        with self._failing("closed"):
+            self._db.close()
+
+    def destroy(self) -> None:
+        """End, and delete the folder."""
+        with suppress(StorageFailed):  # what it could not write is not needed
+            self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _options(self) -> Any:
+        library, settings = self._library, self._memory.settings
+        table = library.BlockBasedOptions()
+        table.set_block_cache(self._memory.cache)
+        table.set_block_size(settings.block_bytes)
+        table.set_cache_index_and_filter_blocks(True)
+        table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+        if settings.bloom_bits:
+            table.set_bloom_filter(settings.bloom_bits, False)
+        options = library.Options(raw_mode=True)
+        options.create_if_missing(True)
+        options.set_block_based_table_factory(table)
+        options.set_write_buffer_manager(self._memory.write_buffers)
+        options.set_write_buffer_size(settings.write_buffer_bytes)
+        options.set_max_write_buffer_number(settings.write_buffer_count)
+        options.set_max_background_jobs(settings.threads)
+        options.set_max_open_files(settings.files_open)
+        options.set_max_bytes_for_level_base(settings.level_base_bytes)
+        options.set_target_file_size_base(settings.target_file_bytes)
+        options.set_level_compaction_dynamic_level_bytes(settings.dynamic_level_size)
+        options.set_compaction_style(_COMPACTIONS[settings.compaction_style](library))
+        options.set_disable_auto_compactions(settings.compaction_style == "NONE")
+        levels = [_COMPRESSIONS[name](library) for name in settings.compression]
+        options.set_compression_per_level(levels)
+        options.set_compression_type(levels[-1])
+        options.set_keep_log_file_num(1)
+        options.set_max_log_file_size(1 << 20)
+        options.set_stats_dump_period_sec(0)
+        options.set_use_fsync(False)
+        return options
+
+    @contextmanager
+    def _failing(self, done: str) -> Generator[None, None, None]:
+        try:
+            yield
+        except StorageFailed:
+            raise
+        except Exception as error:
+            failure = StorageFailed(
+                f"State on the local disk can't be {done}: {error}",
+                where=str(self.folder),
+                remedy="See that the disk is there and has room (state.backend.rocksdb.localdir "
+                "says which); the job goes on from its last checkpoint.",
+            )
+            if done in _WRITING:
+                self.lost = self.lost or failure
+            raise failure from error
+
+
+_COMPACTIONS: Final[dict[str, Any]] = {
+    "LEVEL": lambda library: library.DBCompactionStyle.level(),
+    "UNIVERSAL": lambda library: library.DBCompactionStyle.universal(),
+    "NONE": lambda library: library.DBCompactionStyle.level(),
+}
+_COMPRESSIONS: Final[dict[str, Any]] = {
+    "NO_COMPRESSION": lambda library: library.DBCompressionType.none(),
+    "SNAPPY_COMPRESSION": lambda library: library.DBCompressionType.snappy(),
+    "LZ4_COMPRESSION": lambda library: library.DBCompressionType.lz4(),
+    "ZSTD": lambda library: library.DBCompressionType.zstd(),
+}
+
+
+def _library() -> Any:
+    try:
+        import rocksdict
+    except ImportError as error:
+        raise ConfigError(
+            "The RocksDB state backend needs the package 'rocksdict', which is not there",
+            where="option state.backend.type",
+            remedy="Install it on the driver and on every worker: pip install 'tidegate[rocksdb]'.",
+        ) from error
+    return rocksdict
+
+
+def after(prefix: bytes) -> bytes:
+    """The first key behind all that begin with a prefix."""
+    return (int.from_bytes(prefix) + 1).to_bytes(len(prefix))

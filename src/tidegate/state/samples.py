@@ -1,0 +1,161 @@
+"""A few entries of a snapshot's state, in streams as a backend restores them.
+
+A sample is cut from the real bytes: the header as it is, and of the entries the first blocks, or
+elements, of each state. So whoever restores a sample judges the whole, as far as that can be.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    StateMetaInfo,
+)
+from tidegate.state.format import (
+    COLUMNS,
+    ELEMENT_BYTES,
+    SECTION_BYTES,
+    START_BYTES,
+    KeyedHeader,
+    OperatorHeader,
+    element_size,
+    header_bytes,
+    header_size,
+    keyed_header,
+    operator_header,
+    rocksdb_header,
+    section,
+    section_bytes,
+    section_size,
+)
+from tidegate.state.increments import in_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from tidegate.model.handles import KeyedStateHandle, OperatorStateHandle
+    from tidegate.state.format import Block
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+ROWS: Final = 1_000
+"""Entries of a state after which no more of it are wanted; what is read comes in blocks."""
+
+BYTES: Final = 32 << 20
+"""Bytes of one operator's keyed state that are looked at, unless told otherwise."""
+
+
+@dataclass(slots=True)
+class Sampled:
+    """What was sampled so far of one operator.
+
+    rows: by state. bytes_left: how much may still be read. complete: all there is was looked at,
+    so that a state without rows has none.
+    """
+
+    rows: Counter[str] = field(default_factory=Counter[str])
+    bytes_left: int = BYTES
+    complete: bool = True
+
+
+def keyed_sample(
+    handle: KeyGroupsStateHandle, stream: BinaryIO, sampled: Sampled
+) -> tuple[KeyedHeader, KeyGroupsStateHandle]:
+    """The header, and some entries of each state. stream: of the handle's bytes; seekable.
+
+    Raises FormatError.
+    """
+    where = handle.delegate.physical_id
+    header = keyed_header(_head(stream, where), where)
+    data = header_bytes(header)
+    offsets = dict.fromkeys(handle.key_groups, 0)
+    for group, blocks in _sections(handle, stream, header, sampled):
+        offsets[group] = len(data)
+        data += b"".join(section_bytes(group, blocks))
+    sample = ByteStreamStateHandle(f"sample of {where}", data)
+    return header, replace(handle, offsets=tuple(offsets.values()), delegate=sample)
+
+
+def keyed_names(handle: KeyedStateHandle, storage: CheckpointStorage) -> list[str]:
+    """The names of the keyed states of a subtask, told from headers alone. Blocking.
+
+    None of a form that is not ours. Raises FormatError, StorageFailed.
+    """
+    names: list[str] = []
+    for part in in_streams([handle], handle.key_groups, storage.read_handle):
+        if isinstance(part, IncrementalRemoteKeyedStateHandle):
+            meta = memoryview(storage.read_handle(part.meta))
+            names += [state.name for state in rocksdb_header(meta, part.meta.physical_id).states]
+        elif isinstance(part, KeyGroupsStateHandle):
+            where = part.delegate.physical_id
+            with storage.open_handle(part.delegate) as stream:
+                header = keyed_header(_head(stream, where), where)
+            names += [state.name for state in header.states]
+    return list(dict.fromkeys(names))
+
+
+def _sections(
+    handle: KeyGroupsStateHandle, stream: BinaryIO, header: KeyedHeader, sampled: Sampled
+) -> Iterator[tuple[int, list[Block]]]:
+    where, rows = handle.delegate.physical_id, sampled.rows
+    names = [state.name for state in header.states]
+    for group in handle.key_groups:
+        offset = handle.offset_of(group)
+        if not offset or (header.columns is None and all(rows[name] >= ROWS for name in names)):
+            continue
+        stream.seek(offset)
+        start = stream.read(SECTION_BYTES)
+        size = section_size(start, where)
+        if size > sampled.bytes_left:
+            sampled.complete = False
+            continue
+        sampled.bytes_left -= size
+        taken: list[Block] = []
+        data = memoryview(start + stream.read(size - SECTION_BYTES))
+        for block in section(data, 0, group, where):
+            if block.kind == COLUMNS:
+                taken.append(block)
+            elif block.state < len(names) and rows[names[block.state]] < ROWS:
+                rows[names[block.state]] += block.rows
+                taken.append(block)
+        yield group, taken
+
+
+def operator_sample(
+    handle: OperatorStateHandle, stream: BinaryIO, sampled: Sampled
+) -> tuple[OperatorHeader, OperatorStreamStateHandle]:
+    """The same of operator state: the first elements of each."""
+    where = handle.delegate.physical_id
+    header = operator_header(_head(stream, where), where)
+    data = header_bytes(header)
+    states: dict[str, StateMetaInfo] = {}
+    for name, info in handle.states.items():
+        offsets: list[int] = []
+        for offset in islice(info.offsets, max(0, ROWS - sampled.rows[name])):
+            offsets.append(len(data))
+            data += _element(stream, offset, where)
+        sampled.rows[name] += len(offsets)
+        states[name] = replace(info, offsets=tuple(offsets))
+    sample = ByteStreamStateHandle(f"sample of {where}", data)
+    return header, OperatorStreamStateHandle(states, sample)
+
+
+def _head(stream: BinaryIO, where: str) -> memoryview:
+    """The bytes up to the end of the header."""
+    stream.seek(0)
+    start = stream.read(START_BYTES)
+    return memoryview(start + stream.read(header_size(start, where) - START_BYTES))
+
+
+def _element(stream: BinaryIO, offset: int, where: str) -> bytes:
+    """An element as it is; what is cut off is told by who reads it."""
+    stream.seek(offset)
+    start = stream.read(ELEMENT_BYTES)
+    return start + stream.read(element_size(start, where) - ELEMENT_BYTES)

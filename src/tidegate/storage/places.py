@@ -1,0 +1,229 @@
+"""Where one subtask's share of one checkpoint is written."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from tidegate.errors import CheckpointAborted, StorageFailed
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import CheckpointId
+from tidegate.model.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
+from tidegate.storage import paths
+from tidegate.storage.checkpoints import CheckpointScope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidegate.model.elements import Barrier
+    from tidegate.model.handles import StreamStateHandle
+    from tidegate.model.ids import ExecutionId
+    from tidegate.storage.checkpoints import (
+        CheckpointStateOutputStream,
+        CheckpointStorage,
+        CheckpointStorageWorkerView,
+    )
+    from tidegate.storage.merging import FileMerging
+
+_NONE: Final = CheckpointId(0)
+"""Where shared files lie depends on no checkpoint."""
+
+
+class CheckpointPlace:
+    """Where one subtask's share of one checkpoint is written, and what was written there.
+
+    draw: 64 random bits a call, for the files' names. merging: the files that its states share;
+    None for a file each. Streams of their own may be written by several threads at once.
+    """
+
+    def __init__(
+        self,
+        view: CheckpointStorageWorkerView,
+        barrier: Barrier,
+        execution: ExecutionId,
+        draw: Callable[[], int],
+        merging: FileMerging | None = None,
+    ) -> None:
+        self._storage = view.storage
+        self._barrier = barrier
+        self._factory = view.resolve_checkpoint_storage_location(
+            barrier.checkpoint, barrier.options.target
+        )
+        self._execution = execution
+        self._draw = draw
+        self._merging = merging
+        self._streams: list[CheckpointStateOutputStream] = []
+        self._named: dict[str, tuple[int, int]] = {}
+        self._named_bytes = 0
+        self._given_up = False
+
+    @property
+    def sharing(self) -> SharingFilesStrategy:
+        """Which files the snapshot may share with others."""
+        match self._barrier.options.kind:
+            case SnapshotKind.CHECKPOINT:
+                return CHECKPOINT.sharing
+            case SnapshotKind.FULL_CHECKPOINT:
+                return FULL_CHECKPOINT.sharing
+            case _:
+                return SharingFilesStrategy.NO_SHARING
+
+    def new_name(self) -> str:
+        """A name that nothing else has, and that tells who has made it."""
+        return paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
+
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
+    ) -> CheckpointStateOutputStream:
+        """A new stream for one state.
+
+        merged: whether it may share a file; then no other such stream is open at the time.
+        """
+        if scope is CheckpointScope.EXCLUSIVE:
+            factory = self._factory
+        else:
+            barrier = self._barrier
+            factory = self._storage.stream_factory(
+                barrier.checkpoint, scope, target=barrier.options.target
+            )
+        merging = self._merging if merged and scope is CheckpointScope.EXCLUSIVE else None
+        stream = factory.create_stream(self.new_name(), merging=merging)
+        self._streams.append(stream)
+        return stream
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.EXCLUSIVE,
+        *,
+        merged: bool = True,
+    ) -> StreamStateHandle:
+        """Write one state, and say where it is. Blocking.
+
+        Raises StorageFailed, and CheckpointAborted between two parts once it was given up.
+        """
+        stream = self.stream(scope, merged=merged)
+        try:
+            for part in parts:
+                self._go_on()
+                stream.write(part)
+            return stream.close_and_get_handle()
+        finally:
+            stream.close()
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: `write` ends at its next part. From any thread."""
+        self._given_up = True
+
+    def _go_on(self) -> None:
+        if self._given_up:
+            raise CheckpointAborted(
+                "CHECKPOINT_SUBSUMED",
+                f"Checkpoint {self._barrier.checkpoint} was given up while it was written",
+            )
+
+    def close(self) -> None:
+        """Make durable what the states share. Blocking. Raises StorageFailed."""
+        if self._merging is not None:
+            self._merging.close()
+
+    def discard(self) -> None:
+        """Delete what was written: nobody will hear of it. Blocking."""
+        # What cannot be deleted is left to the sweep of orphans.
+        if self._merging is not None:
+            with contextlib.suppress(StorageFailed):
+                self._merging.abort()
+        with contextlib.suppress(StorageFailed):
+            self._storage.delete_files(self._written)
+
+    def names(self, checksums: Mapping[str, tuple[int, int]], fresh_bytes: int) -> None:
+        """The snapshot counts on files that were written before, and stay whatever becomes of it.
+
+        fresh_bytes: that were written for it.
+        """
+        self._named.update(checksums)
+        self._named_bytes += fresh_bytes
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of all streams, and those that were written for it elsewhere."""
+        return sum(stream.position for stream in self._streams) + self._named_bytes
+
+    @property
+    def checksums(self) -> dict[str, tuple[int, int]]:
+        """crc32c and size of each file that was written or named, by its place."""
+        return {**self._named, **self._written}
+
+    @property
+    def _written(self) -> dict[str, tuple[int, int]]:
+        shared = {} if self._merging is None else self._merging.checksums
+        own = {
+            place: written
+            for stream in self._streams
+            for place, written in stream.checksums.items()
+        }
+        return {**shared, **own}
+
+
+class SharedPlace:
+    """Where one subtask writes files that are of no single checkpoint.
+
+    draw: 64 random bits a call, for the files' names. sharing: which files of older checkpoints
+    may be named beside them.
+    """
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        execution: ExecutionId,
+        draw: Callable[[], int],
+        sharing: SharingFilesStrategy,
+    ) -> None:
+        self.sharing = sharing
+        self._storage = storage
+        self._execution = execution
+        self._draw = draw
+        self._streams: list[CheckpointStateOutputStream] = []
+
+    def new_name(self) -> str:
+        """A name that nothing else has, and that tells who has made it."""
+        return paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
+
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.SHARED, *, merged: bool = False
+    ) -> CheckpointStateOutputStream:
+        """A new stream, whose file is shared whatever is asked for."""
+        factory = self._storage.stream_factory(_NONE, CheckpointScope.SHARED)
+        stream = factory.create_stream(self.new_name())
+        self._streams.append(stream)
+        return stream
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.SHARED,
+        *,
+        merged: bool = False,
+    ) -> StreamStateHandle:
+        """Write one state, and say where it is. Blocking. Raises StorageFailed."""
+        stream = self.stream()
+        try:
+            for part in parts:
+                stream.write(part)
+            return stream.close_and_get_handle()
+        finally:
+            stream.close()
+
+    def delete(self, places: Iterable[str]) -> None:
+        """Delete files that nobody has heard of, as far as that can be. Blocking."""
+        with contextlib.suppress(StorageFailed):
+            self._storage.delete_files(places)
+
+    @property
+    def checksums(self) -> dict[str, tuple[int, int]]:
+        """crc32c and size of each file written, by its place."""
+        return {
+            place: written
+            for stream in self._streams
+            for place, written in stream.checksums.items()
+        }

@@ -1,0 +1,141 @@
+"""Reading the state that a subtask starts from: whole, unchanged, or not at all."""
+
+from __future__ import annotations
+
+import threading
+from io import BytesIO
+from typing import TYPE_CHECKING, Final
+
+from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
+from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
+from tidegate.storage.store import Checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tidegate.model.handles import StreamStateHandle
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+PART_BYTES: Final = 4 << 20
+"""Bytes of a file that are read at a time."""
+
+_REMEDY: Final = "Put the file back as it was, or start from another checkpoint."
+
+
+class StateReader:
+    """Reads handles of one snapshot, and holds each file against what is known of it.
+
+    checksums: crc32c and size of files, by their places; of another file the size alone is held,
+    and of a part of a file too. where: for errors. May be used by several threads at once.
+    """
+
+    def __init__(
+        self,
+        storage: CheckpointStorage,
+        checksums: Mapping[str, tuple[int, int]],
+        *,
+        where: str = "",
+        given_up: threading.Event | None = None,
+    ) -> None:
+        self._storage = storage
+        self._checksums = checksums
+        self.where = where
+        self._given_up = given_up or threading.Event()
+
+    def at(self, where: str) -> StateReader:
+        """The same reader, whose errors name a place, such as an operator and its checkpoint."""
+        return StateReader(self._storage, self._checksums, where=where, given_up=self._given_up)
+
+    def give_up(self) -> None:
+        """Nobody waits for the state any more: what is under way ends at its next part."""
+        self._given_up.set()
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        """All bytes of a handle. Blocking. Raises as `copy`."""
+        found = BytesIO()  # in which all bytes are but once
+        for part in self.parts(handle):
+            found.write(part)
+        return found.getvalue()
+
+    def read_part(self, handle: StreamStateHandle, start: int, size: int | None) -> bytes:
+        """So many bytes from an offset, or all behind it; unchecked, and less at the end. Blocking.
+
+        Raises RestoreRefused where the file is gone, StorageFailed where it cannot be read.
+        """
+        parts: list[bytes] = []
+        left = size
+        try:
+            with self._storage.open_handle(handle) as stream:
+                stream.seek(start)
+                while left != 0:
+                    part = stream.read(PART_BYTES if left is None else min(left, PART_BYTES))
+                    if not part:
+                        break
+                    parts.append(part)
+                    left = None if left is None else left - len(part)
+        except FileMissing as error:
+            raise self._missing(handle) from error
+        return b"".join(parts)
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write all bytes of a handle to a new file of this machine. Blocking.
+
+        Raises RestoreRefused where the file is gone or has another size, FormatError where its
+        bytes are others, StorageFailed where it cannot be read, or the new one not be written, or
+        all was given up.
+        """
+        try:
+            with target.open("xb") as file:
+                for part in self.parts(handle):
+                    file.write(part)
+        except OSError as error:
+            raise StorageFailed(
+                f"Cannot write {target.name}: {error.strerror or error}",
+                where=self._place(str(target)),
+                remedy="See that the local folders for state have room and can be written.",
+            ) from error
+
+    def parts(self, handle: StreamStateHandle) -> Iterator[bytes]:
+        """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
+        found = Checksum()
+        try:
+            with self._storage.open_handle(handle) as stream:
+                while part := stream.read(PART_BYTES):
+                    if self._given_up.is_set():
+                        raise StorageFailed(
+                            "The state was given up while it was read", where=self.where
+                        )
+                    found.add(part)
+                    yield part
+        except FileMissing as error:
+            raise self._missing(handle) from error
+        self._hold(handle, found)
+
+    def _missing(self, handle: StreamStateHandle) -> RestoreRefused:
+        return RestoreRefused(
+            f"A file of state is missing: {handle.physical_id}", where=self.where, remedy=_REMEDY
+        )
+
+    def _hold(self, handle: StreamStateHandle, found: Checksum) -> None:
+        if found.size != handle.state_size:
+            raise RestoreRefused(
+                f"A file of state has {found.size} bytes, and {handle.state_size} were written: "
+                f"{handle.physical_id}",
+                where=self.where,
+                remedy=_REMEDY,
+            )
+        known = None
+        if isinstance(handle, FileStateHandle | RelativeFileStateHandle):
+            known = self._checksums.get(handle.physical_id)
+        if known is not None and known != (found.crc32c, found.size):
+            raise FormatError(
+                f"A file of state is not as it was written: {handle.physical_id}",
+                where=self.where,
+                remedy=_REMEDY,
+                expected=f"crc32c {known[0]:08x} of {known[1]} bytes",
+                found=f"crc32c {found.crc32c:08x} of {found.size} bytes",
+            )
+
+    def _place(self, file: str) -> str:
+        return f"{self.where}, {file}" if self.where else file

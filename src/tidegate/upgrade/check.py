@@ -1,0 +1,181 @@
+"""A program laid over a snapshot, as a restore would, with nothing started.
+
+What is judged here is judged by the code that restores: ids, parallelisms and ended operators by
+``checkpoint.fitting``, in-flight data by ``checkpoint.assignment``, state by the operators and
+backends that take it in, hooks by ``driver.hooks``.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from os import fspath
+from typing import TYPE_CHECKING, cast
+
+from tidegate.checkpoint.assignment import assign
+from tidegate.checkpoint.fitting import (
+    advice,
+    lay_over,
+    likely_operator,
+    operators_without_state,
+    state_of,
+    unclaimed,
+)
+from tidegate.checkpoint.metadata.provenance import provenance_of
+from tidegate.clock import SystemClock
+from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.driver.restore import check_files, check_own, read_snapshot
+from tidegate.errors import MaxParallelismChanged, RestoreRefused, TidegateError
+from tidegate.model.ids import JobId
+from tidegate.model.settings import CheckpointSettings
+from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.upgrade.driver_side import coordinator_findings, hook_findings
+from tidegate.upgrade.opening import DryOpening
+from tidegate.upgrade.operators import (
+    ended_operator,
+    finding_of,
+    held_names,
+    judged_operator,
+    lost_operator,
+)
+from tidegate.upgrade.report import OperatorFit, UpgradeFault, UpgradeReport, softened
+from tidegate.upgrade.sample import OperatorSample, Sampler
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import PathLike
+
+    from tidegate.checkpoint.completed import CompletedCheckpoint
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.topology import OperatorInfo, Topology, Vertex
+    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.upgrade.report import UpgradeFinding
+
+
+def check_upgrade(
+    program: StreamExecutionEnvironment | JobGraph,
+    snapshot: str | PathLike[str],
+    *,
+    allow_non_restored_state: bool | None = None,
+    open_timeout_s: float = 30.0,
+) -> UpgradeReport:
+    """Lay a program over a checkpoint or savepoint, without starting or stopping anything.
+
+    Functions are opened, since they alone know their states; sources and sinks are not. snapshot:
+    its folder, or the ``_metadata`` in it. allow_non_restored_state: state that no operator takes
+    is a warning; None takes what the program's settings say. open_timeout_s: how long the ``open``
+    of one function is waited for. Raises RestoreRefused and FormatError
+    for a snapshot that cannot be read, and GraphError for a program that can be no job.
+
+    >>> report = check_upgrade(env, "savepoints/savepoint-1f2e3d-0123456789ab")
+    >>> assert report.fits, report
+    """
+    if isinstance(program, StreamExecutionEnvironment):
+        program = program.get_job_graph()
+    if allow_non_restored_state is None:
+        allow_non_restored_state = program.settings.restore.allow_non_restored
+    storage = checkpoint_storage(JobId(""), CheckpointSettings())
+    numbers = count()
+    read = read_snapshot(storage, fspath(snapshot), lambda: f"handle-{next(numbers)}")
+    check_own(read)
+    opening = DryOpening(program.settings, SystemClock(), read.checkpoint, limit_s=open_timeout_s)
+    return _Check(program, read, storage, opening, allow_lost=allow_non_restored_state).report()
+
+
+class _Check:
+    """One dry run."""
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        read: CompletedCheckpoint,
+        storage: CheckpointStorage,
+        opening: DryOpening,
+        *,
+        allow_lost: bool,
+    ) -> None:
+        self._graph = graph
+        self._read = read
+        self._metadata = read.metadata
+        self._storage = storage
+        self._opening = opening
+        self._allow_lost = allow_lost
+        self._sampler = Sampler(storage, graph.settings.slot.rocksdb)
+        self._findings: list[UpgradeFinding] = []
+
+    def report(self) -> UpgradeReport:
+        """All that is found."""
+        topology = self._laid_over()
+        operators = [fit for vertex in topology.vertices for fit in self._vertex(vertex)]
+        operators += self._lost(topology, operators)
+        hooks = hook_findings(self._graph, self._metadata)
+        self._findings += softened(hooks) if self._allow_lost else hooks
+        provenance = provenance_of(self._metadata)
+        name = None if provenance is None else provenance.facts.get("job_name")
+        return UpgradeReport(
+            self._read.pointer,
+            self._read.checkpoint,
+            self._read.properties.snapshot_type.name,
+            cast("str | None", name),
+            tuple(operators),
+            tuple(self._findings),
+        )
+
+    def _laid_over(self) -> Topology:
+        """The topology with the snapshot's max parallelisms; notes what stands against it."""
+        topology, faults = lay_over(self._metadata, self._graph.topology)
+        for fault in faults:
+            limits = isinstance(fault, MaxParallelismChanged)
+            kind = UpgradeFault.MAX_PARALLELISM if limits else UpgradeFault.FINISHED
+            self._findings.append(finding_of(kind, fault))
+        dropped = self._graph.settings.restore.without_in_flight_of == self._read.checkpoint
+        if not faults:  # else nobody knows what would be dealt out to whom
+            try:
+                assign(self._metadata, topology, drop_in_flight=dropped)
+            except RestoreRefused as error:
+                self._findings.append(finding_of(UpgradeFault.IN_FLIGHT, error))
+        try:
+            check_files(self._storage, self._read)
+        except RestoreRefused as error:
+            self._findings.append(finding_of(UpgradeFault.FILE_MISSING, error))
+        return topology
+
+    def _vertex(self, vertex: Vertex) -> Iterator[OperatorFit]:
+        try:
+            operators = self._graph.plan(vertex.id).operators
+        except TidegateError as error:
+            self._findings.append(finding_of(UpgradeFault.NOT_LOADABLE, error))
+            return
+        for operator, info in zip(operators, vertex.operators, strict=True):
+            state = state_of(self._metadata, info)
+            if state is not None and state.fully_finished:
+                yield ended_operator(info, vertex, state)
+                continue
+            sample = OperatorSample() if state is None else self._sampler.sample(state)
+            opened = self._opening.open(operator, info, vertex, sample)
+            fit, findings = judged_operator(
+                info, vertex, state, sample, opened, asks_later=operator.asks_later
+            )
+            self._findings += findings
+            if state is not None:
+                self._findings += coordinator_findings(self._graph, vertex, info, state)
+            yield fit
+
+    def _lost(self, topology: Topology, known: list[OperatorFit]) -> Iterator[OperatorFit]:
+        new = operators_without_state(self._metadata, topology)
+        for state in unclaimed(self._metadata, topology):
+            sample = self._sampler.sample(state)
+            likely = likely_operator(state, new) or _by_states(sample, new, known)
+            remedy = advice(state, likely)
+            fit, findings = lost_operator(state, sample, likely, remedy)
+            self._findings += softened(findings) if self._allow_lost else findings
+            yield fit
+
+
+def _by_states(
+    sample: OperatorSample, new: list[OperatorInfo], known: list[OperatorFit]
+) -> OperatorInfo | None:
+    """Of the new operators, the one that asks for most of the states by their names."""
+    names = set(held_names(sample))
+    asked = {fit.id: names & {state.name for state in fit.states} for fit in known}
+    best = max(new, key=lambda info: len(asked.get(info.id.hex(), ())), default=None)
+    return best if best is not None and asked.get(best.id.hex()) else None

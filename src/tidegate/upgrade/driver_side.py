@@ -1,0 +1,126 @@
+"""What a restore gives to those who live in the driver: coordinators of operators, and hooks."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from tidegate.checkpoint.fitting import check_hooks
+from tidegate.checkpoint.metadata.provenance import hook_states
+from tidegate.config.log import process_log
+from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
+from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.operators.source_coordinator import SourceCoordinator
+from tidegate.upgrade.operators import finding_of
+from tidegate.upgrade.report import UpgradeFault, UpgradeFinding, UpgradeSeverity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.results import ResultBuffer
+    from tidegate.graph.job_graph import JobGraph
+    from tidegate.model.elements import OperatorEvent
+    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
+    from tidegate.model.topology import OperatorInfo, Vertex
+
+T = TypeVar("T")
+
+
+def coordinator_findings(
+    graph: JobGraph, vertex: Vertex, info: OperatorInfo, state: OperatorState
+) -> list[UpgradeFinding]:
+    """Whether an operator's coordinator, such as a source's enumerator, can go on from its state.
+
+    It is made, and not started.
+    """
+    label = info.uid or info.name
+    if state.coordinator_state is None:
+        return []
+    if not info.has_coordinator:
+        return [
+            UpgradeFinding(
+                UpgradeFault.COORDINATOR,
+                UpgradeSeverity.WARNING,
+                f"'{label}' had a coordinator, such as a source has, and has none now: its state "
+                "would be dropped",
+                where=f"operator '{info.name}'",
+                remedy="Give what replaces the operator another uid.",
+                operator=label,
+            )
+        ]
+    try:
+        made = graph.coordinated(info.id).coordinator(_Inert(vertex.parallelism))
+        if isinstance(made, SourceCoordinator):
+            made.enumerator(state.coordinator_state.data).close()
+    except Exception as error:
+        known = error if isinstance(error, TidegateError) else None
+        failed = known or UserCodeFailed(f"{type(error).__name__}: {error}")
+        failed.where = f"the coordinator of operator '{info.name}'"
+        failed.remedy = failed.remedy or "Let it read what its former version has written."
+        return [finding_of(UpgradeFault.COORDINATOR, failed, operator=label)]
+    return []
+
+
+def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[UpgradeFinding]:
+    """Whether each hook that has state is there, and reads it."""
+    findings: list[UpgradeFinding] = []
+
+    async def run_here(call: Callable[[], object]) -> object:
+        return call()
+
+    async def judge() -> None:
+        hooks = MasterHooks(graph.hooks, run_here, process_log())
+        names = {hook.get_identifier() for hook in graph.hooks}
+        for state in hook_states(metadata):
+            try:
+                check_hooks(replace(metadata, master_states=(state,)), names)
+                await hooks.deserialized(metadata.checkpoint_id, [state], allow_unmatched=False)
+            except TidegateError as error:
+                error.remedy = error.remedy or "Let it read what its former version has written."
+                findings.append(finding_of(UpgradeFault.HOOK, error, state=state.name))
+
+    # A thread of its own, for the caller may be within a loop.
+    thread = threading.Thread(target=lambda: asyncio.run(judge()), name="check hooks", daemon=True)
+    thread.start()
+    thread.join(RESTORE_TIMEOUT_S)
+    if thread.is_alive():
+        late = UserCodeFailed(
+            f"The states of the master hooks were not read within {RESTORE_TIMEOUT_S:g} s",
+            remedy="See what the deserialize of their serializers waits for.",
+        )
+        return [*findings, finding_of(UpgradeFault.HOOK, late)]
+    return findings
+
+
+class _Inert:
+    """The ``CoordinatorContext`` of a driver in which nothing ever happens."""
+
+    staged = ""
+
+    def __init__(self, parallelism: int) -> None:
+        self.parallelism = parallelism
+
+    def send(self, subtask: int, event: OperatorEvent) -> None:
+        """To nobody."""
+
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        """Never."""
+
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Never."""
+
+    def shared(self, name: str, make: Callable[[], T]) -> T:
+        """Shared with nobody."""
+        return make()
+
+    def fail(self, error: TidegateError) -> None:
+        """Raises it."""
+        raise error
+
+    def results(self, name: str) -> ResultBuffer:
+        """A buffer that nobody reads."""
+        from tidegate.api.results import ResultBuffer
+
+        return ResultBuffer()

@@ -1,0 +1,176 @@
+"""Operators opened for their states alone.
+
+Each is opened as a slot opens it, by the same context, over a backend that notes what it asks for.
+Only the world is not there: nothing is read, sent or started, and sources and sinks declare their
+state without being opened (``Operator.declare``). The functions of users are opened, since nobody
+else knows their states.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
+from tidegate.metrics import MetricRegistry
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
+from tidegate.slot.blocking import BlockingCalls
+from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.upgrade.recording import RecordingBackend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from pathlib import Path
+
+    from tidegate.api.operator import Operator
+    from tidegate.clock import Clock
+    from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
+    from tidegate.model.ids import CheckpointId
+    from tidegate.model.settings import JobSettings
+    from tidegate.model.topology import OperatorInfo, Vertex
+    from tidegate.typeinfo.types import TypeInformation
+    from tidegate.upgrade.recording import Asked
+    from tidegate.upgrade.sample import OperatorSample
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What came of it. asked: the states.
+
+    key_error: why its keys are refused. errors: why its state is, as a whole. failure: why it could
+    not be opened.
+    """
+
+    asked: Sequence[Asked]
+    key_error: TidegateError | None
+    errors: Sequence[TidegateError]
+    failure: TidegateError | None
+
+
+class DryOpening:
+    """Opens operators against samples. checkpoint: the one that these are of.
+
+    limit_s: how long one may take.
+    """
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        clock: Clock,
+        checkpoint: CheckpointId,
+        *,
+        limit_s: float,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._checkpoint = checkpoint
+        self._limit_s = limit_s
+
+    def open(
+        self, operator: Operator, info: OperatorInfo, vertex: Vertex, sample: OperatorSample
+    ) -> Opened:
+        """What an operator asks for; on a thread and a loop of its own."""
+        backend, key_error, errors = self._restored(info, vertex, operator.key_type, sample)
+        failures: list[TidegateError] = []
+
+        def run() -> None:
+            try:
+                asyncio.run(self._declare(operator, info, vertex, backend))
+            except Exception as error:
+                failures.append(_as_ours(error, info))
+
+        thread = threading.Thread(target=run, name=f"check {info.name}", daemon=True)
+        thread.start()
+        thread.join(self._limit_s)
+        if thread.is_alive():
+            failures.append(
+                UserCodeFailed(
+                    f"The operator was not open after {self._limit_s:g} s",
+                    where=f"operator '{info.name}'",
+                    remedy="See what its open waits for; a dry run calls it too.",
+                )
+            )
+        failure = failures[0] if failures else None
+        return Opened(tuple(backend.asked.values()), key_error, errors, failure)
+
+    def _restored(
+        self,
+        info: OperatorInfo,
+        vertex: Vertex,
+        key_type: TypeInformation | None,
+        sample: OperatorSample,
+    ) -> tuple[RecordingBackend, TidegateError | None, list[TidegateError]]:
+        """A backend with the sample; why its keys are refused, and why parts of it are."""
+        backend = RecordingBackend(info, vertex.max_parallelism, self._clock, key_type, sample)
+        errors: list[TidegateError] = []
+        for part in sample.parts:
+            try:
+                backend.restore(part, _Inline())
+            except SerializerIncompatible as error:
+                # Under the old keys, so that the other states are judged all the same.
+                under_old, _, others = self._restored(info, vertex, None, sample)
+                return under_old, error, others
+            except TidegateError as error:
+                errors.append(error)
+        return backend, None, errors
+
+    async def _declare(
+        self, operator: Operator, info: OperatorInfo, vertex: Vertex, backend: RecordingBackend
+    ) -> None:
+        metrics = MetricRegistry(self._clock.monotonic_ms).group()
+        context = SlotOperatorContext(info, self._surroundings(vertex, operator), backend, metrics)
+        try:
+            operator.declare(context)
+        finally:
+            operator.close()
+
+    def _surroundings(self, vertex: Vertex, operator: Operator) -> SubtaskSurroundings:
+        """A slot in which nothing ever happens."""
+        return SubtaskSurroundings(
+            job=JobId("0" * 32),
+            execution=ExecutionId(SubtaskId(vertex.id, 0), Attempt(0), Epoch(1)),
+            vertex=vertex,
+            settings=self._settings.slot,
+            checkpointing=self._settings.checkpoints.periodic,
+            restored=self._checkpoint,
+            clock=self._clock,
+            parameters=self._settings.parameters,
+            blocking=BlockingCalls(_never),
+            start=_leave,
+            wake=lambda: None,
+            wake_at=lambda _: None,
+            takes_input=lambda: operator.takes_input,
+            skipped=lambda _: None,
+            to_coordinator=lambda *_: None,
+        )
+
+
+async def _never(call: Callable[[], object]) -> object:
+    return await asyncio.get_running_loop().create_future()
+
+
+def _leave(coroutine: Coroutine[object, object, None]) -> None:
+    coroutine.close()
+
+
+def _as_ours(error: Exception, info: OperatorInfo) -> TidegateError:
+    if isinstance(error, TidegateError):
+        return error
+    where = f"operator '{info.name}', in its open"
+    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where)
+
+
+class _Inline:
+    """Reads what stays in its handle, as samples do."""
+
+    where = "a sample"
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        """All bytes of a handle."""
+        return cast("ByteStreamStateHandle", handle).data
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write them to a new file."""
+        target.write_bytes(self.read(handle))

@@ -1,0 +1,230 @@
+"""One operator of the program, or of the snapshot alone: what becomes of its states."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ConfigError, UserError
+from tidegate.operators.sink import COMMITTABLES_STATE
+from tidegate.typeinfo.serializers import SerializerSnapshot
+from tidegate.upgrade.recording import COLUMNS, TIMERS
+from tidegate.upgrade.report import (
+    OperatorFit,
+    OperatorMatch,
+    StateFit,
+    StateVerdict,
+    UpgradeFault,
+    UpgradeFinding,
+    UpgradeSeverity,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tidegate.errors import TidegateError
+    from tidegate.model.snapshots import OperatorState
+    from tidegate.model.topology import OperatorInfo, Vertex
+    from tidegate.upgrade.opening import Opened
+    from tidegate.upgrade.recording import Asked
+    from tidegate.upgrade.sample import OperatorSample
+
+
+def finding_of(
+    kind: UpgradeFault,
+    error: TidegateError,
+    *,
+    operator: str | None = None,
+    state: str | None = None,
+    severity: UpgradeSeverity = UpgradeSeverity.REFUSED,
+) -> UpgradeFinding:
+    """An error as a finding."""
+    return UpgradeFinding(kind, severity, error.what, error.where, error.remedy, operator, state)
+
+
+def lost_operator(
+    state: OperatorState, sample: OperatorSample, likely: OperatorInfo | None, remedy: str
+) -> tuple[OperatorFit, list[UpgradeFinding]]:
+    """An operator that the program lacks. likely: who it may be now. remedy: what to write."""
+    label = state.uid or state.name or state.operator_id.hex()
+    names = [name for name in held_names(sample) if not sample.has_none(name)]
+    told = f", with its states {', '.join(map(repr, names))}" if names else ""
+    findings = [
+        UpgradeFinding(
+            UpgradeFault.OPERATOR_LOST,
+            UpgradeSeverity.REFUSED,
+            f"The program has no operator '{label}'{told} ({state.state_size} bytes)",
+            where=f"operator '{state.name or label}', id {state.operator_id.hex()}",
+            remedy=remedy,
+            operator=label,
+        )
+    ]
+    committables = sample.elements.get(COMMITTABLES_STATE, 0)
+    if committables:
+        findings.append(
+            UpgradeFinding(
+                UpgradeFault.COMMITTABLES_LOST,
+                UpgradeSeverity.REFUSED,
+                f"The sink '{label}' has prepared {committables} committables that nobody would "
+                "commit: their output would be missing",
+                where=f"operator '{state.name or label}'",
+                remedy="Keep the sink under its uid until they are committed; a job that is "
+                "stopped with a savepoint commits what is in it.",
+                operator=label,
+                state=COMMITTABLES_STATE,
+            )
+        )
+    fit = OperatorFit(
+        state.name or label,
+        state.uid,
+        state.operator_id.hex(),
+        OperatorMatch.LOST,
+        was=(state.parallelism, state.max_parallelism),
+        likely=None if likely is None else likely.uid or likely.name,
+        key=sample.key,
+        size_bytes=state.state_size,
+        committables=committables,
+        states=tuple(_left(sample, name, StateVerdict.LEFT) for name in held_names(sample)),
+    )
+    return fit, findings
+
+
+def judged_operator(
+    info: OperatorInfo,
+    vertex: Vertex,
+    state: OperatorState | None,
+    sample: OperatorSample,
+    opened: Opened,
+    *,
+    asks_later: bool,
+) -> tuple[OperatorFit, list[UpgradeFinding]]:
+    """An operator of the program. state: what it has put away; None where it is new."""
+    label = info.uid or info.name
+    findings = list(_wholesale(label, sample, opened))
+    states: list[StateFit] = []
+    for asked in opened.asked:
+        if asked.kind == "timers" and asked.verdict is StateVerdict.NEW:
+            continue
+        states.append(_asked(sample, asked))
+        if asked.error is not None:
+            kind = _kind_of(asked)
+            findings.append(finding_of(kind, asked.error, operator=label, state=asked.name))
+    known = opened.failure is None and not asks_later
+    names = {asked.name for asked in opened.asked}
+    for name in held_names(sample):
+        if name in names:
+            continue
+        left = known and not (name in (sample.columns or ()) and COLUMNS in names)
+        states.append(_left(sample, name, StateVerdict.LEFT if left else StateVerdict.LATER))
+        if left and not sample.has_none(name):
+            findings.append(_state_left(label, info, sample, name, opened))
+    fit = OperatorFit(
+        info.name,
+        info.uid,
+        info.id.hex(),
+        OperatorMatch.NEW if state is None else OperatorMatch.MATCHED,
+        was=None if state is None else (state.parallelism, state.max_parallelism),
+        becomes=(vertex.parallelism, vertex.max_parallelism),
+        key=sample.key,
+        size_bytes=0 if state is None else state.state_size,
+        committables=sample.elements.get(COMMITTABLES_STATE, 0),
+        states=tuple(states),
+    )
+    return fit, findings
+
+
+def ended_operator(info: OperatorInfo, vertex: Vertex, state: OperatorState) -> OperatorFit:
+    """An operator that had come to its end: it starts as one that has."""
+    return OperatorFit(
+        info.name,
+        info.uid,
+        info.id.hex(),
+        OperatorMatch.FINISHED,
+        was=(state.parallelism, state.max_parallelism),
+        becomes=(vertex.parallelism, vertex.max_parallelism),
+    )
+
+
+def held_names(sample: OperatorSample) -> list[str]:
+    """All states that an operator has put away."""
+    return [*sample.keyed, *sample.operator, *(sample.columns or ())]
+
+
+def _wholesale(label: str, sample: OperatorSample, opened: Opened) -> Iterator[UpgradeFinding]:
+    """What is wrong with the operator, or with its state as a whole."""
+    if opened.key_error is not None:
+        yield finding_of(UpgradeFault.KEY_CHANGED, opened.key_error, operator=label)
+    for error in (*sample.errors, *opened.errors):
+        yield finding_of(UpgradeFault.STATE_FORM, error, operator=label)
+    failure = opened.failure
+    if failure is not None:
+        # What a user's function needs may be missing here alone, such as a database.
+        refused = isinstance(failure, UserError)
+        yield finding_of(
+            UpgradeFault.OPEN_FAILED,
+            failure,
+            operator=label,
+            severity=UpgradeSeverity.REFUSED if refused else UpgradeSeverity.WARNING,
+        )
+
+
+def _kind_of(asked: Asked) -> UpgradeFault:
+    if asked.name == COLUMNS:
+        return UpgradeFault.KEY_CHANGED
+    if isinstance(asked.error, ConfigError):
+        return UpgradeFault.STATE_TWICE
+    return UpgradeFault.STATE_CHANGED
+
+
+def _asked(sample: OperatorSample, asked: Asked) -> StateFit:
+    return StateFit(
+        asked.name,
+        asked.kind,
+        asked.verdict,
+        _was(sample, asked.name),
+        asked.becomes,
+        sample.sampled.rows[asked.name],
+    )
+
+
+def _left(sample: OperatorSample, name: str, verdict: StateVerdict) -> StateFit:
+    headers = sample.keyed.get(name) or sample.operator.get(name)
+    kind = "timers" if name.startswith(TIMERS) else headers[0].kind if headers else "column"
+    return StateFit(name, kind, verdict, _was(sample, name), sampled=sample.sampled.rows[name])
+
+
+def _was(sample: OperatorSample, name: str) -> str | None:
+    headers = sample.keyed.get(name) or sample.operator.get(name)
+    if headers:
+        return str(SerializerSnapshot.from_bytes(headers[0].serializer).type_info)
+    return sample.key if name == COLUMNS else (sample.columns or {}).get(name)
+
+
+def _state_left(
+    label: str, info: OperatorInfo, sample: OperatorSample, name: str, opened: Opened
+) -> UpgradeFinding:
+    kind = _left(sample, name, StateVerdict.LEFT).kind
+    new = [
+        asked.name
+        for asked in opened.asked
+        if asked.verdict is StateVerdict.NEW and asked.kind == kind
+    ]
+    likely = _likely_name(name, new)
+    renamed = f"If it is '{likely}' now, call it '{name}' again. " if likely else ""
+    return UpgradeFinding(
+        UpgradeFault.STATE_LEFT,
+        UpgradeSeverity.WARNING,
+        f"The operator does not ask for the state '{name}' in open: what it holds stays unread in "
+        "each snapshot, and is judged if it is asked for later",
+        where=f"operator '{info.name}', state '{name}'",
+        remedy=f"{renamed}Where it is not needed any more there is nothing to do.",
+        operator=label,
+        state=name,
+    )
+
+
+def _likely_name(name: str, new: Sequence[str]) -> str | None:
+    close = difflib.get_close_matches(name, new, n=1)
+    if close:
+        return close[0]
+    return new[0] if len(new) == 1 else None

@@ -1,0 +1,203 @@
+"""A backend that notes what an operator asks for, and how that fits a sample of what it had.
+
+It is the backend that slots have, over the sample: so the judgement is that of a restore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tidegate.api.operator import KeyCell
+from tidegate.api.state import RedistributionMode
+from tidegate.errors import TidegateError
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.state import kinds, ttl
+from tidegate.state.backend import OperatorBackend
+from tidegate.typeinfo.evolution import AsIs, judge
+from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.types import PICKLED, MapTypeInfo
+from tidegate.upgrade.report import StateVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tidegate.api.state import (
+        BroadcastState,
+        ColumnState,
+        ColumnStateDescriptor,
+        KeyedColumns,
+        KeyedPanes,
+        MapStateDescriptor,
+        OperatorListState,
+        OperatorStateDescriptor,
+        State,
+        StateDescriptor,
+    )
+    from tidegate.clock import Clock
+    from tidegate.model.topology import OperatorInfo
+    from tidegate.state.format import StateHeader
+    from tidegate.typeinfo.types import TypeInformation
+    from tidegate.upgrade.sample import OperatorSample
+
+T = TypeVar("T")
+
+TIMERS: Final = "_timer_state/"
+"""How the names of states begin that hold timers."""
+
+COLUMNS: Final = "columns"
+"""Stands for the keys of columnar state, which have no name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A state that an operator has asked for. becomes: its type now. error: why it is refused."""
+
+    name: str
+    kind: str
+    verdict: StateVerdict
+    becomes: str
+    error: TidegateError | None = None
+
+
+class RecordingBackend(OperatorBackend):
+    """An operator's backend that notes what is asked for; what does not fit begins empty."""
+
+    def __init__(
+        self,
+        info: OperatorInfo,
+        max_parallelism: int,
+        clock: Clock,
+        key_type: TypeInformation | None,
+        sample: OperatorSample,
+    ) -> None:
+        groups = KeyGroupRange(0, max_parallelism - 1)
+        super().__init__(
+            info.id,
+            groups,
+            max_parallelism,
+            clock,
+            KeyCell(),
+            key_type=key_type,
+            name=info.name,
+            uid=info.uid,
+        )
+        self._sample = sample
+        self._spare = lambda: OperatorBackend(
+            info.id, groups, max_parallelism, clock, self.cell, name=info.name, uid=info.uid
+        )
+        self.asked: dict[str, Asked] = {}
+
+    def keyed_state(
+        self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
+    ) -> State:
+        """The keyed state of that name."""
+        name = descriptor.name
+        kind = "timers" if name.startswith(TIMERS) else kinds.kind_of(descriptor, where="").value
+
+        def is_migrated(was: StateHeader) -> bool:
+            old = SerializerSnapshot.from_bytes(was.serializer)
+            return ttl.is_migrated(old, descriptor, had_times=was.ttl)
+
+        def ask(backend: OperatorBackend) -> State:
+            return OperatorBackend.keyed_state(backend, descriptor, namespace)
+
+        becomes = kinds.entry_type(ttl.stored(descriptor))
+        return self._noted(name, kind, becomes, self._sample.keyed, is_migrated, ask)
+
+    def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
+        """The operator's list of that name."""
+        union = descriptor.mode is RedistributionMode.UNION
+
+        def ask(backend: OperatorBackend) -> OperatorListState[object]:
+            return OperatorBackend.operator_state(backend, descriptor)
+
+        becomes = descriptor.type_info
+        kind = "union list" if union else "operator list"
+        return self._operator_noted(descriptor.name, kind, becomes, ask)
+
+    def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[object, object]:
+        """The operator's map of that name."""
+
+        def ask(backend: OperatorBackend) -> BroadcastState[object, object]:
+            return OperatorBackend.broadcast_state(backend, descriptor)
+
+        keys, values = descriptor.type_info, descriptor.value_type_info
+        becomes = MapTypeInfo(keys or PICKLED, values or PICKLED)
+        return self._operator_noted(descriptor.name, "broadcast", becomes, ask)
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
+        """The dense rows of the operator's keys."""
+
+        def ask(backend: OperatorBackend) -> KeyedColumns:
+            return OperatorBackend.keyed_columns(backend, key_type)
+
+        return self._columns_noted(COLUMNS, key_type, ask)
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
+        """Columns by number."""
+
+        def ask(backend: OperatorBackend) -> KeyedPanes:
+            return OperatorBackend.keyed_panes(backend, key_type)
+
+        return self._columns_noted(COLUMNS, key_type, ask)
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The column of that name."""
+
+        def ask(backend: OperatorBackend) -> ColumnState:
+            return OperatorBackend.column_state(backend, descriptor)
+
+        return self._columns_noted(descriptor.name, None, ask)
+
+    def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
+        """What the sample holds of a state; nothing of one that does not fit."""
+        if self.asked[state].error is not None:
+            return iter(())
+        return super().scan(state)
+
+    def _operator_noted(
+        self,
+        name: str,
+        kind: str,
+        becomes: TypeInformation | None,
+        ask: Callable[[OperatorBackend], T],
+    ) -> T:
+        def is_migrated(was: StateHeader) -> bool:
+            old = SerializerSnapshot.from_bytes(was.serializer)
+            return not isinstance(judge(old, serializer_of(becomes)), AsIs)
+
+        return self._noted(name, kind, becomes, self._sample.operator, is_migrated, ask)
+
+    def _columns_noted(
+        self, name: str, becomes: TypeInformation | None, ask: Callable[[OperatorBackend], T]
+    ) -> T:
+        columns = self._sample.columns
+        held = {} if columns is None else {each: [] for each in (COLUMNS, *columns)}
+        return self._noted(name, "column", becomes, held, lambda _: False, ask)
+
+    def _noted(
+        self,
+        name: str,
+        kind: str,
+        becomes: TypeInformation | None,
+        held: Mapping[str, list[StateHeader]],
+        is_migrated: Callable[[StateHeader], bool],
+        ask: Callable[[OperatorBackend], T],
+    ) -> T:
+        error = None
+        try:
+            state = ask(self)
+        except TidegateError as refused:
+            state, error = ask(self._spare()), refused
+        if error is not None:
+            verdict = StateVerdict.REFUSED
+        elif name not in held:
+            verdict = StateVerdict.NEW
+        elif any(map(is_migrated, held[name])):
+            verdict = StateVerdict.MIGRATED
+        else:
+            verdict = StateVerdict.AS_IS
+        if error is not None or name not in self.asked:
+            self.asked[name] = Asked(name, kind, verdict, str(becomes or PICKLED), error)
+        return state

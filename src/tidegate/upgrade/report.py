@@ -1,0 +1,160 @@
+"""What a dry run finds: plain values, as JSON and as a table."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tidegate.upgrade.table import as_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class UpgradeFault(Enum):
+    """What may stand in the way of an upgrade."""
+
+    OPERATOR_LOST = "operator lost"
+    COMMITTABLES_LOST = "committables lost"
+    NOT_LOADABLE = "not loadable"
+    OPEN_FAILED = "open failed"
+    KEY_CHANGED = "key changed"
+    STATE_CHANGED = "state changed"
+    STATE_TWICE = "state asked for twice"
+    STATE_LEFT = "state left"
+    STATE_FORM = "form of state"
+    MAX_PARALLELISM = "max parallelism"
+    FINISHED = "finished operators"
+    IN_FLIGHT = "in-flight data"
+    COORDINATOR = "coordinator state"
+    HOOK = "hook state"
+    FILE_MISSING = "file missing"
+
+
+class UpgradeSeverity(Enum):
+    """REFUSED: the job would not start, or fail at once. WARNING: it would run without something.
+
+    A warning also says what could not be judged.
+    """
+
+    REFUSED = "refused"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeFinding:
+    """One thing that does not fit.
+
+    what, where, remedy: as of an error. operator, state: its uid, or else its name, and the state's
+    name; None where it is of no single one.
+    """
+
+    kind: UpgradeFault
+    severity: UpgradeSeverity
+    what: str
+    where: str = ""
+    remedy: str = ""
+    operator: str | None = None
+    state: str | None = None
+
+
+class OperatorMatch(Enum):
+    """Whether an operator is in the program and in the snapshot, in one alone, or had ended."""
+
+    MATCHED = "matched"
+    NEW = "new"
+    LOST = "lost"
+    FINISHED = "finished"
+
+
+class StateVerdict(Enum):
+    """What becomes of a state.
+
+    LEFT: nobody asks for it in ``open``; it is kept as it is, unread. LATER: it is asked for while
+    the operator works, and judged then.
+    """
+
+    AS_IS = "as is"
+    MIGRATED = "migrated"
+    REFUSED = "refused"
+    NEW = "new"
+    LEFT = "left"
+    LATER = "when it is used"
+
+
+@dataclass(frozen=True, slots=True)
+class StateFit:
+    """A state of an operator. was, becomes: types, None where there is none.
+
+    sampled: entries that were decoded.
+    """
+
+    name: str
+    kind: str
+    verdict: StateVerdict
+    was: str | None = None
+    becomes: str | None = None
+    sampled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFit:
+    """An operator. id: hexadecimal. was: parallelism and max parallelism in the snapshot, becomes:
+    in the program; None where it is not there. likely: of a lost one, who it may be now. key: type
+    of the keys in the snapshot. committables: what its sink has prepared and not committed.
+    """
+
+    name: str
+    uid: str | None
+    id: str
+    match: OperatorMatch
+    was: tuple[int, int] | None = None
+    becomes: tuple[int, int] | None = None
+    likely: str | None = None
+    key: str | None = None
+    size_bytes: int = 0
+    committables: int = 0
+    coordinator: bool = False
+    states: tuple[StateFit, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its uid, or else its name."""
+        return self.uid or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeReport:
+    """A program laid over a snapshot; ``print`` shows it as a table.
+
+    snapshot: its folder. kind: as Flink calls it. job_name: None where Flink wrote it.
+    """
+
+    snapshot: str
+    checkpoint: int
+    kind: str
+    job_name: str | None
+    operators: tuple[OperatorFit, ...]
+    findings: tuple[UpgradeFinding, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing is refused."""
+        return all(finding.severity is not UpgradeSeverity.REFUSED for finding in self.findings)
+
+    def to_dict(self) -> dict[str, object]:
+        """Itself as values of JSON."""
+        return {"fits": self.fits, **asdict(self, dict_factory=_plain)}
+
+    def __str__(self) -> str:
+        return as_table(self)
+
+
+def softened(findings: Sequence[UpgradeFinding]) -> list[UpgradeFinding]:
+    """The same findings as warnings."""
+    return [replace(finding, severity=UpgradeSeverity.WARNING) for finding in findings]
+
+
+def _plain(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    return {name: value.value if isinstance(value, Enum) else value for name, value in pairs}

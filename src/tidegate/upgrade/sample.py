@@ -1,0 +1,131 @@
+"""What a snapshot holds of one operator: its states by name, and a few entries of each."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.errors import FileMissing, TidegateError
+from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.snapshots import FINISHED, RestoredOperatorState
+from tidegate.state.increments import in_streams
+from tidegate.state.samples import Sampled, keyed_sample, operator_sample
+from tidegate.storage.reading import StateReader
+from tidegate.typeinfo.serializers import SerializerSnapshot
+
+if TYPE_CHECKING:
+    from tidegate.model.handles import KeyedStateHandle, OperatorStateHandle
+    from tidegate.model.settings import RocksDBSettings
+    from tidegate.model.snapshots import OperatorState
+    from tidegate.state.format import KeyedHeader, StateHeader
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+
+@dataclass(slots=True)
+class OperatorSample:
+    """parts: as a backend restores them, one by one. errors: what could not be sampled.
+
+    keyed, operator: how each state was written, by name. columns: Arrow types by name; None without
+    columnar state. key: type of the keys; None where there is none. elements: how many each
+    operator state has. sampled: entries by state.
+    """
+
+    parts: list[RestoredOperatorState] = field(default_factory=list[RestoredOperatorState])
+    errors: list[TidegateError] = field(default_factory=list[TidegateError])
+    keyed: dict[str, list[StateHeader]] = field(default_factory=dict[str, "list[StateHeader]"])
+    operator: dict[str, list[StateHeader]] = field(default_factory=dict[str, "list[StateHeader]"])
+    columns: dict[str, str] | None = None
+    key: str | None = None
+    elements: dict[str, int] = field(default_factory=dict[str, int])
+    sampled: Sampled = field(default_factory=Sampled)
+
+    def has_none(self, state: str) -> bool:
+        """Whether it is known that a state has no entries."""
+        if state in self.elements:
+            return self.elements[state] == 0
+        return self.sampled.complete and not self.sampled.rows[state]
+
+    def take_keyed(self, header: KeyedHeader, handle: KeyGroupsStateHandle) -> None:
+        """Add a sample of keyed state."""
+        for state in header.states:
+            self.keyed.setdefault(state.name, []).append(state)
+        if header.key is not None:
+            self.key = str(SerializerSnapshot.from_bytes(header.key).type_info)
+        if header.columns is not None:
+            # Only who has columns pays for the import of PyArrow.
+            from tidegate.state.columnar import columns_of
+
+            key, columns = columns_of(header.columns)
+            self.columns = (self.columns or {}) | columns
+            self.key = str(key)
+        self.parts.append(RestoredOperatorState(managed_keyed=(handle,)))
+
+
+class Sampler:
+    """Takes samples of one snapshot. disk: of the backend that is to restore it, if on disk."""
+
+    def __init__(self, storage: CheckpointStorage, disk: RocksDBSettings | None) -> None:
+        self._storage = storage
+        self._disk = disk
+
+    def sample(self, state: OperatorState) -> OperatorSample:
+        """What an operator has put away. Blocking. What cannot be read is among the errors."""
+        made = OperatorSample()
+        for subtask in state.subtasks.values():
+            if subtask is FINISHED:
+                continue
+            try:
+                if subtask.managed_operator is not None:
+                    self._take_operator(made, subtask.managed_operator)
+                if subtask.managed_keyed is not None:
+                    self._take_keyed(made, subtask.managed_keyed, state.max_parallelism)
+            except FileMissing:
+                continue  # which files are missing is told of the snapshot as a whole
+            except TidegateError as error:
+                if error.what not in {known.what for known in made.errors}:
+                    made.errors.append(error)
+        return made
+
+    def _take_operator(self, made: OperatorSample, handle: OperatorStateHandle) -> None:
+        if not handle.state_size:
+            return
+        for name, info in handle.states.items():
+            made.elements[name] = made.elements.get(name, 0) + len(info.offsets)
+        with self._storage.open_handle(handle.delegate) as stream:
+            header, sample = operator_sample(handle, stream, made.sampled)
+        for state in header.states:
+            made.operator.setdefault(state.name, []).append(state)
+        made.parts.append(RestoredOperatorState(managed_operator=(sample,)))
+
+    def _take_keyed(
+        self, made: OperatorSample, whole: KeyedStateHandle, max_parallelism: int
+    ) -> None:
+        groups = KeyGroupRange(0, max_parallelism - 1)
+        handles = list(in_streams([whole], groups, self._storage.read_handle))
+        if self._disk is not None:
+            from tidegate.state.rocksdb.restore import by_form
+
+            by_form(handles, "")
+        for handle in handles:
+            if isinstance(handle, KeyGroupsStateHandle):
+                with self._storage.open_handle(handle.delegate) as stream:
+                    made.take_keyed(*keyed_sample(handle, stream, made.sampled))
+            elif isinstance(handle, IncrementalRemoteKeyedStateHandle) and self._disk is not None:
+                self._take_folder(made, handle, self._disk)
+            else:
+                made.parts.append(RestoredOperatorState(managed_keyed=(handle,)))
+
+    def _take_folder(
+        self,
+        made: OperatorSample,
+        handle: IncrementalRemoteKeyedStateHandle,
+        disk: RocksDBSettings,
+    ) -> None:
+        from tidegate.state.rocksdb.samples import folder_sample
+
+        with tempfile.TemporaryDirectory(prefix="tidegate-check-") as scratch:
+            folder, reader = Path(scratch) / "sample", StateReader(self._storage, {})
+            made.take_keyed(*folder_sample(handle, folder, reader, disk, made.sampled))

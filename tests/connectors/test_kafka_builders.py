@@ -1,0 +1,404 @@
+"""What Kafka's source and sink are told, and what they refuse, without a broker."""
+
+import builtins
+import json
+import pickle
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+
+from tests.operators.world import Hosted, World
+from tidegate import ConfigError, Row, StreamExecutionEnvironment, Types
+from tidegate.connectors import (
+    ByteArraySchema,
+    DeliveryGuarantee,
+    JsonRowDeserializationSchema,
+    JsonRowSerializationSchema,
+    JsonSchema,
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSinkBuilder,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+    KafkaTopicSelector,
+    SimpleStringSchema,
+)
+from tidegate.connectors.kafka import cluster
+from tidegate.connectors.kafka.transactions import (
+    TransactionIds,
+    TransactionName,
+    connection_settings,
+)
+from tidegate.errors import BadRecord, FormatError
+from tidegate.operators.sink import SinkOperator
+
+NOBODY = "127.0.0.1:1"
+
+
+def source() -> KafkaSourceBuilder:
+    schema = SimpleStringSchema()
+    return KafkaSource.builder().set_bootstrap_servers(NOBODY).set_value_only_deserializer(schema)
+
+
+def records() -> KafkaRecordSerializationSchema:
+    schema = KafkaRecordSerializationSchema.builder()
+    return schema.set_topic("out").set_value_serialization_schema(SimpleStringSchema()).build()
+
+
+def sink() -> KafkaSinkBuilder:
+    return KafkaSink.builder().set_bootstrap_servers(NOBODY).set_record_serializer(records())
+
+
+def test_a_source_reads_from_the_beginning_without_an_end_unless_told_otherwise() -> None:
+    made = source().set_topics("a", "b").build()
+    assert not made.bounded
+    assert made.produced_type == Types.STRING()
+    assert made.start == KafkaOffsetsInitializer.earliest()
+    assert made.discovery_ms == 300_000
+    assert made.properties["isolation.level"] == "read_uncommitted"
+    assert made.properties["enable.auto.commit"] == "false"
+
+
+def test_a_bounded_source_does_not_look_for_new_partitions() -> None:
+    made = source().set_topics("a").set_bounded(KafkaOffsetsInitializer.latest()).build()
+    assert made.bounded
+    assert made.discovery_ms == 0
+
+
+def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
+    assert not source().set_topics("a").build().commits
+    assert source().set_topics("a").set_group_id("g").build().commits
+    silent = source().set_topics("a").set_group_id("g")
+    assert not silent.set_property("commit.offsets.on.checkpoint", "false").build().commits
+
+
+@pytest.mark.parametrize(
+    ("build", "text"),
+    [
+        (lambda: source().build(), "Nothing says what is to be read"),
+        (lambda: source().set_topics().build(), "no topic among"),
+        (lambda: source().set_topics("a").set_topic_pattern("b").build(), "more than once"),
+        (lambda: source().set_topic_pattern("(").build(), "no regular expression"),
+        (lambda: KafkaSource.builder().set_topics("a").build(), "No server|Nothing says how"),
+        (lambda: source().set_bootstrap_servers("").set_topics("a").build(), "No server is given"),
+        (
+            lambda: (
+                source()
+                .set_topics("a")
+                .set_starting_offsets(KafkaOffsetsInitializer.committed_offsets())
+                .build()
+            ),
+            "of no group",
+        ),
+        (
+            lambda: source().set_topics("a").set_property("enable.auto.commit", "true").build(),
+            "'enable.auto.commit' is 'true'",
+        ),
+        (
+            lambda: (
+                source()
+                .set_topics("a")
+                .set_property("partition.discovery.interval.ms", "soon")
+                .build()
+            ),
+            "'soon', which is no number",
+        ),
+        (
+            lambda: (
+                source().set_topics("a").set_property("commit.offsets.on.checkpoint", "yes").build()
+            ),
+            "'commit.offsets.on.checkpoint' is 'yes'",
+        ),
+        (lambda: KafkaOffsetsInitializer.timestamp(-1), "The timestamp is -1"),
+        (
+            lambda: KafkaOffsetsInitializer.offsets({KafkaTopicPartition("a", 0): -5}),
+            "a-0': -5",
+        ),
+        (lambda: sink().set_property("transactional.id", "x").build(), "each transaction gets"),
+        (
+            lambda: sink().set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build(),
+            "none is given",
+        ),
+        (
+            lambda: (
+                sink()
+                .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+                .set_transactional_id_prefix("ü" * 32_001)
+                .build()
+            ),
+            "64002 bytes",
+        ),
+        (
+            lambda: (
+                sink()
+                .set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+                .set_property("enable.idempotence", "false")
+                .build()
+            ),
+            "'enable.idempotence' is 'false'",
+        ),
+        (
+            lambda: sink().set_property("transaction.timeout.ms", "1 h").build(),
+            "'1 h', which is no number",
+        ),
+        (lambda: KafkaSink.builder().set_bootstrap_servers(NOBODY).build(), "become records"),
+        (lambda: KafkaRecordSerializationSchema.builder().build(), "which topic"),
+        (
+            lambda: KafkaRecordSerializationSchema.builder().set_topic("a").build(),
+            "how values become bytes",
+        ),
+        (
+            lambda: (
+                KafkaRecordSerializationSchema.builder()
+                .set_topic("a")
+                .set_topic_selector(str)
+                .build()
+            ),
+            "Both a topic and a topic selector",
+        ),
+        (lambda: SimpleStringSchema("utf-9"), "'utf-9', which Python does not know"),
+        (lambda: JsonRowSerializationSchema.builder().build(), "type of the rows is None"),
+    ],
+)
+def test_what_cannot_be_is_refused_while_the_program_is_built(
+    build: Callable[[], object], text: str
+) -> None:
+    with pytest.raises(ConfigError, match=text) as refused:
+        build()
+    assert refused.value.where and refused.value.remedy
+
+
+@pytest.mark.parametrize("client", ["confluent_kafka", "kafka"])
+def test_a_missing_client_is_named_with_the_command_that_installs_it(
+    client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = cluster.find_spec
+    monkeypatch.setattr(cluster, "find_spec", lambda name: None if name == client else there(name))
+    with pytest.raises(ConfigError, match=f"there is no module {client}") as refused:
+        source().set_topics("a").build()
+    assert "pip install 'tidegate[kafka]'" in refused.value.remedy
+    with pytest.raises(ConfigError, match="no module"):
+        sink().build()
+
+
+def test_the_clients_are_loaded_only_where_they_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def refuse(name: str, *args: object) -> object:
+        assert name.partition(".")[0] not in ("confluent_kafka", "kafka"), name
+        return imported(name, *args)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    source().set_topics("a").build()
+    sink().build()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda env: env.from_source(source().set_topics("a").build()).print(),
+        lambda env: env.from_collection(["a"]).sink_to(sink().build()),
+    ],
+)
+def test_no_broker_is_said_before_anything_runs(
+    program: Callable[[StreamExecutionEnvironment], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "ANSWER_S", 0.3)
+    env = StreamExecutionEnvironment.local(1)
+    program(env)
+    with pytest.raises(ConfigError, match=r"No server of Kafka has answered within 0\.3 s") as no:
+        env.execute("nobody there")
+    assert NOBODY in no.value.where
+
+
+def test_an_unknown_property_is_named_before_anything_runs() -> None:
+    made = source().set_topics("a").set_property("auto.offset.reste", "latest").build()
+    with pytest.raises(ConfigError, match=r"auto\.offset\.reste"):
+        made.check()
+
+
+def test_an_element_that_fits_no_record_is_told_with_operator_and_field(world: World) -> None:
+    step = Hosted(SinkOperator(sink().build()), world, name="to kafka")
+    with pytest.raises(BadRecord, match="7 is no text") as bad:
+        step.rows(7)
+    assert "operator 'to kafka', in the value schema" in bad.value.where
+    step.operator.close()
+
+
+class ByLength(KafkaTopicSelector):
+    def apply(self, data: str) -> str:
+        return f"words-{len(data)}"
+
+
+@pytest.mark.parametrize("selector", [ByLength(), lambda text: f"words-{len(text)}"])
+def test_elements_go_where_a_selector_says(selector: object) -> None:
+    schema = (
+        KafkaRecordSerializationSchema.builder()
+        .set_topic_selector(selector)
+        .set_key_serialization_schema(JsonSchema())
+        .set_value_serialization_schema(SimpleStringSchema())
+        .build()
+    )
+    assert schema.serialize("abc") == ("words-3", b'"abc"', b"abc")
+
+
+def test_schemas_bring_values_there_and_back() -> None:
+    assert SimpleStringSchema("latin-1").serialize("ü") == b"\xfc"
+    assert SimpleStringSchema("latin-1").deserialize(b"\xfc") == "ü"
+    assert ByteArraySchema().deserialize(ByteArraySchema().serialize(b"\x00")) == b"\x00"
+    assert JsonSchema().serialize({"a": [1, None]}) == b'{"a":[1,null]}'
+    assert JsonSchema().deserialize(b'{"a":[1,null]}') == {"a": [1, None]}
+
+
+ROW = Types.ROW_NAMED(
+    ["id", "day", "tags", "inner"],
+    [
+        Types.LONG(),
+        Types.SQL_DATE(),
+        Types.LIST(Types.STRING()),
+        Types.ROW_NAMED(["x"], [Types.DOUBLE()]),
+    ],
+)
+
+
+def test_json_rows_go_there_and_back_also_pickled() -> None:
+    writes = JsonRowSerializationSchema.builder().with_type_info(ROW).build()
+    reads = JsonRowDeserializationSchema.builder().type_info(ROW).build()
+    row = Row(id=1, day=date(2024, 2, 29), tags=["a"], inner=Row(x=0.5))
+    data = b'{"id":1,"day":"2024-02-29","tags":["a"],"inner":{"x":0.5}}'
+    assert writes.serialize(row) == data
+    assert reads.deserialize(data) == row
+    assert pickle.loads(pickle.dumps(reads)).deserialize(data) == row
+    assert reads.produced_type == ROW
+
+
+def test_json_rows_take_missing_fields_as_none_unless_told_otherwise() -> None:
+    builder = JsonRowDeserializationSchema.builder().type_info(ROW)
+    assert builder.build().deserialize(b'{"id":1,"more":2}') == Row(
+        id=1, day=None, tags=None, inner=None
+    )
+    with pytest.raises(ValueError, match="day"):
+        builder.fail_on_missing_field().build().deserialize(b'{"id":1}')
+
+
+JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": ["integer", "null"]},
+        "price": {"oneOf": [{"type": "null"}, {"type": "number"}]},
+        "at": {"type": "string", "format": "date-time"},
+        "tags": {"type": "array", "items": {"$ref": "#/definitions/tag"}},
+        "raw": {"type": "string", "contentEncoding": "base64"},
+    },
+    "definitions": {"tag": {"type": "string"}},
+}
+
+
+def test_a_json_schema_says_what_the_rows_are() -> None:
+    reads = JsonRowDeserializationSchema.builder().json_schema(json.dumps(JSON_SCHEMA)).build()
+    names = ["id", "price", "at", "tags", "raw"]
+    types = [
+        Types.BIG_INT(),
+        Types.BIG_DEC(),
+        Types.SQL_TIMESTAMP(),
+        Types.LIST(Types.STRING()),
+        Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    ]
+    assert reads.produced_type == Types.ROW_NAMED(names, types)
+    data = b'{"id":null,"price":1.5,"at":"2024-02-29T10:00:00","tags":["a"],"raw":"AAE="}'
+    at = datetime(2024, 2, 29, 10)  # noqa: DTZ001
+    assert reads.deserialize(data) == Row(
+        id=None, price=Decimal("1.5"), at=at, tags=["a"], raw=b"\x00\x01"
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ("{", "#"),
+        ("[]", "#"),
+        ('{"type":"object"}', "#"),
+        ('{"type":"object","properties":{"a":{"type":"null"}}}', "#/properties/a"),
+        ('{"type":"object","properties":{"a":{"type":["string","null","integer"]}}}', "#/prop"),
+        ('{"type":"object","properties":{"a":{"$ref":"other.json"}}}', "#/properties/a"),
+        ('{"type":"object","properties":{"a":{"$ref":"#/nowhere"}}}', "#/properties/a"),
+        ('{"type":"object","properties":{"a":{"$ref":"#/properties/a"}}}', "#/properties/a"),
+        ('{"type":"string"}', "JsonRowDeserializationSchema"),
+    ],
+)
+def test_what_is_no_schema_of_rows_is_refused_with_its_place(schema: str, place: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        JsonRowDeserializationSchema.builder().json_schema(schema).build()
+    assert place in refused.value.where
+
+
+@pytest.mark.parametrize("data", [b"{", b'{"id":"x"}', b"[1]", b'{"id":1,"day":"tomorrow"}'])
+def test_what_is_no_such_row_is_bad_or_passed_over(data: bytes) -> None:
+    builder = JsonRowDeserializationSchema.builder().type_info(ROW)
+    with pytest.raises(ValueError):
+        builder.build().deserialize(data)
+    assert builder.ignore_parse_errors().build().deserialize(data) is None
+
+
+def test_a_committable_names_a_transaction_and_nothing_secret() -> None:
+    name = TransactionName("p-0-7", 4_000, 2)
+    assert name.to_bytes() == b'{"v": 1, "id": "p-0-7", "producer": 4000, "epoch": 2}'
+    assert TransactionName.from_bytes(name.to_bytes()) == name
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v": 2, "id": "p"}', b"\xff"])
+def test_what_is_no_committable_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError, match="no committable of a Kafka sink"):
+        TransactionName.from_bytes(data)
+
+
+def test_a_restore_clears_what_is_above_its_checkpoint_and_of_nobody_else() -> None:
+    ids = TransactionIds("p.q", 1)
+    there = ["p.q-1-7", "p.q-1-8", "p.q-4-9", "p.q-0-9", "pxq-1-9", "p.q-1-9-x", "p.q-check"]
+    assert ids.of(8) == "p.q-1-8"
+    assert ids.left_behind(there, parallelism=3, restored=7) == ["p.q-1-8", "p.q-4-9"]
+    assert ids.left_behind(there, parallelism=1, restored=7) == []
+
+
+def test_the_second_client_reaches_the_cluster_as_the_first_one_does() -> None:
+    given = {
+        "bootstrap.servers": "a:1, b:2",
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "user",
+        "sasl.password": "secret",
+        "linger.ms": "5",
+    }
+    assert connection_settings(given, "KafkaSink") == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SASL_SSL",
+        "ssl_cafile": "/ca.pem",
+        "ssl_check_hostname": False,
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "user",
+        "sasl_plain_password": "secret",
+    }
+    with pytest.raises(ConfigError, match=r"'ssl\.keystore\.location' cannot be used"):
+        connection_settings({**given, "ssl.keystore.location": "/k"}, "KafkaSink")
+
+
+def test_properties_reach_the_client() -> None:
+    source = (
+        KafkaSource.builder()
+        .set_bootstrap_servers("broker:9092")
+        .set_topics("orders")
+        .set_value_only_deserializer(SimpleStringSchema())
+        .set_client_id_prefix("orders-job")
+        .set_properties({"fetch.min.bytes": "7", "isolation.level": "read_committed"})
+        .build()
+    )
+    given = dict(source.properties)
+    assert given["client.id"] == "orders-job"
+    assert given["fetch.min.bytes"] == "7"
+    assert given["isolation.level"] == "read_committed"

@@ -1,0 +1,371 @@
+"""Kafka's source against a real broker: partitions, positions, transactions, and refusals."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.e2e.kafka import KafkaServer
+from tests.operators.kills import check_under_kills
+from tests.operators.source_job import SourceJob
+from tests.operators.world import World
+from tests.properties import examples
+from tidegate.api import ship
+from tidegate.api.operator import Polled
+from tidegate.connectors import (
+    JsonSchema,
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaSource,
+    KafkaSourceBuilder,
+    KafkaTopicPartition,
+    SimpleStringSchema,
+)
+from tidegate.connectors.kafka.offsets import KafkaSplit
+from tidegate.errors import BadRecord, ConfigError
+from tidegate.model.settings import SlotSettings
+from tidegate.operators.source import SourceReaderOperator
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
+
+EARLIEST, LATEST = KafkaOffsetsInitializer.earliest(), KafkaOffsetsInitializer.latest()
+SMALL = SlotSettings(rows=7)
+STEPS_MAX = 300
+
+
+def source(kafka: KafkaServer, *topics: str) -> KafkaSourceBuilder:
+    """Text of some topics."""
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.servers)
+    builder.set_value_only_deserializer(SimpleStringSchema())
+    return builder.set_topics(*topics) if topics else builder
+
+
+def bounded(kafka: KafkaServer, *topics: str) -> KafkaSourceBuilder:
+    return source(kafka, *topics).set_bounded(LATEST)
+
+
+def job_of(
+    world: World, made: KafkaSource, parallelism: int = 1, settings: SlotSettings | None = None
+) -> SourceJob:
+    made.check()
+    return SourceJob(
+        world, lambda: SourceReaderOperator(made, None, "kafka"), parallelism, settings=settings
+    )
+
+
+def read(world: World, builder: KafkaSourceBuilder, parallelism: int = 1) -> list[object]:
+    """All that a bounded source gives."""
+    job = job_of(world, builder.build(), parallelism)
+    job.run_to_end()
+    close(job)
+    return job.emitted
+
+
+def close(job: SourceJob) -> None:
+    for reader in job.readers:
+        reader.operator.close()
+
+
+def step_until(job: SourceJob, holds: Callable[[], object]) -> None:
+    for _ in range(STEPS_MAX):
+        if holds():
+            return
+        for index in range(len(job.readers)):
+            job.step(index)
+        job.world.pass_time(1)
+    raise AssertionError(f"it never comes; emitted are {job.emitted}")
+
+
+def positions(job: SourceJob) -> dict[int, int]:
+    """Next offsets by partition, as the newest checkpoint has them."""
+    assert job.latest is not None
+    found = [
+        ship.loads(data, name="split")
+        for lists in job.latest.readers.lists
+        for data in lists["SourceReaderState"]
+    ]
+    return {s.place.partition: s.offset for s in found if isinstance(s, KafkaSplit)}
+
+
+def test_each_record_is_read_once_over_all_readers_and_partitions(
+    kafka: KafkaServer, world: World
+) -> None:
+    one, other = kafka.topic(3), kafka.topic(1)
+    kafka.write(one, range(100))
+    kafka.write(other, range(100, 150))
+    found = read(world, bounded(kafka, one, other), 2)
+    assert sorted(map(int, map(str, found))) == list(range(150))
+
+
+def test_records_of_a_partition_come_in_order_with_their_timestamps(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, "abc", first_ms=1_000)
+    job = job_of(world, bounded(kafka, topic).build())
+    reader = job.readers[0]
+    for _ in range(STEPS_MAX):
+        world.settle()
+        job.deliver()
+        reader.poll()
+    assert reader.out.values == ["a", "b", "c"]
+    assert reader.out.stamps == [1_000, 1_001, 1_002]
+    close(job)
+
+
+def test_a_reader_that_has_come_to_the_end_is_woken_by_the_next_record(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, "abcd")
+    job = job_of(world, source(kafka, topic).build(), 1, SlotSettings(rows=1))
+    reader = job.readers[0]
+
+    def turn() -> None:
+        world.settle()
+        job.deliver()
+        if reader.context.woken:
+            reader.context.woken = False
+            while reader.poll() is Polled.MORE:
+                pass
+
+    def turn_until(values: str) -> None:
+        for _ in range(STEPS_MAX):
+            if sorted(map(str, reader.out.values)) == list(values):
+                return
+            turn()
+        raise AssertionError(f"it was read {reader.out.values}, not {list(values)}")
+
+    turn_until("abcd")
+    for _ in range(10):
+        turn()  # long enough for both marks of an end to come, each by itself
+    kafka.write(topic, "e")
+    turn_until("abcde")
+    close(job)
+
+
+def test_a_record_without_a_value_is_passed_over(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, ["1", "null", "2"])
+    builder = bounded(kafka, topic).set_value_only_deserializer(JsonSchema())
+    assert read(world, builder) == [1, 2]
+
+
+def test_more_readers_than_partitions_end_too(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, range(10))
+    assert len(read(world, bounded(kafka, topic), 4)) == 10
+
+
+def test_an_empty_topic_ends_at_once(kafka: KafkaServer, world: World) -> None:
+    assert read(world, bounded(kafka, kafka.topic(3)), 2) == []
+
+
+@examples(8)
+@given(data=st.data())
+def test_no_record_is_lost_or_doubled_whatever_is_killed(
+    kafka: KafkaServer, data: st.DataObject
+) -> None:
+    topic = kafka.topic(3)
+    count = data.draw(st.integers(0, 40), "records")
+    kafka.write(topic, range(count))
+    made = bounded(kafka, topic).build()
+    with World() as world:
+        expected: list[object] = sorted(map(str, range(count)))
+        check_under_kills(world, lambda: SourceReaderOperator(made), data, expected)
+
+
+@pytest.mark.feature("F213")
+def test_the_group_has_committed_what_the_completed_checkpoint_holds(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, range(40))
+    made = source(kafka, topic).set_group_id("watched").build()
+    job = job_of(world, made, 2, SMALL)
+    step_until(job, lambda: len(job.emitted) > 10)
+    job.checkpoint(1)
+    cut = positions(job)
+    step_until(job, lambda: len(job.emitted) == 40)
+    assert kafka.committed_offsets("watched", topic) == {}
+    job.complete()
+    world.settle()
+    assert kafka.committed_offsets("watched", topic) == cut
+    assert 0 < sum(cut.values()) < 40
+    close(job)
+
+
+def test_a_checkpoint_that_is_given_up_is_not_committed(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic(1)
+    kafka.write(topic, range(30))
+    job = job_of(world, source(kafka, topic).set_group_id("late").build(), 1, SMALL)
+    step_until(job, lambda: len(job.emitted) > 5)
+    job.checkpoint(1)
+    step_until(job, lambda: len(job.emitted) > 15)
+    job.checkpoint(2)
+    cut = positions(job)
+    step_until(job, lambda: len(job.emitted) == 30)
+    job.complete()
+    world.settle()
+    assert kafka.committed_offsets("late", topic) == cut
+    close(job)
+
+
+@pytest.mark.feature("F214")
+def test_a_restored_reader_begins_at_its_checkpoint_whatever_the_group_says(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, range(40))
+    builder = bounded(kafka, topic).set_group_id("elsewhere")
+    builder.set_starting_offsets(
+        KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST)
+    )
+    job = job_of(world, builder.build(), 2, SMALL)
+    step_until(job, lambda: len(job.emitted) > 10)
+    job.checkpoint(1)
+    job.complete()
+    kafka.commit_offsets("elsewhere", topic, [0, 20])
+    job = job.killed(1)
+    job.run_to_end()
+    assert sorted(map(str, job.emitted)) == sorted(map(str, range(40)))
+    close(job)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (EARLIEST, "abcd"),
+        (LATEST, ""),
+        (KafkaOffsetsInitializer.timestamp(1_002), "cd"),
+        (KafkaOffsetsInitializer.timestamp(5_000), ""),
+        (KafkaOffsetsInitializer.committed_offsets(), "d"),
+    ],
+)
+def test_a_new_job_begins_where_it_is_told(
+    kafka: KafkaServer, world: World, start: KafkaOffsetsInitializer, expected: str
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, "abcd", first_ms=1_000)
+    kafka.commit_offsets("beginners", topic, [3])
+    builder = bounded(kafka, topic).set_group_id("beginners").set_starting_offsets(start)
+    assert read(world, builder) == list(expected)
+
+
+def test_offsets_that_are_given_hold_for_their_partitions(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, "abc", 0)
+    kafka.write(topic, "xyz", 1)
+    given_offsets = {KafkaTopicPartition(topic, 0): 2}
+    builder = bounded(kafka, topic)
+    builder.set_starting_offsets(KafkaOffsetsInitializer.offsets(given_offsets))
+    assert sorted(map(str, read(world, builder))) == ["c", "x", "y", "z"]
+
+
+def test_a_source_ends_before_the_offsets_it_is_given(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, "abc", 0)
+    kafka.write(topic, "xyz", 1)
+    places = {KafkaTopicPartition(topic, 0): 2, KafkaTopicPartition(topic, 1): 0}
+    builder = source(kafka, topic).set_bounded(KafkaOffsetsInitializer.offsets(places))
+    assert read(world, builder) == ["a", "b"]
+
+
+def test_partitions_that_are_named_are_read_alone(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic(2)
+    kafka.write(topic, "abc", 0)
+    kafka.write(topic, "xyz", 1)
+    builder = source(kafka).set_partitions({KafkaTopicPartition(topic, 1)}).set_bounded(LATEST)
+    assert read(world, builder) == ["x", "y", "z"]
+
+
+def test_committed_offsets_that_there_are_not_are_refused(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic()
+    builder = source(kafka, topic).set_group_id("nobody")
+    builder.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets())
+    job = job_of(world, builder.build())
+    with pytest.raises(ConfigError, match=f"no committed offset for {topic}-0"):
+        job.step(0)
+    close(job)
+
+
+def test_partitions_and_topics_that_appear_are_read_from_their_beginning(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic(1)
+    kafka.write(topic, ["before"])
+    builder = source(kafka).set_topic_pattern(f"{topic}|topic-new-to-it")
+    builder.set_starting_offsets(LATEST).set_property("partition.discovery.interval.ms", "5")
+    job = job_of(world, builder.build(), 2)
+    step_until(
+        job,
+        lambda: job.readers[0].operator._reader._splits or job.readers[1].operator._reader._splits,
+    )
+    kafka.add_partitions(topic, 2)
+    kafka.write(topic, ["in a new partition"], 1)
+    step_until(job, lambda: job.emitted)
+    assert job.emitted == ["in a new partition"]
+    close(job)
+
+
+def test_what_is_not_committed_is_read_only_where_that_was_asked_for(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, ["plain"])
+    open_one = kafka.open_transaction(topic, f"open-{topic}", "open")
+    committed = bounded(kafka, topic).set_property("isolation.level", "read_committed")
+    assert read(world, committed) == ["plain"]
+    assert read(world, bounded(kafka, topic)) == ["plain", "open"]
+    open_one.commit_transaction(20)
+    # The transaction's mark is the last offset, and no record: the end is behind it all the same.
+    assert read(world, committed) == ["plain", "open"]
+
+
+def test_an_offset_that_is_gone_is_refused_or_reset_as_said(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, "ab")
+    start = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(topic, 0): 1_000})
+    builder = source(kafka, topic).set_starting_offsets(start)
+    job = job_of(world, builder.build())
+    with pytest.raises(ConfigError, match=f"{topic}-0 is number 1000, which is not there"):
+        step_until(job, lambda: False)
+    close(job)
+    job = job_of(world, builder.set_property("auto.offset.reset", "earliest").build())
+    step_until(job, lambda: job.emitted == ["a", "b"])
+    close(job)
+
+
+def test_a_topic_that_was_deleted_is_not_taken_for_read(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, "ab")
+    job = job_of(world, source(kafka, topic).build())
+    step_until(job, lambda: len(job.emitted) == 2)
+    job.checkpoint(1)
+    kafka.delete(topic)
+    kafka.topic()
+    job = job.killed()
+    with pytest.raises(ConfigError, match=topic):
+        step_until(job, lambda: False)
+    close(job)
+
+
+def test_a_record_that_cannot_be_read_is_named(kafka: KafkaServer, world: World) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, ["1", "x"])
+    job = job_of(world, bounded(kafka, topic).set_value_only_deserializer(JsonSchema()).build())
+    with pytest.raises(BadRecord, match=f"record 1 of partition {topic}-0 cannot be read") as bad:
+        step_until(job, lambda: False)
+    assert "JsonSchema" in bad.value.where
+    close(job)
+
+
+def test_topics_and_partitions_that_are_missing_are_refused(kafka: KafkaServer) -> None:
+    with pytest.raises(ConfigError, match="no topic 'nowhere'"):
+        source(kafka, "nowhere").build().check()
+    missing = {KafkaTopicPartition(kafka.topic(2), 2)}
+    with pytest.raises(ConfigError, match=r"no partition topic-\d+-2"):
+        source(kafka).set_partitions(missing).build().check()

@@ -1,0 +1,156 @@
+"""The door to a running job: what it answers, and what stands in the way of whoever asks."""
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import structlog
+
+from tests.datastream.fakes import Client
+from tidegate.driver.door import Door, DoorSign, answer, ask_at, read_sign
+from tidegate.errors import ConfigError, PeerLost, TidegateError, UserError
+from tidegate.model.ids import Epoch
+from tidegate.storage.stores import Stores
+
+JOB = "orders/eu"
+
+
+class Saving(Client):
+    """A client whose savepoints are there, or fail, at once."""
+
+    def __init__(self, error: TidegateError | None = None) -> None:
+        super().__init__([])
+        self.failure = error
+        self.asked: list[object] = []
+
+    def stop_with_savepoint(self, *args: object, **settings: object) -> Future[str]:
+        self.asked.append((args, settings["trigger_id"]))
+        done: Future[str] = Future()
+        if self.failure is None:
+            done.set_result("/savepoints/savepoint-1")
+        else:
+            done.set_exception(self.failure)
+        return done
+
+
+@pytest.fixture
+def client() -> Saving:
+    return Saving()
+
+
+@pytest.fixture
+def door(tmp_path: Path, client: Saving) -> Iterator[Door]:
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(client, Epoch(7))
+    yield door
+    door.shut()
+    door.close()
+
+
+def sign_in(folder: Path) -> DoorSign:
+    sign = read_sign(Stores().open(str(folder)), JOB)
+    assert sign is not None
+    return sign
+
+
+def test_a_request_is_brought_to_the_job_and_its_answer_back(
+    door: Door, client: Saving, tmp_path: Path
+) -> None:
+    sign = sign_in(tmp_path)
+    assert (sign.host, sign.pid) == (socket.gethostname(), os.getpid())
+    request = {"do": "stop", "drain": True, "directory": "/savepoints", "trigger_id": "x"}
+    assert ask_at(sign, JOB, request) == "/savepoints/savepoint-1"
+    assert client.asked == [((True, "/savepoints"), "x")]
+
+
+def test_only_the_user_himself_may_come_in(door: Door, tmp_path: Path) -> None:
+    folder = Path(sign_in(tmp_path).socket).parent
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_error_is_an_answer_that_says_what_where_and_what_to_do(
+    door: Door, client: Saving, tmp_path: Path
+) -> None:
+    client.failure = ConfigError("No folder", where="job 'orders'", remedy="Name one.")
+    with pytest.raises(UserError) as refused:
+        ask_at(sign_in(tmp_path), JOB, {"do": "stop", "drain": False})
+    assert str(refused.value) == str(client.failure)
+    client.failure = TidegateError("It broke")
+    with pytest.raises(TidegateError, match="It broke") as failed:
+        ask_at(sign_in(tmp_path), JOB, {"do": "stop", "drain": False})
+    assert not isinstance(failed.value, UserError)
+
+
+def test_a_request_of_another_version_is_refused(client: Saving) -> None:
+    refused = answer(client, {"do": "dance"})
+    assert refused["user"] is True and "'dance'" in json.dumps(refused)
+
+
+def test_what_is_no_request_ends_that_connection_alone(door: Door, tmp_path: Path) -> None:
+    sign = sign_in(tmp_path)
+    for said in (b"\n", b"[1, 2]\n", b'{"do"\n'):
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(10)
+            link.connect(sign.socket)
+            link.sendall(said)
+            assert link.recv(100) == b""
+    assert ask_at(sign, JOB, {"do": "stop", "drain": False}) == "/savepoints/savepoint-1"
+
+
+def test_a_door_that_is_closed_leaves_nothing_and_whoever_knocks_is_told(
+    client: Saving, tmp_path: Path
+) -> None:
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(client, Epoch(7))
+    sign = sign_in(tmp_path)
+    door.shut()
+    door.close()
+    assert read_sign(Stores().open(str(tmp_path)), JOB) is None
+    assert not Path(sign.socket).parent.exists()
+    with pytest.raises(PeerLost, match="does not answer"):
+        ask_at(sign, JOB, {"do": "status"})
+    with pytest.raises(UserError, match="another machine") as elsewhere:
+        ask_at(replace(sign, host="elsewhere"), JOB, {"do": "status"})
+    assert "elsewhere" in elsewhere.value.remedy
+
+
+def test_the_newest_driver_takes_down_what_a_killed_one_has_left(tmp_path: Path) -> None:
+    store = Stores().open(str(tmp_path))
+    killed = Path(tempfile.mkdtemp(prefix="tidegate-"))
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(killed / "door"))
+    sign = {"host": socket.gethostname(), "pid": 1, "socket": str(killed / "door")}
+    store.create(".jobs/orders%2Feu/doors/0000000003", json.dumps(sign).encode())
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(Saving(), Epoch(4))
+    try:
+        assert sign_in(tmp_path).pid == os.getpid()
+        assert len(list(store.list(".jobs/orders%2Feu/doors"))) == 1
+        assert not killed.exists()
+    finally:
+        door.shut()
+        door.close()
+
+
+def test_a_job_whose_door_cannot_be_opened_runs_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    door = Door(JOB, str(tmp_path / "file"), structlog.get_logger())
+    with structlog.testing.capture_logs() as logs:
+        door.open(Saving(), Epoch(1))
+    door.shut()
+    door.close()
+    assert [log["log_level"] for log in logs] == ["warning"]
+
+
+def test_a_door_of_a_job_that_has_ended_already_stays_shut(tmp_path: Path) -> None:
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.shut()
+    door.open(Saving(), Epoch(1))
+    door.close()
+    assert not list(tmp_path.iterdir())

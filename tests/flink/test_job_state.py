@@ -1,0 +1,145 @@
+"""All state of the jobs of the fixtures is what Flink's own backends made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flink.state_text import shown, text
+from tidegate.errors import RestoreRefused
+from tidegate.model.handles import StateDistribution
+from tidegate.savepoints.flink.headers import KEY
+from tidegate.savepoints.flink.snapshot import FlinkKeyedState, FlinkSnapshot
+
+FIXTURES = Path(__file__).parent / "fixtures"
+JOBS = sorted(path.parent.name for path in FIXTURES.glob("*/state.json"))
+
+
+def opened(name: str) -> FlinkSnapshot:
+    told = json.loads((FIXTURES / name / "expected.json").read_text())
+    was = told.get("originalSharedParent")
+    moved = {} if was is None else {was: str(FIXTURES / name)}
+    return FlinkSnapshot.open(FIXTURES / name, moved=moved)
+
+
+def operator_state(snapshot: FlinkSnapshot, operator: Any) -> dict[str, Any]:
+    return {
+        str(index): {each.state.name: shown_operator_state(each) for each in states}
+        for index, states in snapshot.operator_state(operator)
+    }
+
+
+def shown_operator_state(each: Any) -> Any:
+    if each.mode is StateDistribution.BROADCAST:
+        key, value = each.state.serializers[KEY], each.state.value
+        pairs = [
+            [shown(key, k), shown(value, v)]
+            for entries in each.elements
+            for k, v in entries.items()
+        ]
+        return {"mode": each.mode.name, "entries": sorted(pairs, key=text)}
+    return {
+        "mode": each.mode.name,
+        "serializerSnapshot": each.state.value.snapshot_class,
+        "elements": [shown(each.state.value, element) for element in each.elements],
+    }
+
+
+def keyed_state(parts: list[FlinkKeyedState]) -> Any:
+    if not parts:
+        return None
+    header = parts[0].header
+    entries: dict[str, list[Any]] = {state.name: [] for state in header.states}
+    for part in parts:
+        for entry in part.entries():
+            assert entry.key_group in part.key_groups
+            entries[entry.state.name].append(shown_entry(header.key, entry))
+    return {
+        "backend": "rocksdb" if parts[0].backend == "rocksdb" else "hashmap",
+        "keySerializer": header.key.snapshot_class,
+        "compressed": header.compressed,
+        "states": [
+            {
+                "name": state.name,
+                "backendStateType": state.type.name,
+                "options": dict(state.options),
+                "serializerSnapshots": {
+                    part: serializer.snapshot_class
+                    for part, serializer in state.serializers.items()
+                },
+                "entries": sorted(entries[state.name], key=text),
+            }
+            for state in header.states
+        ],
+    }
+
+
+def shown_entry(keys: Any, entry: Any) -> Any:
+    found = {"keyGroup": entry.key_group}
+    if entry.state.is_timers:
+        found["timestamp"] = entry.value
+        space = entry.state.value.namespace
+    else:
+        space = entry.state.namespace
+    found |= {"key": shown(keys, entry.key), "namespace": shown(space, entry.namespace)}
+    if not entry.state.is_timers:
+        found["value"] = shown(entry.state.value, entry.value)
+    return found
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_state_is_what_flink_restored_from_it(name: str) -> None:
+    snapshot = opened(name)
+    found = {
+        operator.operator_id.hex(): {
+            "operatorId": operator.operator_id.hex(),
+            "uid": operator.uid,
+            "operatorState": operator_state(snapshot, operator),
+            "keyedState": keyed_state(list(snapshot.keyed_state(operator))),
+        }
+        for operator in snapshot.operators
+    }
+    expected = json.loads((FIXTURES / name / "state.json").read_text())
+    theirs = {operator["operatorId"]: operator for operator in expected["operators"]}
+    assert found.keys() == theirs.keys()
+    for operator, state in found.items():
+        assert state == theirs[operator]
+
+
+def test_changes_in_the_metadata_are_made_in_their_order() -> None:
+    snapshot = opened("changelog-memory-chk")
+    [operator] = [o for o in snapshot.operators if o.uid == "alpha-keyed"]
+    [part] = snapshot.keyed_state(operator)
+    found: dict[str, dict[Any, Any]] = {}
+    timers: dict[Any, list[int]] = {}
+    for entry in part.entries():
+        if entry.state.is_timers:
+            timers.setdefault(entry.key, []).append(entry.value)
+        else:
+            found.setdefault(entry.state.name, {})[entry.key] = entry.value
+    assert part.backend == "changelog"
+    assert found["count"] == {f"alpha-k{n}": 2 if n == 0 else 1 for n in (0, 2, 5, 7, 8)}
+    # The job adds each number to all of these.
+    assert {key: n for key, (_, n) in found["avg"].items()} == found["count"]
+    assert {key: total for key, (total, _) in found["avg"].items()} == found["sum"]
+    assert found["per-parity"]["alpha-k8"] == {"even": 902}
+    assert found["alpha-items"] == {"alpha-k2": ["v813"], "alpha-k7": ["v654"]}
+    assert sorted(timers["alpha-k0"]) == [1000000, 1000300]
+    assert 9000000000196 in timers["alpha-k5"]
+
+
+def test_a_snapshot_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RestoreRefused, match="Cannot find"):
+        FlinkSnapshot.open(tmp_path / "nothing")
+
+
+def test_a_shared_file_that_is_elsewhere_is_named() -> None:
+    snapshot = FlinkSnapshot.open(FIXTURES / "keyed-rocks-chk1")
+    [operator] = [o for o in snapshot.operators if o.uid == "alpha-keyed"]
+    with pytest.raises(RestoreRefused, match=r"/data/ckpts/alpha/.*/shared/") as caught:
+        for part in snapshot.keyed_state(operator):
+            list(part.entries())
+    assert "operator 'alpha-keyed', subtask 0" in caught.value.where

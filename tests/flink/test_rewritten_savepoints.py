@@ -1,0 +1,95 @@
+"""Snapshots of Flink as canonical savepoints of Flink that we write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.flink.test_job_state import FIXTURES, JOBS, keyed_state, opened, operator_state
+from tidegate import ConfigError, RestoreRefused, rewrite_flink_savepoint
+from tidegate.checkpoint import metadata
+from tidegate.cli.migrate import migrate
+from tidegate.errors import FormatError
+from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IN_FLIGHT = "unaligned-chk"
+
+
+def rewritten(name: str, target: Path) -> FlinkSnapshot:
+    told = json.loads((FIXTURES / name / "expected.json").read_text())
+    was = told.get("originalSharedParent")
+    moved = {} if was is None else {was: str(FIXTURES / name)}
+    rewrite_flink_savepoint(FIXTURES / name, target / "first", moved=moved)
+    # It stands alone: nothing but its own folder is needed, wherever that is.
+    shutil.move(target / "first", target / "elsewhere")
+    return FlinkSnapshot.open(target / "elsewhere")
+
+
+def without_backend(state: Any) -> Any:
+    return state and {name: value for name, value in state.items() if name != "backend"}
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name != IN_FLIGHT])
+def test_state_is_the_same_in_the_new_savepoint(name: str, tmp_path: Path) -> None:
+    before, after = opened(name), rewritten(name, tmp_path)
+    assert after.metadata.properties is not None and after.metadata.properties.is_savepoint
+    assert after.metadata.master_states == before.metadata.master_states
+    for old, new in zip(before.operators, after.operators, strict=True):
+        keyed = [keyed_state(list(s.keyed_state(o))) for s, o in ((before, old), (after, new))]
+        assert without_backend(keyed[0]) == without_backend(keyed[1])
+        assert operator_state(before, old) == operator_state(after, new)
+        assert {part.backend for part in after.keyed_state(new)} <= {"canonical"}
+        assert old.coordinator_state == new.coordinator_state
+        assert old.fully_finished == new.fully_finished
+    data = (tmp_path / "elsewhere" / "_metadata").read_bytes()
+    assert metadata.encode(metadata.decode(data, lambda: "")) == data
+
+
+def test_changes_of_a_changelog_are_part_of_it(tmp_path: Path) -> None:
+    after = rewritten("changelog-memory-chk", tmp_path)
+    [operator] = [each for each in after.operators if each.uid == "alpha-keyed"]
+    counts = {
+        entry.key: entry.value
+        for part in after.keyed_state(operator)
+        for entry in part.entries()
+        if entry.state.name == "count"
+    }
+    assert counts == {f"alpha-k{n}": 2 if n == 0 else 1 for n in (0, 2, 5, 7, 8)}
+
+
+def test_data_in_flight_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="data in flight"):
+        rewrite_flink_savepoint(FIXTURES / IN_FLIGHT, tmp_path / "out")
+    assert not (tmp_path / "out" / "_metadata").exists()
+
+
+def test_what_cannot_be_read_or_is_there_already_is_refused(tmp_path: Path) -> None:
+    source = FIXTURES / "keyed-heapfile-savepoint-native"
+    rewrite_flink_savepoint(source, tmp_path / "out")
+    with pytest.raises(ConfigError, match="There is a snapshot"):
+        rewrite_flink_savepoint(source, tmp_path / "out")
+    with pytest.raises(RestoreRefused, match="Cannot find"):
+        rewrite_flink_savepoint(tmp_path / "nothing", tmp_path / "other")
+    shutil.copytree(source, tmp_path / "cut")
+    for file in (tmp_path / "cut").iterdir():
+        if file.name not in ("_metadata", "expected.json", "state.json"):
+            file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises((FormatError, RestoreRefused)) as caught:
+        rewrite_flink_savepoint(tmp_path / "cut", tmp_path / "other")
+    assert "operator 'alpha-" in caught.value.where and "subtask" in caught.value.where
+
+
+def test_the_command_line_writes_it(tmp_path: Path) -> None:
+    source = str(FIXTURES / "keyed-rocks-savepoint-native")
+    run = CliRunner().invoke(migrate, ["--for-flink", source, str(tmp_path / "out")])
+    assert run.exit_code == 0 and str(tmp_path / "out") in run.output
+    assert FlinkSnapshot.open(tmp_path / "out").operators
+    refused = CliRunner().invoke(migrate, ["--for-flink", "--json", source, str(tmp_path / "b")])
+    assert refused.exit_code == 2

@@ -1,0 +1,188 @@
+"""A job ends with a savepoint: stopped or cancelled; answered when it has, or why it has not."""
+
+import pytest
+
+from tests.jobmaster.test_failover import pass_time
+from tests.jobmaster.test_rescaling import RESTARTS, ask, made
+from tests.jobmaster.world import World
+from tidegate.checkpoint.commands import AddPointer, RequestDone, WriteMetadata
+from tidegate.checkpoint.events import CheckpointRequested, MetadataFailed, PointerAdded
+from tidegate.errors import (
+    CheckpointAborted,
+    RescaleRefused,
+    StopWithSavepointFailed,
+    StorageFailed,
+    UserCodeFailed,
+)
+from tidegate.jobmaster.commands import Deployed, RescaleDone, Restarting
+from tidegate.jobmaster.events import CancelRequested, RescaleRequested
+from tidegate.model.control import CheckpointComplete, ExecutionState, JobStatus
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import CheckpointId
+
+BROKEN = UserCodeFailed("the disk is full", where="sink (1/1)")
+SYNCHRONOUS = pytest.mark.parametrize("kind", [SnapshotKind.SUSPEND, SnapshotKind.TERMINATE])
+
+
+def stop(world: World, kind: SnapshotKind = SnapshotKind.SUSPEND, request: int = 9) -> None:
+    world.send(CheckpointRequested(request, kind, "/savepoints"))
+
+
+def answers(world: World, request: int = 9) -> list[RequestDone]:
+    return [done for done in world.of(RequestDone) if done.request == request]
+
+
+def restored_from(world: World) -> int | None:
+    return world.of(Deployed)[-1].restored
+
+
+@SYNCHRONOUS
+def test_a_stop_is_answered_when_all_subtasks_have_finished(kind: SnapshotKind) -> None:
+    world = made()
+    stop(world, kind)
+    assert {told.checkpoint for told in world.sent(CheckpointComplete)} == {1, 2}
+    assert not answers(world), "the subtasks have not ended yet"
+    world.finish_all()
+    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert world.over is not None and world.over.status is JobStatus.FINISHED
+    assert world.log.index(answers(world)[0]) < world.log.index(world.over)
+
+
+@pytest.mark.feature("F266")
+def test_a_failure_behind_the_savepoint_restarts_the_whole_job_from_it_and_names_it() -> None:
+    world = made(RESTARTS)
+    stop(world)
+    first, *_ = world.executions
+    deployed = len(world.of(Deployed))
+    world.change(world.executions[-1], ExecutionState.FAILED, BROKEN)
+    [done] = answers(world)
+    assert isinstance(done.error, StopWithSavepointFailed)
+    assert done.error.savepoint == "/chk-2" and "/chk-2" in done.error.what
+    assert "the disk is full" in done.error.what and done.error.where == "sink (1/1)"
+    [restart] = world.of(Restarting)
+    assert restart.error is done.error
+    pass_time(world, world.now_ms + 1_000)
+    assert len(world.of(Deployed)) == deployed + 1 and restored_from(world) == 2
+    assert world.executions[0].attempt > first.attempt
+    assert world.status is JobStatus.RUNNING
+    pass_time(world, world.now_ms + 2_000)
+    assert world.of(AddPointer)[-1].checkpoint >= 3, "checkpoints go on"
+
+
+@pytest.mark.feature("F266")
+def test_without_restarts_the_job_fails_with_the_path_in_its_message() -> None:
+    world = made()
+    stop(world)
+    world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
+    world.finish_all()
+    assert world.over is not None and world.over.status is JobStatus.FAILED
+    assert "/chk-2" in str(world.over.error)
+    assert len(answers(world)) == 1
+
+
+def test_a_failure_while_the_savepoint_is_being_made_durable_names_it_once_it_is() -> None:
+    """Nobody knows before whether it stands; from then on the job starts from it."""
+    world = made(RESTARTS)
+    world.prompt = False
+    stop(world)
+    while not world.of(AddPointer)[1:]:
+        world.deliver()
+    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
+    world.waiting.remove(added)
+    world.prompt = True
+    world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
+    assert not answers(world)
+    world.send(added)
+    [done] = answers(world)
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    pass_time(world, world.now_ms + 1_000)
+    assert restored_from(world) == 2
+
+
+def test_a_failure_before_the_savepoint_is_complete_ends_the_stop_and_not_the_job() -> None:
+    world = made(RESTARTS)
+    world.prompt = False
+    stop(world)
+    while not world.of(WriteMetadata)[1:]:
+        world.deliver()
+    world.prompt = True
+    world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
+    [done] = answers(world)
+    assert isinstance(done.error, CheckpointAborted)
+    pass_time(world, world.now_ms + 1_000)
+    assert restored_from(world) == 1 and world.status is JobStatus.RUNNING
+    stop(world, request=10)
+    world.finish_all()
+    assert answers(world, 10)[0].error is None
+
+
+def test_a_second_stop_is_refused_while_one_is_under_way() -> None:
+    world = made()
+    world.prompt = False
+    stop(world)
+    stop(world, request=10)
+    [refused] = answers(world, 10)
+    assert isinstance(refused.error, CheckpointAborted)
+    assert refused.error.reason == "CHECKPOINT_COORDINATOR_SUSPEND"
+    world.prompt = True
+    world.send()
+    while world.waiting:
+        world.deliver()
+    world.finish_all()
+    assert [done.error for done in answers(world)] == [None]
+
+
+@pytest.mark.feature("F267")
+def test_a_job_is_cancelled_behind_its_savepoint_and_answered_when_it_has_ended() -> None:
+    world = made()
+    world.send(CheckpointRequested(9, SnapshotKind.SAVEPOINT, "/savepoints", cancels=True))
+    assert world.statuses[-2:] == [JobStatus.CANCELLING, JobStatus.CANCELED]
+    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    told = {message.checkpoint for message in world.sent(CheckpointComplete)}
+    assert told == {1}, "sinks do not commit on it"
+
+
+@pytest.mark.feature("F267")
+def test_a_job_goes_on_with_its_checkpoints_where_the_savepoint_before_the_cancel_fails() -> None:
+    world = made()
+    world.prompt = False
+    world.send(CheckpointRequested(9, SnapshotKind.SAVEPOINT, "/savepoints", cancels=True))
+    while not world.of(WriteMetadata)[1:]:
+        world.deliver()
+    world.waiting.clear()
+    world.prompt = True
+    world.send(MetadataFailed(CheckpointId(2), StorageFailed("no room")))
+    [done] = answers(world)
+    assert isinstance(done.error, CheckpointAborted) and "no room" in done.error.what
+    assert world.status is JobStatus.RUNNING
+    pass_time(world, world.now_ms + 2_500)
+    assert world.of(AddPointer)[-1].checkpoint >= 3
+
+
+def test_a_stop_that_is_overtaken_by_a_cancel_names_its_savepoint() -> None:
+    world = made()
+    stop(world)
+    world.send(CancelRequested())
+    [done] = answers(world)
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    assert world.over is not None and world.over.status is JobStatus.CANCELED
+
+
+def test_a_job_that_stops_is_not_rescaled() -> None:
+    world = made()
+    ask(world, 3, slots=False)
+    stop(world)
+    [ended] = world.of(RescaleDone)
+    assert isinstance(ended.error, RescaleRefused)
+    world.send(RescaleRequested(2, 3))
+    refused = world.of(RescaleDone)[-1]
+    assert refused.request == 2 and isinstance(refused.error, RescaleRefused)
+    world.finish_all()
+    assert answers(world)[0].error is None
+
+
+def test_a_plain_savepoint_is_answered_at_once_and_ends_nothing() -> None:
+    world = made()
+    stop(world, SnapshotKind.SAVEPOINT)
+    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert world.status is JobStatus.RUNNING and len(world.of(AddPointer)) == 1

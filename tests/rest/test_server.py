@@ -1,0 +1,170 @@
+"""A server over a job that is made up: its life, and what it says where nothing can be done."""
+
+import gc
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import structlog
+
+from tests.datastream.fakes import Client
+from tests.e2e.rest import Rest
+from tests.rest.world import EMPTY, JOB
+from tidegate import ConfigError, Configuration, StreamExecutionEnvironment
+from tidegate.clock import SystemClock
+from tidegate.errors import StorageFailed
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import Epoch, JobId
+from tidegate.model.settings import RestSettings
+from tidegate.rest.server import RestServer
+
+if TYPE_CHECKING:
+    from tidegate.jobmaster.view import JobView
+
+
+class Served(Client):
+    """A client whose view and savepoints are what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.shown: JobView | None = EMPTY
+        self.saved: Future[str] = Future()
+
+    def get_job_id(self) -> JobId:
+        return JOB
+
+    def view(self) -> object:
+        assert self.shown is not None, "told to break"
+        return self.shown
+
+    def trigger_savepoint(self, *args: Any, **settings: Any) -> Future[str]:
+        return self.saved
+
+
+@pytest.fixture
+def client() -> Served:
+    return Served()
+
+
+def made() -> RestServer:
+    return RestServer(RestSettings((0, 0)), SystemClock(), SeededChance(1), structlog.get_logger())
+
+
+@pytest.fixture
+def server(client: Served) -> Iterator[RestServer]:
+    server = made()
+    with structlog.testing.capture_logs():
+        server.open(client, Epoch(1))
+    yield server
+    server.shut()
+
+
+@pytest.fixture
+def rest(server: RestServer) -> Rest:
+    return Rest(server.url)
+
+
+def test_a_job_that_is_just_beginning_has_its_pages(rest: Rest) -> None:
+    job = rest.get(rest.job)
+    assert (job["jid"], job["state"], job["start-time"], job["end-time"]) == (
+        JOB,
+        "RUNNING",
+        1_000,
+        -1,
+    )
+    assert job["vertices"] == [] and job["timestamps"]["FAILED"] == 0
+    summary = rest.get(f"{rest.job}/checkpoints")["summary"]["state_size"]
+    assert summary["max"] == 0 and summary["p999"] == "NaN"
+
+
+def test_a_job_that_has_ended_otherwise_cannot_be_cancelled(rest: Rest, client: Served) -> None:
+    times = {JobStatus.INITIALIZING: 1_000, JobStatus.FINISHED: 1_500}
+    client.shown = replace(EMPTY, status=JobStatus.FINISHED, timestamps_ms=times)
+    status, text = rest.refused("PATCH", rest.job)
+    assert status == 409 and "another terminal state (FINISHED)" in text
+    assert rest.get(rest.job)["duration"] == 500
+    client.shown = replace(EMPTY, status=JobStatus.CANCELED)
+    assert rest.ask("PATCH", rest.job) == (202, {}) and client.cancelled
+
+
+def test_a_fault_of_our_own_is_an_answer_too(rest: Rest, client: Served) -> None:
+    client.shown = None
+    with structlog.testing.capture_logs() as logs:
+        status, answer = rest.ask("GET", "/jobs/overview")
+    told, where = answer["errors"]
+    assert (status, told) == (500, "Internal server error.")
+    assert where.startswith("<Exception on server side:") and "told to break" in where
+    assert [log["event"] for log in logs] == ["a request could not be answered"]
+
+
+def test_connections_that_are_made_as_the_server_ends_are_closed(client: Served) -> None:
+    def knock(address: tuple[str, int]) -> None:
+        with suppress(OSError):
+            while True:
+                socket.create_connection(address, timeout=1).close()
+
+    with warnings.catch_warnings(record=True) as seen, structlog.testing.capture_logs():
+        warnings.simplefilter("always", ResourceWarning)
+        for _ in range(5):
+            server = made()
+            server.open(client, Epoch(1))
+            host, port = server.url.removeprefix("http://").split(":")
+            knocking = threading.Thread(target=knock, args=((host, int(port)),))
+            knocking.start()
+            server.shut()
+            knocking.join(20)
+        gc.collect()
+    assert [str(each.message) for each in seen if "transport" in str(each.message)] == []
+
+
+def test_a_body_without_bounds_is_refused(rest: Rest) -> None:
+    status, text = rest.refused("POST", f"{rest.job}/savepoints", b" " * (1 << 21))
+    assert status == 413 and "Maximum request body size" in text
+
+
+def test_an_operation_is_in_progress_until_it_has_come_to_something(
+    rest: Rest, client: Served
+) -> None:
+    where = f"{rest.job}/savepoints"
+    id = rest.begin(where, {"target-directory": "/savepoints"})
+    pending = {"status": {"id": "IN_PROGRESS"}, "operation": None}
+    assert rest.get(f"{where}/{id}") == pending
+    client.saved.set_exception(StorageFailed("no room", remedy="Make some."))
+    cause = rest.outcome(f"{where}/{id}")["failure-cause"]
+    assert cause["class"] == "StorageFailed"
+    assert cause["stack-trace"] == "StorageFailed: no room\n  what to do: Make some."
+
+
+def test_a_server_that_is_shut_is_gone_and_was_never_there_where_it_was_not_opened(
+    client: Served,
+) -> None:
+    opened, never = made(), made()
+    with structlog.testing.capture_logs():
+        opened.open(client, Epoch(1))
+    rest = Rest(opened.url)
+    for server in (opened, never):
+        server.shut()
+    assert rest.gone()
+    never.open(client, Epoch(1))
+    rest.url = never.url
+    assert rest.gone()
+
+
+def test_without_its_library_the_job_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("tidegate.rest.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    settings = Configuration.from_dict({"rest.port": "0"})
+    env = StreamExecutionEnvironment.local(configuration=settings)
+    env.from_collection([1]).print()
+    with pytest.raises(ConfigError, match="What serves HTTP is not installed") as missing:
+        env.execute()
+    assert "tidegate[rest]" in missing.value.remedy

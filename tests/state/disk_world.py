@@ -1,0 +1,119 @@
+"""State on disk in a test: folders of their own, files in a dict, small caches."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.state.world import Subtask, restored
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    PlaceholderStreamStateHandle,
+    StreamStateHandle,
+)
+from tidegate.model.ids import JobId, SlotId
+from tidegate.model.settings import RocksDBSettings, StateFileSettings
+from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
+from tidegate.state.backend import LocalPlace
+from tidegate.state.local_folders import LocalFolders
+from tidegate.state.pending import PendingSnapshot
+from tidegate.state.rocksdb.store import RocksDBMemory
+from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.streams import CheckpointStateOutputStream
+
+SMALL = RocksDBSettings(
+    cache_entries=12, memory_bytes=4 << 20, write_buffer_bytes=1 << 20, threads=1
+)
+FILES = StateFileSettings(incremental=True, transfer_threads=1)
+
+
+class Disk:
+    """Folders for key spaces; deleted by `close`. Files written to it are never lost."""
+
+    sharing = SharingFilesStrategy.FORWARD_BACKWARD
+    where = "a test's disk"
+
+    def __init__(self, settings: RocksDBSettings = SMALL) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegate-test-"))
+        self.folders = LocalFolders(JobId("0" * 32), SlotId("slot"), [self.folder])
+        self.memory = RocksDBMemory(settings)
+        self.files: dict[str, bytes] = {}
+        self._numbers = itertools.count()
+
+    def close(self) -> None:
+        self.folders.close(over=True)
+        shutil.rmtree(self.folder)
+
+    def local(self) -> LocalPlace:
+        """Where one operator's key space may be."""
+        number = next(self._numbers)
+        backend = f"00000000-0000-0000-0000-{number:012d}"
+        return LocalPlace(self.folders, backend, self.memory, FILES)
+
+    # --- subtasks, as `world` makes them in memory ---
+
+    def begun(self, parallelism: int) -> list[Subtask]:
+        """New subtasks with nothing."""
+        return [Subtask(index, parallelism, local=self.local()) for index in range(parallelism)]
+
+    def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
+        """What a snapshot holds, as the driver keeps it."""
+        return self.resolved(piece.upload(self))
+
+    def gone_on(
+        self, states: Sequence[SubtaskState], parallelism: int, **more: Any
+    ) -> list[Subtask]:
+        """New subtasks with what the old ones have put away."""
+        return restored(states, parallelism, reader=self, local=self.local, **more)
+
+    # --- where a snapshot is written ---
+
+    def new_name(self) -> str:
+        return f"file-{next(self._numbers)}"
+
+    def stream(self) -> CheckpointStateOutputStream:
+        return CheckpointStateOutputStream(f"memory:/{self.new_name()}", None, buffer_max=1 << 40)
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.EXCLUSIVE,
+        *,
+        merged: bool = True,
+    ) -> StreamStateHandle:
+        name, data = f"{scope.name}/{self.new_name()}", b"".join(parts)
+        self.files[name] = data
+        return FileStateHandle(name, len(data))
+
+    # --- where one is read ---
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        if isinstance(handle, ByteStreamStateHandle):
+            return handle.data
+        assert isinstance(handle, FileStateHandle)
+        return self.files[handle.file_path]
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        target.write_bytes(self.read(handle))
+
+    def resolved(self, state: SubtaskState) -> SubtaskState:
+        """A state as the driver keeps it: with files where it names those of other checkpoints."""
+        keyed = state.managed_keyed
+        if not isinstance(keyed, IncrementalRemoteKeyedStateHandle):
+            return state
+        files = tuple(
+            HandleAndLocalPath(each.local_path, self._real(each.handle))
+            for each in keyed.shared_state
+        )
+        return replace(state, managed_keyed=replace(keyed, shared_state=files))
+
+    def _real(self, handle: StreamStateHandle) -> StreamStateHandle:
+        if isinstance(handle, PlaceholderStreamStateHandle):
+            return FileStateHandle(handle.physical_id, len(self.files[handle.physical_id]))
+        return handle

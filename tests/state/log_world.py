@@ -1,0 +1,164 @@
+"""A changelog in a test: files in a dict, a driver's registry, and uploads that wait to be run."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tidegate.checkpoint.registry import SharedStateRegistry, paths_of, shared_handles
+from tidegate.errors import StorageFailed
+from tidegate.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
+from tidegate.model.ids import CheckpointId, OperatorId
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import ChangelogSettings
+from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
+from tidegate.state.changelog import ChangeLog
+from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.store import Checksum
+from tidegate.storage.streams import CheckpointStateOutputStream
+
+SMALL = ChangelogSettings(persist_bytes=200, in_flight_bytes=2_000)
+
+
+class _File:
+    """A file that is there once it is closed."""
+
+    def __init__(self, files: dict[str, bytes], name: str) -> None:
+        self._files = files
+        self._name = name
+        self._data = b""
+        self.checksums: dict[str, tuple[int, int]] = {}
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def close(self) -> FileStateHandle:
+        self._files[self._name] = self._data
+        found = Checksum()
+        found.add(self._data)
+        self.checksums[self._name] = (found.crc32c, found.size)
+        return FileStateHandle(self._name, len(self._data))
+
+    def abort(self) -> None:
+        self._files.pop(self._name, None)
+
+
+class Logs:
+    """Where logs and checkpoints go, and what the driver knows of the files.
+
+    waiting: calls that are to be run off the loop. fails: whether uploads do.
+    """
+
+    where = "a test's logs"
+
+    def __init__(self, settings: ChangelogSettings = SMALL, *, max_parallelism: int = 8) -> None:
+        self.files: dict[str, bytes] = {}
+        self.registry = SharedStateRegistry()
+        self.waiting: list[Callable[[], None]] = []
+        self.fails = False
+        self._settings = settings
+        self._max_parallelism = max_parallelism
+        self._numbers = itertools.count()
+
+    def log(self, key_groups: KeyGroupRange) -> ChangeLog:
+        """A new subtask's log."""
+        return ChangeLog(
+            OperatorId(bytes(16)),
+            key_groups,
+            self._max_parallelism,
+            self._settings,
+            lambda sharing: Place(self, sharing, shared=True),
+            self.waiting.append,
+        )
+
+    def run(self) -> None:
+        """Run what waits."""
+        while self.waiting:
+            self.waiting.pop(0)()
+
+    def new_name(self) -> str:
+        return f"file-{next(self._numbers)}"
+
+    # --- the driver ---
+
+    def acknowledged(self, state: SubtaskState, checkpoint: int) -> SubtaskState:
+        """A subtask's share has come; the state as the driver keeps it."""
+        known = self.registry.register_state(state, CheckpointId(checkpoint))
+        for handle in shared_handles(known):
+            assert all(path in self.files for path in paths_of(handle)), "a file is gone"
+        return known
+
+    def completed(self, checkpoint: int) -> None:
+        """A checkpoint is complete, and the only one that is kept."""
+        for path in self.registry.release_below(CheckpointId(checkpoint)):
+            del self.files[path]
+
+    # --- where a snapshot is read ---
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        if isinstance(handle, ByteStreamStateHandle):
+            return handle.data
+        assert isinstance(handle, FileStateHandle)
+        return self.files[handle.file_path]
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        target.write_bytes(self.read(handle))
+
+
+class Place:
+    """Where a checkpoint, or what is of none, is written; what is one's own stays inline."""
+
+    def __init__(
+        self,
+        logs: Logs,
+        sharing: SharingFilesStrategy = SharingFilesStrategy.FORWARD_BACKWARD,
+        *,
+        shared: bool = False,
+    ) -> None:
+        self._shared = shared
+        self.sharing = sharing
+        self.named: dict[str, tuple[int, int]] = {}
+        self._logs = logs
+        self._written: list[CheckpointStateOutputStream] = []
+
+    def new_name(self) -> str:
+        return self._logs.new_name()
+
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
+    ) -> CheckpointStateOutputStream:
+        if self._logs.fails:
+            raise StorageFailed("The store is away")
+        name = self.new_name()
+        shared = self._shared or scope is CheckpointScope.SHARED
+        stream = CheckpointStateOutputStream(
+            name,
+            (lambda: _File(self._logs.files, name)) if shared else None,
+            buffer_max=1 if shared else 1 << 40,
+        )
+        self._written.append(stream)
+        return stream
+
+    def write(
+        self,
+        parts: Iterable[bytes],
+        scope: CheckpointScope = CheckpointScope.EXCLUSIVE,
+        *,
+        merged: bool = True,
+    ) -> StreamStateHandle:
+        with self.stream() as stream:
+            for part in parts:
+                stream.write(part)
+            return stream.close_and_get_handle()
+
+    def names(self, checksums: dict[str, tuple[int, int]], fresh_bytes: int) -> None:
+        self.named.update(checksums)
+
+    def delete(self, places: Iterable[str]) -> None:
+        for place in list(places):
+            del self._logs.files[place]
+
+    @property
+    def checksums(self) -> dict[str, tuple[int, int]]:
+        return {
+            place: found for stream in self._written for place, found in stream.checksums.items()
+        }

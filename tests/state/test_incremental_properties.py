@@ -1,0 +1,456 @@
+"""Incremental checkpoints whatever happens: the real files, registry and coordinator together.
+
+Subtasks with files that are added and merged, as a database does it, snapshot, upload and restore
+in the world of the coordinator's own property test: storage that answers late and fails, declined
+and given-up checkpoints, failures, restarts, rescales. Each restore must give back the bytes of its
+checkpoint, no file that a pointer needs may go, and at the end none may be left over.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checkpoint.test_coordinator_properties import Chaos, paths_in
+from tests.checkpoint.world import chain, vertex
+from tests.properties import examples
+from tests.state.files_world import JOB, Driver, contents, fill
+from tidegate.checkpoint import commands, events, metadata
+from tidegate.checkpoint.assignment import assign
+from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.errors import JobCanceled, StorageFailed
+from tidegate.model.control import (
+    CheckpointAborted,
+    CheckpointComplete,
+    CheckpointFigures,
+    ExecutionState,
+    JobStatus,
+    TriggerCheckpoint,
+)
+from tidegate.model.elements import SnapshotKind
+from tidegate.model.ids import (
+    Attempt,
+    CheckpointId,
+    Epoch,
+    ExecutionId,
+    OperatorId,
+    SlotId,
+    SubtaskId,
+)
+from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import CheckpointSettings, RetentionPolicy
+from tidegate.model.snapshots import RestoredOperatorState, SubtaskRestore, SubtaskState
+from tidegate.state.local_folders import LocalFolders
+from tidegate.state.rocksdb.files import IncrementalFiles, download
+from tidegate.storage.checkpoints import CheckpointScope, resolve_relative
+from tidegate.storage.reading import StateReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidegate.checkpoint.commands import CheckpointCommand
+    from tidegate.checkpoint.events import CheckpointEvent
+    from tidegate.model.elements import CheckpointOptions
+    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
+    from tidegate.model.snapshots import CheckpointMetadata
+    from tidegate.model.topology import Topology
+
+SHAPES = [chain(vertex("source", n, coordinator=True), vertex("sink", 1)) for n in (1, 2, 3)]
+STEPS = 250
+LEFT_BEHIND = b"written by a slot that was killed"
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many small files for a short while
+SAVEPOINTS = "memory:/savepoints"
+NOTHING = RestoredOperatorState()
+
+
+@dataclass
+class Database:
+    """One attempt's backend: a folder of files, of which now and then some are merged into one."""
+
+    uploads: IncrementalFiles
+    name: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    made: int = 0
+
+    def go_on(self, chance: int) -> None:
+        """Write a file; merge the oldest ones into another."""
+        oldest = sorted(self.files, key=lambda name: int(name[1:]))
+        merged = [self.files.pop(name) for name in oldest[: max(chance % 3, len(oldest) - 4)]]
+        for _ in range(1 + (len(merged) > 1)):
+            self.made += 1
+            self.files[f"_{self.made}"] = f"{self.name}, file {self.made} ".encode() * 2
+
+    def folder(self) -> dict[str, bytes]:
+        private = {f"MANIFEST-{self.made}": f"{self.name}, {sorted(self.files)}".encode()}
+        return {**self.files, **private, "CURRENT": b"MANIFEST"}
+
+
+class Job(Chaos):
+    """The coordinator's chaos, with files that are there."""
+
+    def __init__(
+        self, settings: CheckpointSettings, folder: Path, *, local: bool, certain: bool = False
+    ) -> None:
+        self.certain = certain  # whether it is always known if a pointer stands
+        self.epoch = Epoch(1)
+        self.driver = Driver()
+        self.driver.storage.initialize_base_locations()
+        self.databases: dict[SubtaskId, Database] = {}
+        self.snapshots: dict[str, dict[str, bytes]] = {}
+        self.options: dict[int, CheckpointOptions] = {}
+        self.savepoints: set[CheckpointId] = set()
+        self.restored = 0
+        self.ended: Counter[str] = Counter()
+        self.local = LocalFolders(JOB, SlotId("slot"), [folder], keeps=local, takes=local)
+        super().__init__(settings)
+
+    # --- what subtasks do ---
+
+    def start_attempts(self, latest: CheckpointMetadata | None) -> None:
+        restores = {} if latest is None else assign(latest, self.topology)
+        self.databases = {
+            subtask: self.database(subtask, restores.get(subtask))
+            for subtask in self.topology.subtasks()
+        }
+
+    def database(self, subtask: SubtaskId, restore: SubtaskRestore | None) -> Database:
+        vertex = self.topology.vertex(subtask.vertex)
+        groups = KeyGroupRange.of(subtask.index, vertex.parallelism, vertex.max_parallelism)
+        name = f"{vertex.name}/{subtask.index}/{self.attempts[subtask]}"
+        backend = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+        state = NOTHING
+        if restore is not None:
+            state = restore.operators.get(OperatorId(bytes(subtask.vertex)), NOTHING)
+        found = [self.downloaded(handle, restore) for handle in state.managed_keyed]
+        if len(found) != 1:
+            database = Database(IncrementalFiles(backend, groups, threads=1), name)
+            old = [files[name] for files in found for name in sorted(files) if ".sst" in name]
+            database.files = {f"_{number + 1}": data for number, data in enumerate(old)}
+            database.made = len(database.files)
+            return database
+        [handle], [files] = state.managed_keyed, found
+        shared = {f"_{int(file[:6])}": data for file, data in files.items() if ".sst" in file}
+        made = max(int(file[1:]) for file in shared)
+        return Database(
+            IncrementalFiles(backend, groups, threads=1, restored=handle), name, shared, made
+        )
+
+    def downloaded(
+        self, handle: IncrementalRemoteKeyedStateHandle, restore: SubtaskRestore | None
+    ) -> dict[str, bytes]:
+        """The files of a handle, which are what they were when it was made."""
+        assert restore is not None
+        folder = self.local.new_folder()
+        reader = StateReader(self.driver.storage, restore.checksums)
+        shared = {file.handle.physical_id for file in handle.shared_state}
+        assert shared <= restore.checksums.keys(), "files come without their checksums"
+        assert download(handle, folder, reader, threads=1, local=self.local) == b"meta"
+        found = contents(folder)
+        shutil.rmtree(folder)
+        assert found == self.snapshots[handle.state_handle_id]
+        self.restored += 1
+        return found
+
+    def snapshot(self, subtask: SubtaskId, execution: ExecutionId, checkpoint: int, n: int) -> None:
+        database = self.databases[subtask]
+        database.go_on(n)
+        folder = fill(self.local.new_folder(), **database.folder())
+        options = self.options[checkpoint]
+        place = self.driver.place(
+            checkpoint, options.kind, target=options.target, execution=execution
+        )
+        number = CheckpointId(checkpoint)
+        if n % 13 == 12:  # its slot is killed once it has written a file
+            place.write([LEFT_BEHIND], CheckpointScope.SHARED)
+            shutil.rmtree(folder)
+            self.fail(subtask)
+            return
+        if n % 11 == 10:  # it fails on the way
+            (folder / "000000.sst").symlink_to(folder / "gone")
+        try:
+            handle = database.uploads.upload(folder, number, place, shared=True, meta=b"meta")
+        except StorageFailed:
+            shutil.rmtree(folder)
+            place.discard()
+            self.decline(checkpoint, subtask, FailureReason.CHECKPOINT_ASYNC_EXCEPTION)
+            return
+        self.snapshots[handle.state_handle_id] = contents(folder)
+        self.local.keep(handle, folder)
+        figures = CheckpointFigures(bytes_written=place.bytes_written, checksums=place.checksums)
+        state = {OperatorId(bytes(subtask.vertex)): SubtaskState(managed_keyed=handle)}
+        self.acknowledgements.append(self.acknowledgement(checkpoint, subtask, state, figures))
+
+    def settle(self) -> None:
+        """All that is under way comes to its end, without faults."""
+        while self.held or self.triggers or self.acknowledgements:
+            if self.held:
+                self.send(*self.answers(self.held.pop(0)))
+            elif self.triggers:
+                self.subtask_goes_on(0)
+            else:
+                self.subtask_goes_on(1)
+
+    @property
+    def needed(self) -> set[str]:
+        """The files that the retained checkpoints and the savepoints name."""
+        named = (*self.pointers, *self.savepoints)
+        return {path for snapshot in named for path in paths_in(self.metadata[snapshot])}
+
+    # --- what the world does ---
+
+    def answers(self, command: CheckpointCommand) -> list[CheckpointEvent]:
+        match command:
+            case commands.PrepareLocation(checkpoint, savepoint):
+                location = self.driver.storage.location(checkpoint)
+                if savepoint:
+                    location = f"{SAVEPOINTS}/savepoint-{checkpoint}"
+                return [events.LocationReady(checkpoint, location)]
+            case _:
+                return super().answers(command)
+
+    def observe(self, command: CheckpointCommand) -> None:
+        match command:
+            case TriggerCheckpoint(_, checkpoint, _, options):
+                self.options[checkpoint] = options
+                super().observe(command)
+            case commands.WriteMetadata(checkpoint, written, location):
+                read = metadata.decode(metadata.encode(written), lambda: pytest.fail("no id"))
+                self.metadata[checkpoint] = resolve_relative(read, location)
+                assert self.metadata[checkpoint].operators == written.operators
+                missing = paths_in(written) - self.driver.files
+                assert not missing, f"a snapshot names files that are gone: {missing}"
+            case CheckpointComplete(execution, checkpoint):
+                if execution == self.execution(execution.subtask):
+                    self.databases[execution.subtask].uploads.named.on_complete(checkpoint)
+                self.local.on_complete(checkpoint)
+            case CheckpointAborted(execution, checkpoint, latest):
+                if execution == self.execution(execution.subtask):
+                    uploads = self.databases[execution.subtask].uploads
+                    if latest is not None:
+                        uploads.named.on_complete(latest)
+                    uploads.named.on_aborted(checkpoint)
+                self.local.on_aborted(checkpoint)
+            case commands.DiscardCheckpoint(checkpoint, location, files):
+                super().observe(command)
+                if location is not None:
+                    self.driver.storage.discard(location, files)
+            case commands.SweepShared(below, used):
+                self.driver.storage.sweep_shared(self.epoch, below, used=set(used))
+            case commands.CheckpointEnded(message=message):
+                assert "shared file" not in message, f"a subtask named what it may not: {message}"
+                self.ended["failed" if command.reason else "completed"] += 1
+            case commands.RequestDone(_, checkpoint, pointer) if pointer is not None:
+                if pointer.startswith(SAVEPOINTS):
+                    self.savepoints.add(checkpoint)
+            case _:
+                super().observe(command)
+
+    def delete(self, files: Iterable[str]) -> None:
+        doomed = set(files)
+        for pointer in (*self.pointers, *self.savepoints):
+            needed = paths_in(self.metadata[pointer])
+            assert not needed & doomed, f"checkpoint {pointer} needs what is being deleted"
+        self.driver.storage.delete_files(doomed)
+
+    def subtask_goes_on(self, number: int) -> None:
+        if number % 2 and self.acknowledgements:
+            message = self.acknowledgements.pop(number // 2 % len(self.acknowledgements))
+            self.said.append(message)
+            self.send(message)
+        elif self.triggers:
+            first = self.triggers[number // 2 % len(self.triggers)][0]
+            index = next(i for i, trigger in enumerate(self.triggers) if trigger[0] == first)
+            subtask, execution, checkpoint = self.triggers.pop(index)
+            if subtask in self.attempts and execution == self.execution(subtask):
+                self.snapshot(subtask, execution, checkpoint, number // 2)
+
+    def answer(self, number: int) -> None:
+        command = self.held[number % len(self.held)] if self.held else None
+        if self.certain and isinstance(command, commands.AddPointer):
+            self.held.remove(command)
+            self.send(*self.answers(command))
+        else:
+            super().answer(number)
+
+    def ask(self, number: int) -> None:
+        kinds = [SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT, SnapshotKind.SAVEPOINT]
+        self.asked += 1
+        self.request(self.asked, kinds[number % len(kinds)], SAVEPOINTS)
+
+    def decline_or_repeat(self, number: int) -> None:
+        self.triggers = [
+            trigger for trigger in self.triggers if self.attempts.get(trigger[0]) is not None
+        ]
+        super().decline_or_repeat(number)
+
+    def fail_or_restart(self, number: int) -> None:
+        if number % 37 == 36:
+            self.new_driver()
+        elif self.down:
+            if self.coordinator.settled:
+                self.down = False
+                self.redeployed(SHAPES[number // 4 % len(SHAPES)])
+        elif number % 4 == 3:
+            subtasks = list(self.topology.subtasks())
+            self.fail(subtasks[number // 4 % len(subtasks)])
+
+    def fail(self, subtask: SubtaskId) -> None:
+        if not self.down:
+            self.change(subtask, ExecutionState.FAILED)
+            self.send(events.FailoverStarted())
+            self.send(events.JobStatusChanged(JobStatus.RESTARTING))
+            self.down = True
+
+    def new_driver(self) -> None:
+        """The driver dies, and with it all subtasks; another goes on from the pointers."""
+        self.epoch = Epoch(self.epoch + 1)
+        retained = [self.completed_checkpoint(pointer) for pointer in self.pointers]
+        self.completed = CompletedCheckpoints(self.settings.retained_max, retained)
+        self.coordinator = CheckpointCoordinator(
+            JOB, self.settings, self.topology, self.completed, SharedStateRegistry(), self.chance
+        )
+        self.held.clear()
+        self.triggers.clear()
+        self.acknowledgements.clear()
+        self.said.clear()
+        answered = {done.request for done in self.all(commands.RequestDone)}
+        for lost in set(range(1, self.asked + 1)) - answered:
+            self.log.append(commands.RequestDone(lost, None, None, JobCanceled("no driver")))
+        used = {path for pointer in self.pointers for path in paths_in(self.metadata[pointer])}
+        self.driver.storage.sweep(
+            self.epoch, CheckpointId(self.next_id), kept=set(self.pointers), used=used
+        )
+        self.driver.storage.delete_files(
+            path
+            for path in self.driver.files
+            if path.startswith(SAVEPOINTS) and path not in self.needed  # their user's to delete
+        )
+        self.in_doubt = self.down = False
+        self.attempts = dict.fromkeys(self.topology.subtasks(), Attempt(0))
+        latest = self.completed.latest
+        self.send(events.Restored(None if latest is None else latest.checkpoint, self.wall_ms))
+        self.start()
+        self.start_attempts(None if latest is None else latest.metadata)
+
+    def completed_checkpoint(self, checkpoint: CheckpointId) -> CompletedCheckpoint:
+        location = self.driver.storage.location(checkpoint)
+        found = self.metadata[checkpoint]
+        assert found.properties is not None
+        return CompletedCheckpoint(checkpoint, location, location, found, found.properties)
+
+    def execution(self, subtask: SubtaskId) -> ExecutionId:
+        return super().execution(subtask)._replace(epoch=self.epoch)
+
+    def redeployed(self, topology: Topology) -> None:
+        """All is started again, perhaps at another parallelism."""
+        latest = self.coordinator.latest_completed()
+        for subtask in self.topology.subtasks():
+            self.change(subtask, ExecutionState.CANCELED)
+        attempt = max(self.attempts.values()) + 1
+        if topology != self.topology:
+            self.topology = topology
+            self.send(events.Rescaled(topology))
+        self.attempts = dict.fromkeys(topology.subtasks(), attempt)
+        for subtask in topology.subtasks():
+            self.change(subtask, ExecutionState.CREATED)
+        self.send(events.Restored(None if latest is None else latest.checkpoint, self.wall_ms))
+        self.start()
+        self.start_attempts(None if latest is None else self.metadata[latest.checkpoint])
+
+
+@pytest.mark.feature("F250")
+@examples(30)
+@given(
+    seed=st.integers(0, 1 << 32),
+    max_concurrent=st.integers(1, 3),
+    retained_max=st.integers(1, 2),
+    timeout_ms=st.sampled_from([3_000, 600_000]),
+    status=st.sampled_from([JobStatus.FINISHED, JobStatus.CANCELED]),
+    retention=st.sampled_from(list(RetentionPolicy)),
+    local=st.booleans(),
+)
+def test_whatever_happens_files_come_back_and_none_is_left_over(
+    seed: int,
+    max_concurrent: int,
+    retained_max: int,
+    timeout_ms: int,
+    status: JobStatus,
+    retention: RetentionPolicy,
+    local: bool,
+) -> None:
+    settings = CheckpointSettings(
+        interval_ms=500,
+        max_concurrent=max_concurrent,
+        retained_max=retained_max,
+        timeout_ms=timeout_ms,
+        tolerable_failures=1_000,
+        retention=retention,
+    )
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        job = Job(settings, Path(folder), local=local)
+        # From a seed: in lists of numbers, as hypothesis draws them, few checkpoints complete.
+        draw = random.Random(seed).randrange
+        for _ in range(STEPS):
+            job.step(draw(10_000))
+            job.check()
+        job.come_to_rest(status)
+        job.local.close(over=True)
+        assert list(Path(folder).rglob("*")) == []
+    assert job.needed <= job.driver.files
+    if not job.in_doubt:
+        # What slots that were killed last have left waits for the sweep at the job's end.
+        left = {job.driver.world.files[path] for path in job.driver.files - job.needed}
+        assert left <= {LEFT_BEHIND}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F041", "F202")
+def test_after_500_checkpoints_the_folders_hold_what_is_live_and_nothing_else(
+    folder: Path,
+) -> None:
+    settings = CheckpointSettings(
+        interval_ms=500, retained_max=2, timeout_ms=3_000, tolerable_failures=1_000_000
+    )
+    job = Job(settings, folder, local=True, certain=True)
+    draw = random.Random(5).randrange
+    while job.ended["completed"] < 500:
+        job.advance(500)
+        for _ in range(draw(60)):
+            # Answers and uploads; now and then a request, a decline, a failure or a restart.
+            job.step(24 * draw(10_000) + (draw(19) if draw(40) else 21 + draw(3)))
+        job.log.clear()
+    while job.down:
+        job.settle()
+        job.fail_or_restart(draw(10_000))
+    for _ in range(2):
+        job.settle()
+        job.advance(3_000)
+    job.settle()
+    assert job.ended["failed"] > 100 and job.restored > 100 and job.epoch > 3
+    assert len(job.pointers) == 2
+    assert job.needed == job.driver.files
+    copies = {path.parent.parent.name for path in folder.rglob("copies/*/*/CURRENT")}
+    assert copies == {f"chk-{job.pointers[-1]}"}
+    working = [path for path in folder.rglob("*.sst") if "copies" not in path.parts]
+    assert working == []
+    job.local.close(over=True)
+    assert list(folder.rglob("*")) == []

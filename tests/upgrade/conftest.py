@@ -1,0 +1,93 @@
+"""One savepoint of the whole program, and the means to lay edits of it over that."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.runtimes import RETAIN
+from tests.e2e.watch import completed, view, wait_for
+from tests.upgrade.programs import Plan, build
+from tidegate import (
+    Configuration,
+    SavepointFormatType,
+    StreamExecutionEnvironment,
+    UpgradeReport,
+    check_upgrade,
+)
+from tidegate.jobmaster.view import JobView
+
+END_S = 60
+
+Edit = Callable[[Plan], None]
+Check = Callable[..., UpgradeReport]
+
+
+def environment(folder: Path, **settings: object) -> StreamExecutionEnvironment:
+    """At parallelism 1, with checkpoints that are only taken when asked for."""
+    configuration = Configuration()
+    given = {
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.data-inline-threshold": "0 b",
+    }
+    for key, value in {**given, **settings}.items():
+        configuration.set(key, value)
+    return StreamExecutionEnvironment.local(1, configuration=configuration)
+
+
+def all_have_rows(seen: JobView) -> bool:
+    """Whether rows have come everywhere but behind the filters."""
+    rows = {
+        vertex.name: sum(s.figures.rows_in for s in vertex.subtasks) for vertex in seen.vertices
+    }
+    return all(count > 0 for name, count in rows.items() if not name.startswith("Source"))
+
+
+def taken(
+    folder: Path, form: SavepointFormatType = SavepointFormatType.CANONICAL, **settings: object
+) -> str:
+    """A savepoint of the program, which runs on while it is taken."""
+    env = environment(folder, **settings)
+    build(env, Plan(folder=str(folder)))
+    client = env.execute_async("before")
+    try:
+        wait_for(client, all_have_rows, "rows have come everywhere")
+        return client.trigger_savepoint(folder / "savepoints", format=form).result(timeout=END_S)
+    finally:
+        client.cancel().result(timeout=END_S)
+
+
+def checkpointed(folder: Path, **settings: object) -> str:
+    """A checkpoint of it instead, the second one."""
+    env = environment(folder, **{**settings, **RETAIN})
+    build(env, Plan(folder=str(folder)))
+    client = env.execute_async("before")
+    try:
+        for _ in range(2):
+            wait_for(client, all_have_rows, "rows have come everywhere")
+            client.trigger_checkpoint().result(timeout=END_S)
+        return str(completed(view(client))[-1].pointer)
+    finally:
+        client.cancel().result(timeout=END_S)
+
+
+@pytest.fixture(scope="package")
+def savepoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return taken(tmp_path_factory.mktemp("before"))
+
+
+@pytest.fixture
+def check(savepoint: str, tmp_path: Path) -> Check:
+    """Lays the program, changed by an edit, over the savepoint. settings: of its environment."""
+
+    def check(
+        edit: Edit, snapshot: str = savepoint, allow: bool | None = None, **settings: object
+    ) -> UpgradeReport:
+        plan = Plan(folder=str(tmp_path))
+        edit(plan)
+        env = environment(tmp_path, **settings)
+        build(env, plan)
+        return check_upgrade(env, snapshot, allow_non_restored_state=allow)
+
+    return check
