@@ -11,6 +11,9 @@ from tidegate import JobClient
 
 SERVED = {"rest.port": "0"}
 
+DAY_MS = 24 * 3_600_000
+"""An interval of checkpoints at which no test sees one: the first comes at random within it."""
+
 
 class Rest:
     """Asks the REST interface of one job."""

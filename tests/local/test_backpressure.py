@@ -64,11 +64,11 @@ def test_an_unaligned_checkpoint_goes_on_at_other_parallelisms(jobs: Jobs) -> No
 @pytest.mark.feature("F237")
 def test_unaligned_checkpoints_do_not_wait_for_a_slow_step(jobs: Jobs) -> None:
     aligned_ms = durations_ms(
-        jobs, 1, 0.0005, **{"execution.checkpointing.unaligned.enabled": "false"}
+        jobs, 1, 0.001, **{"execution.checkpointing.unaligned.enabled": "false"}
     )
-    unaligned_ms = durations_ms(jobs, 4, 0.0005)
+    unaligned_ms = durations_ms(jobs, 4, 0.001)
     print(f"under backpressure: aligned {aligned_ms} ms, unaligned {unaligned_ms} ms")
-    assert aligned_ms[0] > 3_000
+    assert aligned_ms[0] > 2_000
     assert sorted(unaligned_ms)[1] < 1_000
 
 

@@ -8,7 +8,7 @@ from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.probes import BreakingOnce
-from tests.e2e.rest import SERVED, Rest
+from tests.e2e.rest import DAY_MS, SERVED, Rest
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import view, wait_completed, wait_recovered, wait_running
 
@@ -45,7 +45,7 @@ def values(rest: Rest, path: str) -> dict[str, str]:
 @pytest.mark.feature("F293")
 def test_metrics_have_flinks_names_and_say_what_is(jobs: Jobs) -> None:
     broken = Latch(jobs.folder / "broken")
-    env = jobs.checkpointed(2, 60_000, **SERVED)
+    env = jobs.checkpointed(2, DAY_MS, **SERVED)
     counts = running_counts(env, None, 500).map(BreakingOnce(broken))
     counts.sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "measured")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.e2e.rest import SERVED, Rest
+from tests.e2e.rest import DAY_MS, SERVED, Rest
 from tests.e2e.runtimes import Jobs
 from tests.e2e.savepoints import event_time_of
 from tests.e2e.watch import until
@@ -21,7 +21,7 @@ def slow(number: int) -> int:
 @pytest.mark.feature("F292")
 def test_behind_a_slow_sink_all_is_held_back_and_event_time_goes_on(jobs: Jobs) -> None:
     settings = {"heartbeat.interval": "100 ms", "tidegate.batch.rows": 32, **SERVED}
-    env = jobs.checkpointed(2, 60_000, **settings)
+    env = jobs.checkpointed(2, DAY_MS, **settings)
     numbers = env.generate(int, None, None, Types.LONG()).uid("numbers")
     times = WatermarkStrategy.for_monotonous_timestamps()
     timed = numbers.assign_timestamps_and_watermarks(times.with_timestamp_assigner(event_time_of))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import redirect_stdout
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
 from tidegate.cli.run import run_program, settings_of
-from tidegate.config import options
 from tidegate.datastream.environment import CHECK_VARIABLE
 from tidegate.errors import ConfigError
 from tidegate.upgrade.program import Checked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REFUSED = 1
 """Exit code where the program does not fit."""
@@ -22,9 +25,7 @@ NOT_JUDGED = 2
 """Exit code where the program failed before its first job."""
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@click.command(context_settings=AS_PROGRAM)
 @click.option(
     "-s",
     "--from",
@@ -34,23 +35,8 @@ NOT_JUDGED = 2
     help="The checkpoint or savepoint that the program is to start from.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option(
-    "-n",
-    "--allow-non-restored",
-    "--allow-non-restored-state",
-    is_flag=True,
-    help="Allow state there that no operator takes.",
-)
-@click.option("-D", "dynamic", metavar="KEY=VALUE", multiple=True, help="Set an option.")
-@click.option(
-    "-c",
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with options, as YAML.",
-)
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@with_settings
+@with_program
 def check(
     snapshot: str,
     as_json: bool,
@@ -67,9 +53,7 @@ def check(
     started. What it prints goes to standard error. The exit code is 0 where the program fits, 1
     where something is refused, 2 where it could not be judged.
     """
-    settings = settings_of(dynamic, config, parallelism)
-    if allow_non_restored:
-        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+    settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     try:
         with redirect_stdout(sys.stderr):
             run_program(script, args, None, config, settings, {CHECK_VARIABLE: snapshot})

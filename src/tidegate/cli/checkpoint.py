@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.cli.jobs import folder_of
+from tidegate.cli.options import with_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("job")
 @click.option("--full", is_flag=True, help="Reference nothing of older checkpoints.")
-@where_jobs_are
+@with_folder
 def checkpoint(
     job: str,
     full: bool,

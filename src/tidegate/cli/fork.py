@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.jobs import folder_of, where_jobs_are
-from tidegate.cli.run import run_program
+from tidegate.cli.jobs import folder_of
+from tidegate.cli.options import AS_PROGRAM, with_folder, with_program
+from tidegate.cli.run import run_program, settings_of
 from tidegate.cli.savepoint import FORMATS
 from tidegate.config import options
-from tidegate.config.load import read_dynamic
 from tidegate.errors import UserError
 from tidegate.model.settings import ClaimMode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WHERE = "command line, fork"
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@click.command(context_settings=AS_PROGRAM)
 @click.option("--name", help="What the fork is called; else the job's name and '-fork'.")
 @click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
 @click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
-@click.option(
-    "-n",
-    "--allow-non-restored",
-    "--allow-non-restored-state",
-    is_flag=True,
-    help="Allow state of the job that no operator takes.",
-)
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
-@where_jobs_are
+@with_folder
 @click.argument("job")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@with_program
 def fork(
     name: str | None,
     target: str | None,
@@ -57,7 +49,7 @@ def fork(
     more. The fork's sinks start empty; SCRIPT has to write elsewhere than JOB.
     """
     folder = folder_of(dynamic, config, checkpoints)
-    settings = read_dynamic(dynamic)
+    settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     known = folder.job(job).name
     forked = name or f"{known}-fork"
     if forked == known:
@@ -69,10 +61,6 @@ def fork(
     settings.set(options.FORK_NAME, forked, where=_WHERE)
     settings.set(options.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
     settings.set(options.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)
-    if allow_non_restored:
-        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
-    if parallelism is not None:
-        settings.set(options.PARALLELISM, parallelism, where="command line, -p")
     request = {"do": "savepoint", "directory": target, "format": format.upper()}
     path = str(folder.ask(job, request))
     settings.set(options.RESTORE_PATH, path, where=_WHERE)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
-
-import click
 
 from tidegate.config import options
 from tidegate.config.load import load_configuration
@@ -22,41 +19,12 @@ from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tidegate.ha.chain import JobRecord
     from tidegate.storage.store import Store
 
 T = TypeVar("T")
-Command = TypeVar("Command", bound="Callable[..., object]")
-
-_SETTINGS = (
-    click.option(
-        "-D",
-        "dynamic",
-        metavar="KEY=VALUE",
-        multiple=True,
-        help="Set an option, such as execution.checkpointing.dir.",
-    ),
-    click.option(
-        "-c",
-        "--config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File with options, as YAML.",
-    ),
-    click.option(
-        "-d",
-        "--checkpoints",
-        metavar="FOLDER",
-        help="Checkpoint folder of the job; else execution.checkpointing.dir.",
-    ),
-)
-
-
-def where_jobs_are(command: Command) -> Command:
-    """Options that say which checkpoint folder is meant; `folder_of` reads them."""
-    for option in reversed(_SETTINGS):
-        command = option(command)
-    return command
 
 
 def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:

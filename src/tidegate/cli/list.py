@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tidegate.cli.jobs import folder_of, status_of, where_jobs_are
+from tidegate.cli.jobs import folder_of, status_of
+from tidegate.cli.options import with_folder
 from tidegate.model.control import JobStatus
 from tidegate.savepoints.folders import list_savepoints
 
@@ -26,7 +27,7 @@ _MEANT: Final = {
 @click.option("-s", "--scheduled", "which", flag_value="scheduled", help="Those about to run.")
 @click.option("-a", "--all", "which", flag_value="all", default="all", help="All (the default).")
 @click.option("--savepoints", metavar="FOLDER", help="List the savepoints in this folder instead.")
-@where_jobs_are
+@with_folder
 def list_jobs(
     which: str,
     savepoints: str | None,

@@ -8,11 +8,11 @@ import runpy
 import sys
 import traceback
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
 from tidegate.config import options
 from tidegate.config.load import load_configuration, read_dynamic
 from tidegate.datastream.environment import RUNTIME_VARIABLE
@@ -21,13 +21,12 @@ from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+    from pathlib import Path
 
     from tidegate.config.configuration import Configuration
 
 
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@click.command(context_settings=AS_PROGRAM)
 @click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
 @click.option(
     "-s",
@@ -42,23 +41,8 @@ if TYPE_CHECKING:
     metavar="MODE",
     help="Whose what it starts from is: no_claim (its owner's, the default) or claim (the job's).",
 )
-@click.option(
-    "-n",
-    "--allow-non-restored",
-    "--allow-non-restored-state",
-    is_flag=True,
-    help="Allow state there that no operator takes.",
-)
-@click.option("-D", "dynamic", metavar="KEY=VALUE", multiple=True, help="Set an option.")
-@click.option(
-    "-c",
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with options, as YAML.",
-)
-@click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism.")
-@click.argument("script", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@with_settings
+@with_program
 def run(
     runtime: str | None,
     restore: str | None,
@@ -74,24 +58,27 @@ def run(
 
     Its get_execution_environment() takes what is given here; what it sets itself wins.
     """
-    settings = settings_of(dynamic, config, parallelism)
+    settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     if restore is not None:
         settings.set(options.RESTORE_PATH, restore, where="command line, --from")
     if claim_mode is not None:
         settings.set(options.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
-    if allow_non_restored:
-        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
     run_program(script, args, runtime, config, settings)
 
 
 def settings_of(
-    dynamic: tuple[str, ...], config: Path | None, parallelism: int | None
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    parallelism: int | None,
+    allow_non_restored: bool,
 ) -> Configuration:
     """What the command line sets. Raises ConfigError for what cannot be used, in the file too."""
     load_configuration(config, dynamic)  # before the program starts
     settings = read_dynamic(dynamic)
     if parallelism is not None:
         settings.set(options.PARALLELISM, parallelism, where="command line, -p")
+    if allow_non_restored:
+        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
     return settings
 
 

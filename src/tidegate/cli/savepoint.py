@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.cli.jobs import folder_of
+from tidegate.cli.options import with_folder
 from tidegate.model.snapshots import SavepointFormatType
 from tidegate.savepoints.folders import dispose_savepoint
 
@@ -22,7 +23,7 @@ FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
 @click.option("--trigger-id", help="Asked again with the same id, there is no second savepoint.")
 @click.option("--dispose", metavar="PATH", help="Delete this savepoint instead.")
-@where_jobs_are
+@with_folder
 def savepoint(
     job: str | None,
     target: str | None,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.jobs import folder_of, where_jobs_are
+from tidegate.cli.jobs import folder_of
+from tidegate.cli.options import with_folder
 from tidegate.cli.savepoint import FORMATS
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--drain", is_flag=True, help="Fire all windows and event-time timers before.")
 @click.option("-p", "--savepoint-path", "target", metavar="TARGET", help="Where it is written.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
-@where_jobs_are
+@with_folder
 def stop(
     job: str,
     drain: bool,
@@ -45,7 +46,7 @@ def stop(
     metavar="TARGET",
     help="Take a savepoint before, below TARGET, and print its path.",
 )
-@where_jobs_are
+@with_folder
 def cancel(
     job: str,
     with_savepoint: str | None,
