@@ -401,9 +401,21 @@ MUTANTS = [
     ),
     Mutant(
         "a failed snapshot is not declined",
-        "slot/slot.py",
+        "slot/snapshots.py",
         "self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours",
         "len((execution, snapshot.checkpoint, reason, str(ours",
+    ),
+    Mutant(
+        "what a snapshot had written stays when it is given up",
+        "slot/snapshots.py",
+        "            self._beside(snapshot.discard(world.run_blocking))\n",
+        "",
+    ),
+    Mutant(
+        "a newer base takes the log from a checkpoint that is being encoded",
+        "state/changelog.py",
+        "self._base, batches, full=False",
+        "self._base, [], full=False",
     ),
     # --- who leads ---
     Mutant(

@@ -187,7 +187,7 @@ class Checks:
             kept = {
                 "subtasks": slot._hosted,
                 "tasks": slot._tasks,
-                "snapshots": slot._snapshots,
+                "snapshots": slot._snapshots._by_execution,
                 "writes": slot._writing,
                 "inputs": links._inputs,
                 "outputs": links._outputs,

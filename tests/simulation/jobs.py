@@ -45,13 +45,20 @@ MODES: Mapping[str, Mapping[str, str]] = {
 """How barriers are handled, as options of the job."""
 
 
-_LOGGED: Mapping[str, str] = {
+_LOGGED = {
     "state.changelog.enabled": "true",
     "state.changelog.periodic-materialize.interval": "150 ms",
     "state.changelog.dstl.dfs.preemptive-persist-threshold": "100 b",
     "state.changelog.max-failures-allowed": "1000",
 }
-"""What some jobs say of their state."""
+"""Changes of state are logged."""
+
+_IN_PARTS = {
+    "tidegate.snapshot.part-size": "0 b",
+    "tidegate.snapshot.slice-idle-ms": "0.001",
+    "tidegate.snapshot.slice-busy-ms": "0.001",
+}
+"""Each key group is written as soon as it is encoded, before there is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +206,10 @@ class Plan:
         self.inline = chance.choice([0, 0, 20_480])
         # Some five calls of storage follow one another in a checkpoint, each of twice its delay,
         # and of its many messages one or two may take long.
-        least_ms = 300 + int(12_000 * storage_s + 40_000 * network_s)
+        # In parts, each key group of each operator is such a call.
+        self.in_parts = Random(f"in parts {run}").random() < 0.4
+        least_ms = 300 + int((140_000 if self.in_parts else 12_000) * storage_s)
+        least_ms += int(40_000 * network_s)
         self.timeout_ms = chance.choice([least_ms, 2 * least_ms, 60_000])
         self.lease_ms = chance.choice([3_000, 10_000])
         self.retain = chance.random() < 0.5
@@ -247,6 +257,7 @@ class Plan:
             "tidegate.net.credit": str(self.credit),
             **MODES[self.mode],
             **(_LOGGED if self.logged else {}),
+            **(_IN_PARTS if self.in_parts else {}),
         }
         if restore is not None:
             options["execution.state-recovery.path"] = restore

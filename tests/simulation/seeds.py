@@ -20,5 +20,7 @@ FAILED: dict[int, str] = {
     2116: "the simulator broke the deletion of files while it had laid a trap",
     7130190: "the simulator lost word of a failure whose error is named as a message is",
     7101608: "a driver died between a job's first record and the snapshot it was to start from",
+    338: "a newer base of a changelog took the log from a checkpoint that was being encoded",
+    415: "a snapshot that was encoded for the next one's sake never ended, for it was held up",
     7000012: "the simulator took a job for stopped that had gone on after its stop",
 }

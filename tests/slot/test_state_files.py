@@ -89,7 +89,9 @@ class Uploading:
         self._uploads = uploads
         self._folder = folder
         self._checkpoint = checkpoint
+        self.waiting = 0
         self.encode = memory.encode
+        self.write = memory.write
         self.cancel = memory.cancel
 
     def upload(self, place: CheckpointPlace) -> SubtaskState:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,6 +28,7 @@ from tidegate.typeinfo.types import Types
 if TYPE_CHECKING:
     from tidegate.model.snapshots import SubtaskState
     from tidegate.state.pending import PendingSnapshot
+    from tidegate.storage.places import CheckpointPlace
 
 DESCRIPTORS = (
     ValueStateDescriptor("typed value", Types.LONG()),
@@ -194,12 +195,15 @@ class BackendMachine(RuleBasedStateMachine):
         self.pending.append((pieces, copy.deepcopy(self.model), copy.deepcopy(self.operator_model)))
 
     @precondition(lambda self: self.pending)
-    @rule(which=SMALL, slices=st.integers(1, 8))
-    def encode_slices(self, which: int, slices: int) -> None:
+    @rule(which=SMALL, slices=st.integers(1, 8), written=st.booleans())
+    def encode_slices(self, which: int, slices: int, written: bool) -> None:
         pieces, _, _ = self.pending[which % len(self.pending)]
         for _ in range(slices):
             for piece in pieces:
                 piece.encode(0.1)
+                if written and piece.waiting:
+                    piece.write(cast("CheckpointPlace", MEMORY))
+                    assert piece.waiting == 0
 
     @precondition(lambda self: self.pending)
     @rule(which=SMALL)

@@ -27,6 +27,8 @@ from tidegate.typeinfo.types import Types
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tidegate.state.pending import PendingSnapshot
+
 TEXT = ValueStateDescriptor("text", Types.STRING())
 LARGE = ChangelogSettings()
 
@@ -58,15 +60,18 @@ class Job:
             self.subtask.on(key)
             state.update(value) if value is not None else state.clear()
 
-    def acknowledged(self) -> SubtaskState:
+    def cut(self) -> PendingSnapshot:
         self.checkpoint += 1
         self.place = Place(self.logs)
-        pending = self.subtask.backend.snapshot(CheckpointId(self.checkpoint))
+        return self.subtask.backend.snapshot(CheckpointId(self.checkpoint))
+
+    def acknowledged(self, pending: PendingSnapshot | None = None) -> SubtaskState:
+        pending = pending or self.cut()
         pending.finish()
         return self.logs.acknowledged(pending.upload(self.place), self.checkpoint)
 
-    def completed(self) -> ChangelogStateBackendHandle:
-        state = self.acknowledged()
+    def completed(self, pending: PendingSnapshot | None = None) -> ChangelogStateBackendHandle:
+        state = self.acknowledged(pending)
         self.logs.completed(self.checkpoint)
         self.subtask.backend.on_complete(CheckpointId(self.checkpoint))
         assert isinstance(state.managed_keyed, ChangelogStateBackendHandle)
@@ -202,6 +207,24 @@ def test_a_base_that_no_checkpoint_has_named_goes_with_the_next_one(backend: str
         assert set(job.logs.files) == set(job.logs.registry.paths())
         job.restore(last)
         assert job.texts() == {key: f"text {key}" for key in range(400)}
+    finally:
+        job.close()
+
+
+def test_a_base_that_comes_while_a_checkpoint_is_encoded_takes_nothing_from_it(
+    backend: str,
+) -> None:
+    job = Job(backend, SMALL)
+    try:
+        job.write({0: "of the base"})
+        job.completed()
+        for start in range(0, 100, 20):
+            job.write({key: f"text {key}" for key in range(start, start + 20)})
+        job.write({7: "the last"})
+        pending = job.cut()
+        job.materialized()
+        job.restore(job.completed(pending))
+        assert job.texts() == {key: f"text {key}" for key in range(100)} | {7: "the last"}
     finally:
         job.close()
 

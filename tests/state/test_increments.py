@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -34,6 +34,10 @@ from tidegate.model.handles import (
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.typeinfo.types import Types
+
+if TYPE_CHECKING:
+    from tidegate.state.pending import PendingSnapshot
+    from tidegate.storage.places import CheckpointPlace
 
 ID = "00000000-0000-0000-0000-000000000001"
 TEXT = ValueStateDescriptor("text", Types.STRING())
@@ -373,7 +377,10 @@ WRITES = st.tuples(
     st.sampled_from(("text", "clear", "seen", "total")), st.integers(0, 30), st.integers(0, 9)
 )
 STEPS = st.sampled_from(
-    ("checkpoint", "checkpoint", "snapshot", "slice", "acknowledge", "complete", "notify", "abort")
+    (
+        *("checkpoint", "checkpoint", "snapshot", "slice", "slice", "write_waiting"),
+        *("acknowledge", "complete", "notify", "abort"),
+    )
 )
 
 
@@ -383,7 +390,8 @@ class Taken:
 
     number: CheckpointId
     model: dict[str, dict[object, object]]
-    pending: Any
+    pending: PendingSnapshot
+    place: CheckpointPlace
     known: Handle | None = None
 
 
@@ -423,7 +431,8 @@ class Driven(Job):
         self.checkpoint += 1
         number = CheckpointId(self.checkpoint)
         pending = self.subtask.backend.snapshot(number)
-        self.taken.append(Taken(number, copy.deepcopy(self.model), pending))
+        model = copy.deepcopy(self.model)
+        self.taken.append(Taken(number, model, pending, self.driver.place(number)))
 
     def take_checkpoint(self) -> None:
         """One that nothing comes between."""
@@ -437,14 +446,19 @@ class Driven(Job):
         if self.taken:
             self.taken[-1].pending.encode(0.0)
 
+    def write_waiting(self) -> None:
+        if self.taken and self.taken[-1].pending.waiting:
+            self.taken[-1].pending.write(self.taken[-1].place)
+            assert not self.taken[-1].pending.waiting
+
     def acknowledge(self) -> bool:
         for each in self.taken:
             if each.known is None:
                 each.pending.finish()
-                place = self.driver.place(each.number)
-                handle = each.pending.upload(place).managed_keyed
+                handle = each.pending.upload(each.place).managed_keyed
+                assert handle is None or isinstance(handle, Handle)
                 if handle is not None:
-                    each.known = self.driver.acknowledged(handle, place)
+                    each.known = self.driver.acknowledged(handle, each.place)
                 return handle is not None
         return False
 

@@ -14,6 +14,7 @@ from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
 from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
 from tidegate.state.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
+from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation
@@ -109,7 +110,9 @@ class MemoryPlace:
     def __init__(self, stream: CheckpointStateOutputStream | None = None) -> None:
         self._stream = stream
 
-    def stream(self) -> CheckpointStateOutputStream:
+    def stream(
+        self, scope: CheckpointScope = CheckpointScope.EXCLUSIVE, *, merged: bool = True
+    ) -> CheckpointStateOutputStream:
         """A stream; no two have one name, for streams are told apart by it."""
         name = f"memory:/state-{next(_NAMES)}"
         return self._stream or CheckpointStateOutputStream(name, None, buffer_max=1 << 40)

@@ -529,6 +529,13 @@ SNAPSHOT_SLICE_BUSY: Final = ConfigOption(
     10.0,
     "Milliseconds a slot encodes state at a time while it is saturated.",
 )
+SNAPSHOT_PART_SIZE: Final = ConfigOption(
+    "tidegate.snapshot.part-size",
+    MemoryType(),
+    8 * _KIB * _KIB,
+    "State of an operator in memory that is encoded before it is written, while more is encoded; "
+    "up to four times as much waits for its turn, then encoding does.",
+)
 UPLOAD_THREADS: Final = ConfigOption(
     "tidegate.io.threads",
     IntegerType(at_least=1, at_most=256),

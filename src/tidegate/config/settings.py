@@ -197,6 +197,7 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         lease_ms=configuration.get(options.HEARTBEAT_TIMEOUT),
         object_reuse=configuration.get(options.OBJECT_REUSE),
         port_range=configuration.get(options.PORT_RANGE),
+        part_bytes=configuration.get(options.SNAPSHOT_PART_SIZE),
         upload_threads=configuration.get(options.UPLOAD_THREADS),
         watermark_ms=configuration.get(options.AUTO_WATERMARK_INTERVAL),
         commit_retries=configuration.get(options.COMMITTER_RETRIES),

@@ -215,8 +215,9 @@ class SlotSettings:
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
     beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
-    input is bounded, and only what it comes to in the end counts. rocksdb: None where keyed state
-    is in memory. changelog: None where changes of it are not logged.
+    input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
+    state is written before there is more. rocksdb: None where keyed state is in memory. changelog:
+    None where changes of it are not logged.
     """
 
     rows: int = 2_048
@@ -231,6 +232,7 @@ class SlotSettings:
     object_reuse: bool = False
     port_range: tuple[int, int] = (0, 0)
     upload_threads: int = 4
+    part_bytes: int = 8 << 20
     watermark_ms: int = 200
     commit_retries: int = 10
     debloat: DebloatSettings | None = None

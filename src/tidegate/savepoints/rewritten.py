@@ -26,13 +26,13 @@ from tidegate.state.format import (
     COLUMNS,
     Block,
     KeyedHeader,
+    KeyedStreamWriter,
     OperatorHeader,
     StateHeader,
     element,
     element_bytes,
     header_bytes,
     operator_header,
-    section_bytes,
 )
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
@@ -162,10 +162,11 @@ class KeyedRewrite:
         header = KeyedHeader(
             self.operator, self.checkpoint, self.max_parallelism, self.key, self._headers, columns
         )
-        offsets: list[int] = []
+        offsets: tuple[int, ...] = ()
 
         def write(stream: CheckpointStateOutputStream) -> None:
-            stream.write(header_bytes(header))
+            nonlocal offsets
+            written = KeyedStreamWriter(stream.write, header, groups)
             kept = [
                 _Kept(each, indexes, groups) for each, indexes in zip(streams, numbers, strict=True)
             ]
@@ -173,15 +174,14 @@ class KeyedRewrite:
                 blocks = [block for each in kept for block in each.blocks(group)]
                 for index, state in put:
                     blocks += self._new(state, index, group)
-                offsets.append(stream.position if blocks else 0)
-                for piece in section_bytes(group, blocks) if blocks else ():
-                    stream.write(piece)
+                written.add(group, blocks)
+            offsets = written.offsets
 
         handle = files.written(write)
         if not any(offsets):
             return None
         name = f"{self.operator.hex()}-{self.checkpoint}-{groups.first}-{groups.last}"
-        return KeyGroupsStateHandle(groups, tuple(offsets), handle, name)
+        return KeyGroupsStateHandle(groups, offsets, handle, name)
 
     def _number(self, header: StateHeader) -> int:
         if header not in self._headers:

@@ -12,13 +12,11 @@ import pickle
 from collections import deque
 from typing import TYPE_CHECKING, cast
 
-from tidegate.errors import CheckpointAborted as CheckpointGivenUp
 from tidegate.errors import PeerLost, TidegateError, UserCodeFailed
 from tidegate.model.control import (
     Accepted,
     Cancel,
     CheckpointAborted,
-    CheckpointAcknowledged,
     CheckpointComplete,
     CheckpointDeclined,
     Deploy,
@@ -45,9 +43,9 @@ from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
 from tidegate.slot.local_state import LocalState
 from tidegate.slot.ports import SubtaskPorts
+from tidegate.slot.snapshots import Snapshots
 from tidegate.slot.subtask import Subtask
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
-from tidegate.storage.places import CheckpointPlace
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -57,7 +55,7 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
+    from tidegate.model.ids import ExecutionId, JobId, OperatorId, SlotId
     from tidegate.model.settings import CheckpointSettings
     from tidegate.slot.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -124,14 +122,13 @@ class Slot:
         self._tasks: dict[ExecutionId, set[asyncio.Task[None]]] = {}
         self._ready: deque[Subtask] = deque()
         self._listed: set[ExecutionId] = set()
-        self._encoding: deque[SubtaskSnapshot] = deque()
-        self._snapshots: dict[ExecutionId, dict[CheckpointId, SubtaskSnapshot]] = {}
         self._writing: set[asyncio.Task[None]] = set()
         self._channel_state = ChannelStateWriters(
             lambda: self._storage, world.run_blocking, world.chance.bits64, self._beside
         )
         self._local = LocalState(world.chance.bits64, world.run_blocking, self._beside)
         self._wake = asyncio.Event()
+        self._snapshots = Snapshots(world, self._send, self._beside, self._wake.set)
         self._ended: str | None = None
         self._error: TidegateError | None = None
         self._turn_began_ms: int | None = None
@@ -203,7 +200,7 @@ class Slot:
                 if collecting and now - collected_ms > COLLECT_EVERY_MS:
                     gc.collect()
                     collected_ms = now
-                if self._ready or self._encoding:
+                if self._ready or self._snapshots.can_encode:
                     await pause()
                 else:
                     self._each(Subtask.flush)
@@ -243,13 +240,11 @@ class Slot:
 
     def _encode_for_a_while(self) -> None:
         """Slices of snapshots: long ones while the input waits anyway, else short ones."""
-        if not self._encoding or self._accepted is None:
-            return
-        settings = self._accepted.settings.slot
-        budget = settings.slice_busy_ms if self._ready else settings.slice_idle_ms
-        snapshot = self._encoding[0]
-        if snapshot.encode(budget):
-            self._encoding.popleft()
+        if self._snapshots.can_encode and self._accepted is not None:
+            settings = self._accepted.settings.slot
+            self._snapshots.encode(
+                settings.slice_busy_ms if self._ready else settings.slice_idle_ms
+            )
 
     def _each(self, act: Callable[[Subtask], None]) -> None:
         """Act on every subtask; what is raised is that subtask's failure."""
@@ -361,7 +356,7 @@ class Slot:
             changed=lambda state, error: self._changed(execution, state, error),
             decline=self._send,
             snapshot=lambda snapshot: self._take(execution, snapshot),
-            aborted=lambda checkpoint: self._stop_snapshot(execution, checkpoint),
+            aborted=lambda checkpoint: self._snapshots.stop(execution, checkpoint),
             busy=lambda: len(self._tasks.get(execution, ())),
             at=lambda at_ms, act: self._call_at(execution, at_ms, lambda _: act()),
         )
@@ -423,8 +418,7 @@ class Slot:
         hosted = self._hosted.pop(execution, None)
         if hosted is None:
             return
-        for snapshot in self._snapshots.pop(execution, {}).values():
-            snapshot.cancel()
+        self._snapshots.forget(execution)
         for task in self._tasks.get(execution, ()):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -516,50 +510,10 @@ class Slot:
     # --- snapshots ---
 
     def _take(self, execution: ExecutionId, snapshot: SubtaskSnapshot) -> None:
-        self._encoding.append(snapshot)
-        self._wake.set()
-        self._snapshots.setdefault(execution, {})[snapshot.checkpoint] = snapshot
-        self._task(execution, self._finish_snapshot(self._hosted[execution], snapshot))
-
-    def _stop_snapshot(self, execution: ExecutionId, checkpoint: CheckpointId) -> None:
-        snapshot = self._snapshots.get(execution, {}).pop(checkpoint, None)
-        if snapshot is not None:
-            snapshot.cancel()
-
-    async def _finish_snapshot(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
-        """Have a subtask's share written and acknowledged."""
-        try:
-            await snapshot.ready()
-        except Exception as error:
-            self._decline(hosted, snapshot, error)
-            return
-        await asyncio.shield(self._beside(self._write(hosted, snapshot)))
-
-    async def _write(self, hosted: Hosted, snapshot: SubtaskSnapshot) -> None:
-        """Write and acknowledge; goes on to its end even where the subtask is over."""
-        view, world = self._storage, self._world
-        assert view is not None, "a slot is accepted before it is given work"
-        execution = hosted.subtask.execution
-        barrier = snapshot.barrier
-        merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
-        place = CheckpointPlace(view, barrier, execution, world.chance.bits64, merging)
-        try:
-            states = await snapshot.write(place, world.run_blocking)
-        except Exception as error:
-            self._decline(hosted, snapshot, error)
-            return
-        self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
-        if states is not None:
-            self._send(
-                CheckpointAcknowledged(
-                    execution,
-                    snapshot.checkpoint,
-                    states or None,
-                    snapshot.figures(world.clock.precise_s(), place),
-                    finished_on_restore=hosted.subtask.finished_on_restore,
-                    finished_operators=snapshot.after_finish,
-                )
-            )
+        assert self._storage is not None, "a slot is accepted before it is given work"
+        self._snapshots.add(execution, snapshot)
+        hosted = self._hosted[execution]
+        self._task(execution, self._snapshots.finish(self._storage, hosted, snapshot))
 
     def _beside(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run to the end, whatever becomes of the subtasks."""
@@ -567,15 +521,6 @@ class Slot:
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         return task
-
-    def _decline(self, hosted: Hosted, snapshot: SubtaskSnapshot, error: Exception) -> None:
-        execution = hosted.subtask.execution
-        self._snapshots.get(execution, {}).pop(snapshot.checkpoint, None)
-        if not snapshot.cancelled:
-            ours = as_ours(error, hosted.surroundings.task_name)
-            known = isinstance(ours, CheckpointGivenUp)
-            reason = ours.reason if known else "CHECKPOINT_ASYNC_EXCEPTION"
-            self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours)))
 
 
 class _DriverHandler:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
 
+from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.snapshots import EMPTY
 
@@ -18,16 +21,31 @@ if TYPE_CHECKING:
     from tidegate.slot.channel_state import ChannelStateWriteResult
     from tidegate.storage.places import CheckpointPlace
 
+    RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
+
+
+_PARTS_MAX: Final = 4
+"""Parts of encoded state that may wait to be written; as long as there are more, none is made."""
+
 
 class PendingState(Protocol):
     """One operator's snapshot after its quick part; ``state`` implements it."""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that `write` would write."""
+        ...
 
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long, on the loop; True once all is encoded."""
         ...
 
+    def write(self, place: CheckpointPlace) -> None:
+        """Write what is waiting while the rest is encoded. Blocking, off the loop."""
+        ...
+
     def upload(self, place: CheckpointPlace) -> SubtaskState:
-        """Write what was encoded. Blocking, off the loop."""
+        """Write what was encoded and not written. Blocking, off the loop."""
         ...
 
     def cancel(self) -> None:
@@ -54,7 +72,8 @@ class SubtaskSnapshot:
 
     pieces: per operator, tail to head. durable: what operators wait for besides. in_flight: what
     becomes of the data that its barriers overtook. ends: the operators at which these come in and
-    leave. after_finish: whether the operators had finished when it was cut.
+    leave. part_bytes: so much encoded state is written before there is more. after_finish: whether
+    the operators had finished when it was cut.
     """
 
     def __init__(
@@ -66,6 +85,7 @@ class SubtaskSnapshot:
         ends: tuple[OperatorId, OperatorId],
         times: SnapshotTimes,
         *,
+        part_bytes: int,
         after_finish: bool,
     ) -> None:
         self.barrier = barrier
@@ -75,11 +95,14 @@ class SubtaskSnapshot:
         self._durable = durable
         self._in_flight = in_flight
         self._ends = ends
+        self._part_bytes = part_bytes
         self._times = times
         self._encoding = 0
-        self._encoded = asyncio.Event()
+        self._encoded = False
+        self._moved = asyncio.Event()
         self._failure: Exception | None = None
         self._place: CheckpointPlace | None = None
+        self._written: asyncio.Future[object] | None = None
 
     @property
     def checkpoint(self) -> CheckpointId:
@@ -91,39 +114,69 @@ class SubtaskSnapshot:
         self._times.alignment_ms = alignment_ms
         self._times.processed_bytes = processed_bytes
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether what was encoded has to be written first."""
+        return self._waiting > _PARTS_MAX * self._part_bytes
+
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long; True once there is nothing more to encode."""
-        if self.cancelled:
+        if self._is_over:
             return True
         try:
             while self._encoding < len(self._pieces):
                 if not self._pieces[self._encoding][1].encode(budget_ms):
+                    if self._waiting > self._part_bytes:
+                        self._moved.set()
                     return False
                 self._encoding += 1
         except Exception as error:
             self._failure = error
-        self._encoded.set()
+        self._encoded = True
+        self._moved.set()
         return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self.cancelled or self._encoded
+
+    @property
+    def _waiting(self) -> int:
+        """Bytes of the piece in work that can be written."""
+        if self._is_over or self._encoding == len(self._pieces):
+            return 0
+        return self._pieces[self._encoding][1].waiting
 
     def cancel(self) -> None:
         """Give it up; what was written goes once the writing has ended."""
         if not self.cancelled:
             self.cancelled = True
-            self._encoded.set()
+            self._moved.set()
             self._in_flight.give_up()
             if self._place is not None:
                 self._place.give_up()
             for _, piece in self._pieces:
                 piece.cancel()
 
-    async def ready(self) -> None:
+    async def ready(
+        self, place: CheckpointPlace, run_blocking: RunBlocking, written: Callable[[], None]
+    ) -> None:
         """Wait for the encoding, for what operators make durable, and for in-flight data.
 
-        Raises what the encoding of a value or an operator's awaitable raised, and what kept
-        in-flight data from being written.
+        Much state is written meanwhile; ``written`` is told each time. Raises what the encoding of
+        a value, an operator's awaitable or writing raised, and what kept in-flight data from being
+        written; `discard` is to follow then, and where it is cancelled.
         """
+        self._place = place
         try:
-            await self._encoded.wait()
+            while not self._is_over:
+                await self._moved.wait()
+                self._moved.clear()
+                if self._waiting:
+                    _, piece = self._pieces[self._encoding]
+                    self._written = asyncio.ensure_future(run_blocking(partial(piece.write, place)))
+                    await asyncio.shield(self._written)
+                    written()
             if self._failure is not None:
                 raise self._failure
             for durable in self._durable:
@@ -133,10 +186,16 @@ class SubtaskSnapshot:
             self._in_flight.give_up()
             raise
 
+    async def discard(self, run_blocking: RunBlocking) -> None:
+        """Give it up, and delete what was written; for what was not `ready`."""
+        self.cancel()
+        if self._written is not None and self._place is not None:
+            await asyncio.gather(self._written, return_exceptions=True)
+            with suppress(StorageFailed):  # what can't be deleted is left to the sweep of orphans
+                await run_blocking(self._place.discard)
+
     async def write(
-        self,
-        place: CheckpointPlace,
-        run_blocking: Callable[[Callable[[], object]], Awaitable[object]],
+        self, place: CheckpointPlace, run_blocking: RunBlocking
     ) -> Mapping[OperatorId, SubtaskState] | None:
         """Write the state; None where it was given up meanwhile, and then nothing is left of it.
 
@@ -144,7 +203,6 @@ class SubtaskSnapshot:
         thread would go on writing, and nobody would delete what it wrote.
         """
         states: dict[OperatorId, SubtaskState] = {}
-        self._place = place
 
         def write() -> None:
             for operator, piece in self._pieces:

@@ -554,6 +554,7 @@ class Subtask:
                 delay_ms,
                 self._processed.of(barrier.checkpoint),
             ),
+            part_bytes=self._settings.slot.part_bytes,
             after_finish=self.operators_finished,
         )
         if not options.is_unaligned:

@@ -249,17 +249,22 @@ class ChangeLog:
         """
         if self._base.handles is not None and not full:
             self._base.named = True
-            return PendingLog(self, checkpoint, self._base, full=False)
+            # Before the rest of it is sealed a newer base may make these needless for others.
+            batches = self._named(self._base.position)
+            return PendingLog(self, checkpoint, self._base, batches, full=False)
         self._numbers += 1
         base = Base(self._numbers, self._position, before=self._base.checksums, named=True)
         again = SharingFilesStrategy.FORWARD if full else SharingFilesStrategy.FORWARD_BACKWARD
         self._replace(base)
-        return PendingLog(self, checkpoint, base, full=True, place=self._new_place(again))
+        return PendingLog(self, checkpoint, base, [], full=True, place=self._new_place(again))
 
-    def sealed(self, base: Base) -> list[_Batch]:
-        """All of the log up to now that counts with a base; it is named from now on."""
+    def sealed(self, first: int) -> list[_Batch]:
+        """All of the log up to now, from that number on; it is named from now on."""
         self._seal()
-        batches = [batch for batch in self._batches if batch.number >= base.position]
+        return self._named(first)
+
+    def _named(self, first: int) -> list[_Batch]:
+        batches = [batch for batch in self._batches if batch.number >= first]
         for batch in batches:
             batch.named = True
         return batches
@@ -398,13 +403,17 @@ class ChangeLog:
 
 
 class PendingLog:
-    """One checkpoint's part of the log. is_full: whether it writes its base itself, to `place`."""
+    """One checkpoint's part of the log. is_full: whether it writes its base itself, to `place`.
+
+    batches: the log from its base on, as far as it was sealed when the checkpoint began.
+    """
 
     def __init__(
         self,
         log: ChangeLog,
         checkpoint: CheckpointId,
         base: Base,
+        batches: list[_Batch],
         *,
         full: bool,
         place: LogPlace | None = None,
@@ -414,12 +423,14 @@ class PendingLog:
         self.is_full = full
         self._log = log
         self._place = place
-        self._batches: list[_Batch] = []
+        self._batches = batches
 
     def seal(self) -> None:
         """All changes from before the barrier are in the log, and none from after it."""
         if not self.is_full:
-            self._batches = self._log.sealed(self.base)
+            held = self._batches
+            first = held[-1].number + 1 if held else self.base.position
+            self._batches = [*held, *self._log.sealed(first)]
 
     def upload(
         self,

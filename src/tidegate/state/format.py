@@ -18,7 +18,9 @@ import msgspec
 from tidegate.errors import FormatError, TidegateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    from tidegate.model.key_groups import KeyGroupRange
 
     Compress = Callable[[bytes], bytes]
 
@@ -42,6 +44,7 @@ _SECTION: Final = struct.Struct("<IQ")
 _BLOCK: Final = struct.Struct("<BxHIQQ")
 _ELEMENT: Final = struct.Struct("<Q")
 _SIZE: Final = struct.Struct("<Q")
+_PART_BYTES: Final = 1 << 20
 _IS_COMPRESSED: Final = 1 << 63
 
 START_BYTES: Final = _START.size
@@ -204,6 +207,55 @@ def section_bytes(
     yield _SECTION.pack(group, sum(map(_block_size, blocks)))
     for block in blocks:
         yield from _block_pieces(block)
+
+
+class KeyedStreamWriter:
+    """Writes a stream of keyed state: its header, then one section a key group, in their order.
+
+    write: takes the bytes, many of them at a time. compress: as of `section_bytes`.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[bytes], None],
+        header: KeyedHeader,
+        key_groups: KeyGroupRange,
+        compress: Compress | None = None,
+    ) -> None:
+        self._write = write
+        self._compress = compress
+        self._offsets = dict.fromkeys(key_groups, 0)
+        opening = header_bytes(header)
+        self._position = len(opening)
+        write(opening)
+
+    def add(self, group: int, blocks: Sequence[Block]) -> None:
+        """Write the section of a key group; nothing where there are no blocks."""
+        if not blocks:
+            return
+        self._offsets[group] = self._position
+        for part in _parts(section_bytes(group, blocks, self._compress)):
+            self._write(part)
+            self._position += len(part)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Where the section of each key group begins; 0 for those that have none."""
+        return tuple(self._offsets.values())
+
+
+def _parts(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes]:
+    """The same bytes in fewer pieces: each costs who writes it a turn of the interpreter."""
+    part: list[bytes | memoryview] = []
+    size = 0
+    for piece in pieces:
+        part.append(piece)
+        size += len(piece)
+        if size >= _PART_BYTES:
+            yield b"".join(part)
+            part, size = [], 0
+    if part:
+        yield b"".join(part)
 
 
 def header_size(start: bytes, where: str) -> int:

@@ -27,7 +27,6 @@ from tidegate.model.ids import CheckpointId
 from tidegate.state.format import SectionsHeader, header_bytes, sections_header
 from tidegate.state.log_streams import bases, log_streams
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
-from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.streams import CheckpointStateOutputStream
 
-    Write = Callable[[Callable[[bytes | memoryview], None]], tuple[int, ...]]
+    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
 
     # A key group, and the checkpoint in which it was first as it is now.
     Edition = tuple[int, CheckpointId]
@@ -200,29 +200,30 @@ class PendingSections:
         self._editions = editions
 
     def upload(
-        self, place: CheckpointPlace, write: Write | None
+        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
     ) -> IncrementalRemoteKeyedStateHandle:
         """Write what changed, and name the rest. Blocking, off the loop.
 
-        write: writes the stream of what changed and gives the offset of each key group; None where
-        nothing has. Raises StorageFailed.
+        stream: a shared one for what changed; None where nothing has. write: writes what is left of
+        it and gives the offset of each key group. Raises StorageFailed.
         """
         try:
-            return self._upload(place, write)
+            return self._upload(place, stream, write)
         except BaseException:
             self._shared.named.on_aborted(self._checkpoint)
             raise
 
     def _upload(
-        self, place: CheckpointPlace, write: Write | None
+        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
     ) -> IncrementalRemoteKeyedStateHandle:
         shared, sections = self._shared, dict(self._again)
         named: dict[str, StreamStateHandle] = {
             section.file: placeholder(section.handle) for section in self._again.values()
         }
         size = 0
-        if write is not None:
-            name, handle, written = self._written(place, write)
+        if stream is not None:
+            name = place.new_name()
+            handle, written = self._written(name, stream, write)
             named[name], size = handle, handle.state_size
             sections |= written
             if in_own_files({name: handle}):
@@ -244,11 +245,10 @@ class PendingSections:
         )
 
     def _written(
-        self, place: CheckpointPlace, write: Write
-    ) -> tuple[str, StreamStateHandle, dict[Edition, Section]]:
-        """A new file: its name, handle and sections."""
-        name = place.new_name()
-        with place.stream(CheckpointScope.SHARED, merged=False) as stream:
+        self, name: str, stream: CheckpointStateOutputStream, write: Write
+    ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
+        """The handle and the sections of a new file."""
+        with stream:
             offsets = dict(zip(self._shared.key_groups, write(stream.write), strict=True))
             marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]
             handle = stream.close_and_get_handle()
@@ -260,7 +260,7 @@ class PendingSections:
             for group, offset in offsets.items()
             if offset
         }
-        return name, handle, sections
+        return handle, sections
 
 
 def _as_written(place: tuple[Edition, Section]) -> tuple[CheckpointId, int]:

@@ -286,6 +286,8 @@ class KeyedSnapshot:
         self.key = keys.snapshot().to_bytes()
         self.headers = [each.state.header for each in live] + [each.header for each in left]
         self._blocks: dict[int, list[Block]] = {}
+        self._whole_below = 0
+        self._waiting: dict[int, int] = {}
         for index, restored in enumerate(left, start=len(live)):
             for group, block in restored.blocks:
                 if group in partly:
@@ -295,8 +297,23 @@ class KeyedSnapshot:
 
     @property
     def blocks(self) -> Mapping[int, list[Block]]:
-        """What is encoded so far, by key group."""
+        """What is encoded so far and was not taken, by key group."""
         return self._blocks
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that were encoded for `taken`."""
+        return sum(list(self._waiting.values()))
+
+    def taken(self) -> Iterator[tuple[int, list[Block]]]:
+        """Take out the key groups of which nothing is left to be encoded, in their order.
+
+        By one thread at a time, which may be another one than that of `steps`.
+        """
+        whole_below = self._whole_below
+        for group in sorted(group for group in list(self._blocks) if group < whole_below):
+            yield group, self._blocks.pop(group)
+            self._waiting.pop(group, None)
 
     def steps(self, rows: Callable[[], int]) -> Iterator[int]:
         """Encode, key group by key group; a step encodes `rows` entries and gives their number."""
@@ -310,6 +327,8 @@ class KeyedSnapshot:
                     if piece.keys:
                         blocks.append(self._encoded(piece, each))
                     yield len(piece.keys)
+            self._whole_below = group + 1
+            self._waiting[group] = sum(len(block.keys) + len(block.values) for block in blocks)
 
     def cancel(self) -> None:
         """Free what is kept for it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
@@ -13,10 +12,10 @@ from tidegate.state.format import (
     COLUMNS,
     Block,
     KeyedHeader,
+    KeyedStreamWriter,
     OperatorHeader,
     element_bytes,
     header_bytes,
-    section_bytes,
 )
 from tidegate.storage.checkpoints import CheckpointScope
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from tidegate.clock import Clock
-    from tidegate.model.handles import KeyedStateHandle
+    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.changelog import PendingLog
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from tidegate.state.operator_state import OperatorSnapshot
     from tidegate.state.rocksdb.backend import PendingFolder
     from tidegate.storage.places import CheckpointPlace
-    from tidegate.storage.streams import StatePlace
+    from tidegate.storage.streams import CheckpointStateOutputStream, StatePlace
 
 _ROWS_AT_FIRST: Final = 256
 _ROWS_MIN: Final = 32
@@ -45,8 +44,9 @@ _ROWS_MAX: Final = 1 << 16
 class PendingSnapshot:
     """One operator's snapshot after its quick part.
 
-    `encode` is called on the loop until it gives True, then `upload` once, off the loop; `cancel`
-    at any time, on the loop. compress: parts are written as it makes them; None as they are.
+    `encode` is called on the loop until it gives True, then `upload` once, off the loop; in between
+    `write` may write what is `waiting`, off the loop and once at a time; `cancel` at any time, on
+    the loop. compress: parts are written as it makes them; None as they are.
     sections: names key groups that did not change; None where all are written. log: what of keyed
     rows counts is in it; tail: what has still to get there, of rows in memory.
     """
@@ -85,6 +85,20 @@ class PendingSnapshot:
         self._encoded = False
         self._cancelled = False
         self._failure: Exception | None = None
+        self._rows_alone = folder is None and log is None and columns is None
+        self._stream: CheckpointStateOutputStream | None = None
+        self._rows: KeyedStreamWriter | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that `write` would write: of key groups of which nothing is left to be encoded.
+
+        0 where all is encoded, and where rows share their stream with something that comes last.
+        """
+        keyed = self._keyed
+        if keyed is None or self.is_encoded or not self._rows_alone:
+            return 0
+        return keyed.waiting
 
     @property
     def is_encoded(self) -> bool:
@@ -124,6 +138,22 @@ class PendingSnapshot:
         except Exception as error:
             assert error is self._failure
 
+    def write(self, place: CheckpointPlace) -> None:
+        """Write what is waiting. Blocking. Raises StorageFailed; what was written is the place's.
+
+        Without it all that is encoded stays in memory until the `upload`.
+        """
+        keyed = self._keyed
+        if keyed is None:
+            return
+        if self._stream is None:
+            scope = CheckpointScope.EXCLUSIVE if self._sections is None else CheckpointScope.SHARED
+            self._stream = place.stream(scope, merged=False)
+            self._rows = self._keyed_stream(self._stream.write, keyed, None)
+        assert self._rows is not None, "it was opened with the stream"
+        for group, blocks in keyed.taken():
+            self._rows.add(group, blocks)
+
     def upload(self, place: StatePlace) -> SubtaskState:
         """Write what was encoded, a stream each for keyed and for operator state.
 
@@ -147,9 +177,9 @@ class PendingSnapshot:
 
     def cancel(self) -> None:
         """Free what is kept for it. An upload under way goes on with what it has."""
-        self._cancelled = True
-        if not self._encoded:
+        if not self.is_encoded:
             self._thaw()
+        self._cancelled = True
         if self._folder is not None:
             self._folder.cancel()
         self._keyed = self._columns = self._operator_states = None
@@ -191,7 +221,7 @@ class PendingSnapshot:
 
     def _upload_columns(self, place: CheckpointPlace) -> KeyGroupsStateHandle:
         with place.stream(CheckpointScope.SHARED, merged=False) as stream:
-            offsets = self._write_keyed(None, self._columns, stream.write)
+            offsets = self._write_keyed(stream.write, None, self._columns)
             handle = stream.close_and_get_handle()
         name = f"{COLUMNS_ID}{self._operator.hex()}-{self._checkpoint}"
         return KeyGroupsStateHandle(self._key_groups, offsets, handle, name)
@@ -205,12 +235,9 @@ class PendingSnapshot:
                 return None
             if self._sections is not None:
                 assert keyed is not None and columns is None, "only rows are named again"
-                write = (
-                    partial(self._write_keyed, keyed, None) if any(keyed.blocks.values()) else None
-                )
-                return self._sections.upload(cast("CheckpointPlace", place), write)
-            with place.stream() as stream:
-                offsets = self._write_keyed(keyed, columns, stream.write)
+                return self._upload_sections(cast("CheckpointPlace", place), keyed, self._sections)
+            with self._stream or place.stream() as stream:
+                offsets = self._write_keyed(stream.write, keyed, columns)
                 handle = stream.close_and_get_handle()
             groups = self._key_groups
             name = f"{self._operator.hex()}-{self._checkpoint}-{groups.first}-{groups.last}"
@@ -218,18 +245,39 @@ class PendingSnapshot:
         if self._folder.is_canonical:
             beside = None if columns is None else (columns.header, _column_blocks(columns))
             return self._folder.upload_canonical(place, beside, self._compress)
-        written: list[bytes | memoryview] = []
+        written: list[bytes] = []
         if columns is not None:
-            self._write_keyed(None, columns, written.append)
+            self._write_keyed(written.append, None, columns)
         return self._folder.upload(cast("CheckpointPlace", place), b"".join(written))
+
+    def _upload_sections(
+        self, place: CheckpointPlace, keyed: KeyedSnapshot, sections: PendingSections
+    ) -> IncrementalRemoteKeyedStateHandle:
+        stream = self._stream
+        if stream is None and any(keyed.blocks.values()):
+            stream = place.stream(CheckpointScope.SHARED, merged=False)
+        return sections.upload(place, stream, lambda write: self._write_keyed(write, keyed, None))
 
     def _write_keyed(
         self,
+        write: Callable[[bytes], None],
         keyed: KeyedSnapshot | None,
         columns: ColumnsSnapshot | None,
-        write: Callable[[bytes | memoryview], None],
     ) -> tuple[int, ...]:
-        """Write blocks by key group; the offset of each key group."""
+        """Write what is left of it by key group; the offset of each key group."""
+        stream = self._rows or self._keyed_stream(write, keyed, columns)
+        rows = {} if keyed is None else keyed.blocks
+        batches = {} if columns is None else _column_blocks(columns)
+        for group in self._key_groups:
+            stream.add(group, [*rows.get(group, ()), *batches.get(group, ())])
+        return stream.offsets
+
+    def _keyed_stream(
+        self,
+        write: Callable[[bytes], None],
+        keyed: KeyedSnapshot | None,
+        columns: ColumnsSnapshot | None,
+    ) -> KeyedStreamWriter:
         header = KeyedHeader(
             operator=self._operator,
             checkpoint=self._checkpoint,
@@ -238,18 +286,7 @@ class PendingSnapshot:
             states=[] if keyed is None else keyed.headers,
             columns=None if columns is None else columns.header,
         )
-        rows = {} if keyed is None else keyed.blocks
-        batches = {} if columns is None else _column_blocks(columns)
-        opening = header_bytes(header)
-        write(opening)
-        position, offsets = len(opening), list[int]()
-        for group in self._key_groups:
-            blocks = [*rows.get(group, ()), *batches.get(group, ())]
-            offsets.append(position if blocks else 0)
-            for piece in section_bytes(group, blocks, self._compress) if blocks else ():
-                write(piece)
-                position += len(piece)
-        return tuple(offsets)
+        return KeyedStreamWriter(write, header, self._key_groups, self._compress)
 
     def _upload_operator(
         self,

@@ -24,6 +24,7 @@ from tidegate.state.format import (
     SECTION_BYTES,
     START_BYTES,
     KeyedHeader,
+    KeyedStreamWriter,
     OperatorHeader,
     element_size,
     header_bytes,
@@ -32,7 +33,6 @@ from tidegate.state.format import (
     operator_header,
     rocksdb_header,
     section,
-    section_bytes,
     section_size,
 )
 from tidegate.state.increments import in_streams
@@ -74,13 +74,12 @@ def keyed_sample(
     """
     where = handle.delegate.physical_id
     header = keyed_header(_head(stream, where), where)
-    data = header_bytes(header)
-    offsets = dict.fromkeys(handle.key_groups, 0)
+    data = bytearray()
+    written = KeyedStreamWriter(data.extend, header, handle.key_groups)
     for group, blocks in _sections(handle, stream, header, sampled):
-        offsets[group] = len(data)
-        data += b"".join(section_bytes(group, blocks))
-    sample = ByteStreamStateHandle(f"sample of {where}", data)
-    return header, replace(handle, offsets=tuple(offsets.values()), delegate=sample)
+        written.add(group, blocks)
+    sample = ByteStreamStateHandle(f"sample of {where}", bytes(data))
+    return header, replace(handle, offsets=written.offsets, delegate=sample)
 
 
 def keyed_names(handle: KeyedStateHandle, storage: CheckpointStorage) -> list[str]:

@@ -129,6 +129,9 @@ class CheckpointPlace:
 
     def discard(self) -> None:
         """Delete what was written: nobody will hear of it. Blocking."""
+        for stream in self._streams:
+            with contextlib.suppress(StorageFailed):
+                stream.close()
         # What cannot be deleted is left to the sweep of orphans.
         if self._merging is not None:
             with contextlib.suppress(StorageFailed):

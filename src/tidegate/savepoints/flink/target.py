@@ -29,11 +29,11 @@ from tidegate.state.format import (
     PRESENT,
     Block,
     KeyedHeader,
+    KeyedStreamWriter,
     OperatorHeader,
     StateHeader,
     element_bytes,
     header_bytes,
-    section_bytes,
 )
 from tidegate.state.misfits import encoded_as_declared
 from tidegate.storage import paths
@@ -184,20 +184,18 @@ class _Writer:
             [_header(state) for state in operator.keyed],
             None,
         )
-        stream = bytearray(header_bytes(header))
-        offsets: list[int] = []
+        written = bytearray()
+        stream = KeyedStreamWriter(written.extend, header, groups)
         for group in groups:
             blocks = [
                 _block(operator, operator.key, number, group)
                 for number, state in enumerate(operator.keyed)
                 if group in state.entries
             ]
-            offsets.append(len(stream) if blocks else 0)
-            for piece in section_bytes(group, blocks) if blocks else ():
-                stream += piece
-        handle = self._new.write(f"{operator.id.hex()}-{index}-keyed", bytes(stream))
+            stream.add(group, blocks)
+        handle = self._new.write(f"{operator.id.hex()}-{index}-keyed", bytes(written))
         name = f"{operator.id.hex()}-{self._checkpoint}-{groups.first}-{groups.last}"
-        return KeyGroupsStateHandle(groups, tuple(offsets), handle, name)
+        return KeyGroupsStateHandle(groups, stream.offsets, handle, name)
 
     def _operator_states(
         self, operator: OperatorOf, index: int

@@ -17,9 +17,8 @@ from tidegate.state.format import (
     PRESENT,
     Block,
     KeyedHeader,
+    KeyedStreamWriter,
     StateHeader,
-    header_bytes,
-    section_bytes,
 )
 from tidegate.state.rocksdb.maps import maps_of
 from tidegate.state.rocksdb.store import RocksDBStore, after
@@ -61,19 +60,15 @@ def write_canonical(
     try:
         with place.stream() as stream:
             described, batches = columns or (None, {})
-            stream.write(header_bytes(_header(header, described)))
-            offsets: list[int] = []
+            rows = KeyedStreamWriter(stream.write, _header(header, described), key_groups, compress)
             for group in key_groups:
-                blocks = [*_blocks(store, header, values, group), *batches.get(group, ())]
-                offsets.append(stream.position if blocks else 0)
-                for piece in section_bytes(group, blocks, compress) if blocks else ():
-                    stream.write(piece)
+                rows.add(group, [*_blocks(store, header, values, group), *batches.get(group, ())])
             handle = stream.close_and_get_handle()
     finally:
         store.close()
     first, last = key_groups.first, key_groups.last
     name = f"{header.operator.hex()}-{header.checkpoint}-{first}-{last}"
-    return KeyGroupsStateHandle(key_groups, tuple(offsets), handle, name)
+    return KeyGroupsStateHandle(key_groups, rows.offsets, handle, name)
 
 
 def _header(header: RocksDBHeader, columns: ColumnsHeader | None) -> KeyedHeader:

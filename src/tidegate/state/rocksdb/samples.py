@@ -10,10 +10,9 @@ from tidegate.state.format import (
     PRESENT,
     Block,
     KeyedHeader,
-    header_bytes,
+    KeyedStreamWriter,
     keyed_header,
     rocksdb_header,
-    section_bytes,
 )
 from tidegate.state.rocksdb.files import download
 from tidegate.state.rocksdb.maps import maps_of
@@ -61,8 +60,8 @@ def folder_sample(
     header = KeyedHeader(
         meta.operator, meta.checkpoint, meta.max_parallelism, meta.key, meta.in_blocks(), columns
     )
-    data = header_bytes(header)
-    offsets = dict.fromkeys(handle.key_groups, 0)
+    data = bytearray()
+    written = KeyedStreamWriter(data.extend, header, handle.key_groups)
     if handle.state_size > sampled.bytes_left:
         sampled.complete = False
     else:
@@ -71,14 +70,12 @@ def folder_sample(
         store = RocksDBStore(folder, RocksDBMemory(settings))
         try:
             for group in handle.key_groups:
-                blocks = list(_blocks(store, meta, group, sampled))
-                offsets[group] = len(data) if blocks else 0
-                data += b"".join(section_bytes(group, blocks)) if blocks else b""
+                written.add(group, list(_blocks(store, meta, group, sampled)))
         finally:
             store.destroy()
-    sample = ByteStreamStateHandle(f"sample of {where}", data)
+    sample = ByteStreamStateHandle(f"sample of {where}", bytes(data))
     name = handle.state_handle_id
-    return header, KeyGroupsStateHandle(handle.key_groups, tuple(offsets.values()), sample, name)
+    return header, KeyGroupsStateHandle(handle.key_groups, written.offsets, sample, name)
 
 
 def _blocks(
