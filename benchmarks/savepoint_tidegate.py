@@ -5,6 +5,7 @@ the result, rates in MB/s.
 """
 
 import argparse
+import asyncio
 import gc
 import json
 import os
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,15 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings, RocksDBSettings, StateFileSettings
+from tidegate.model.settings import (
+    CheckpointSettings,
+    RocksDBSettings,
+    SlotSettings,
+    StateFileSettings,
+)
 from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.slot.channel_state import ChannelStateWriteResult
+from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import LocalPlace, OperatorBackend
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
@@ -55,8 +63,10 @@ ENTRY = Types.TUPLE([Types.LONG(), Types.PRIMITIVE_ARRAY(Types.BYTE())])
 NOISE = np.random.default_rng(1).bytes(1 << 16)
 """Bytes that no compression makes smaller; an entry holds 80 of them."""
 JOB = JobId("0" * 32)
+OPERATOR = OperatorId(bytes(16))
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v" * 16), 0), Attempt(0), Epoch(1))
 ROCKSDB_BYTES = 256 << 20
+TIMEOUT_S = 60.0
 SAMPLE, DISK_BYTES = 1_000_000, 512 << 20
 MB = 1e6
 
@@ -84,7 +94,7 @@ class World:
             StateFileSettings(incremental=True),
         )
         return OperatorBackend(
-            OperatorId(bytes(16)),
+            OPERATOR,
             KeyGroupRange(0, GROUPS - 1),
             GROUPS,
             SystemClock(),
@@ -101,13 +111,39 @@ class World:
         barrier = Barrier(CheckpointId(number), 0, options)
         view = CheckpointStorageWorkerView(self.storage)
         place = CheckpointPlace(view, barrier, EXECUTION, self._draw)
-        pending = backend.snapshot(barrier.checkpoint, options)
-        while not pending.encode(SLICE_MS):
-            pass
-        state = pending.upload(place)
-        place.close()
+        in_flight = ChannelStateWriteResult(barrier)
+        in_flight.complete((), (), {})
+        snapshot = SubtaskSnapshot(
+            barrier,
+            [(OPERATOR, backend.snapshot(barrier.checkpoint, options))],
+            (),
+            in_flight,
+            (OPERATOR, OPERATOR),
+            SnapshotTimes(0.0, 0.0, 0, 0, 0),
+            part_bytes=SlotSettings().part_bytes,
+            after_finish=False,
+        )
+        states = asyncio.run(self._taken(snapshot, place))
         backend.on_complete(barrier.checkpoint)
-        return state, place
+        return states[OPERATOR], place
+
+    async def _taken(
+        self, snapshot: SubtaskSnapshot, place: CheckpointPlace
+    ) -> Mapping[OperatorId, SubtaskState]:
+        def run_blocking(call: Callable[[], object]) -> asyncio.Future[object]:
+            return asyncio.get_running_loop().run_in_executor(None, call)
+
+        wake = asyncio.Event()
+        ready = asyncio.create_task(snapshot.ready(place, run_blocking, wake.set))
+        while snapshot.is_held_up or not snapshot.encode(SLICE_MS):
+            if snapshot.is_held_up:
+                wake.clear()
+                await asyncio.wait_for(wake.wait(), TIMEOUT_S)
+            await asyncio.sleep(0)
+        await ready
+        states = await snapshot.write(place, run_blocking)
+        assert states is not None, "nobody has given it up"
+        return states
 
 
 def value_of(key: int) -> tuple[int, bytes]:

@@ -406,12 +406,6 @@ MUTANTS = [
         "len((execution, snapshot.checkpoint, reason, str(ours",
     ),
     Mutant(
-        "what a snapshot had written stays when it is given up",
-        "slot/snapshots.py",
-        "            self._beside(snapshot.discard(world.run_blocking))\n",
-        "",
-    ),
-    Mutant(
         "a newer base takes the log from a checkpoint that is being encoded",
         "state/changelog.py",
         "self._base, batches, full=False",

@@ -43,9 +43,12 @@ SETTINGS = CheckpointSettings(
 class Driver:
     """The storage of a job, and what its driver keeps of shared files."""
 
-    def __init__(self, settings: CheckpointSettings = SETTINGS) -> None:
+    def __init__(
+        self, settings: CheckpointSettings = SETTINGS, stores: Stores | None = None
+    ) -> None:
         self.world = MemoryFiles()
-        self.storage: CheckpointStorage = checkpoint_storage(JOB, settings, Stores(self.world))
+        stores = stores or Stores(self.world)
+        self.storage: CheckpointStorage = checkpoint_storage(JOB, settings, stores)
         self.registry = SharedStateRegistry()
         self.checksums: dict[str, tuple[int, int]] = {}
         self._draw = random.Random(7).getrandbits

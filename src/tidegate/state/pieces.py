@@ -50,15 +50,19 @@ def as_they_are(
 def present_pieces(
     keys: list[object], values: list[object], rows: Callable[[], int]
 ) -> Iterator[Present]:
-    """Entries, some at a time. rows: asked for each piece how many it may have."""
-    start, count = 0, len(keys)
-    while start < count:
-        end = start + rows()
-        if start == 0 and end >= count:
-            yield Present(keys, values)  # a slice would touch each object once more
-        else:
-            yield Present(keys[start:end], values[start:end])
-        start = end
+    """Entries, some at a time, taken off the ends of the lists.
+
+    rows: asked for each piece how many it may have. Each object is touched when it is taken off,
+    encoded and let go of, which costs little only while it is in the cache from the first time.
+    """
+    while keys:
+        some = rows()
+        if some >= len(keys):
+            yield Present(keys, values)
+            return
+        piece = Present(keys[-some:], values[-some:])
+        del keys[-some:], values[-some:]
+        yield piece
 
 
 def left_of(piece: Present, kept: Callable[[object], object]) -> Present:
