@@ -94,6 +94,11 @@ class Job:
             [state], reader=self.logs, log=self.logs.log, local=local, at_ms=at_ms
         )
 
+    def compact(self) -> None:
+        """Put all that is on disk into files that no base has."""
+        disk: Any = self.subtask.backend._disk
+        disk._held()._store._db.compact_range(None, None)
+
     def texts(self) -> dict[object, object]:
         self.subtask.backend.keyed_state(TEXT)
         return self.subtask.dump("text")
@@ -207,6 +212,23 @@ def test_a_base_that_no_checkpoint_has_named_goes_with_the_next_one(backend: str
         assert set(job.logs.files) == set(job.logs.registry.paths())
         job.restore(last)
         assert job.texts() == {key: f"text {key}" for key in range(400)}
+    finally:
+        job.close()
+
+
+def test_what_two_bases_had_that_no_checkpoint_has_named_goes_with_the_last_of_them() -> None:
+    job = Job("rocksdb")
+    try:
+        job.write({0: "of the first"})
+        job.completed()
+        for number in range(4):
+            job.write({key: f"text {number}" for key in range(number * 10, 100)})
+            job.materialized()
+            if number == 2:
+                job.compact()
+        job.restore(job.completed())
+        assert set(job.logs.files) == set(job.logs.registry.paths())
+        assert job.texts()[99] == "text 3"
     finally:
         job.close()
 

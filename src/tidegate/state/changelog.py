@@ -94,7 +94,8 @@ class Base:
     """A snapshot of all keyed rows. handles: None as long as it is not durable.
 
     position: the number of the first part of the log that counts with it. checksums: of the files
-    that it has, where they were written here. written: those of them that no other base has.
+    that it has, where they were written here. written: those of them that no base has which a
+    checkpoint has named.
     """
 
     number: int
@@ -352,6 +353,11 @@ class ChangeLog:
         older, self._base = self._base, base
         if not older.named and base.handles is not None:
             self._delete([place for place in older.written if place not in base.checksums])
+            base.written = {
+                place: file
+                for place, file in {**older.written, **base.written}.items()
+                if place in base.checksums
+            }
         needless = [batch for batch in self._batches if batch.number < base.position]
         self._batches = [batch for batch in self._batches if batch.number >= base.position]
         for batch in needless:
