@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.flink.test_job_state import FIXTURES, JOBS, keyed_state, opened, operator_state
-from tidegate import ConfigError, RestoreRefused, rewrite_flink_savepoint
+from tidegate import ConfigError, RestoreRefused, UserCodeFailed, rewrite_flink_savepoint
 from tidegate.checkpoint import metadata
 from tidegate.cli.migrate import migrate
 from tidegate.errors import FormatError
@@ -84,6 +84,73 @@ def test_what_cannot_be_read_or_is_there_already_is_refused(tmp_path: Path) -> N
     with pytest.raises((FormatError, RestoreRefused)) as caught:
         rewrite_flink_savepoint(tmp_path / "cut", tmp_path / "other")
     assert "operator 'alpha-" in caught.value.where and "subtask" in caught.value.where
+
+
+def test_lists_of_subtasks_are_changed_as_one(tmp_path: Path) -> None:
+    source = FIXTURES / "keyed-heapfile-savepoint-native"
+    changes = {
+        "alpha-list": lambda elements: [n * 10 for n in elements],
+        "alpha-union": lambda elements: [*elements, 5],
+        "names": lambda elements: (),
+    }
+    rewrite_flink_savepoint(source, tmp_path / "out", operator_state={"alpha-source": changes})
+    before, after = FlinkSnapshot.open(source), FlinkSnapshot.open(tmp_path / "out")
+    for old, new in zip(before.operators, after.operators, strict=True):
+        if new.uid != "alpha-source":
+            assert operator_state(before, old) == operator_state(after, new)
+            continue
+        held = {
+            index: {each.state.name: each.elements for each in states}
+            for index, states in after.operator_state(new)
+        }
+        assert held == {
+            0: {"alpha-list": [0, 20, 1010, 1030], "alpha-union": [1000, 5], "names": []},
+            1: {"alpha-list": [10, 1000, 1020], "alpha-union": [1001], "names": []},
+        }
+        modes = [
+            {
+                each.state.name: each.mode
+                for _, states in snapshot.operator_state(each)
+                for each in states
+            }
+            for snapshot, each in ((before, old), (after, new))
+        ]
+        assert modes[0] == modes[1]
+
+
+def test_broadcast_state_is_changed_as_a_dict(tmp_path: Path) -> None:
+    source = FIXTURES / "types-heap-savepoint-canonical"
+    changes = {"rules": lambda rules: {**rules, "rule-1": 11, "rule-9": 90}}
+    rewrite_flink_savepoint(source, tmp_path / "out", operator_state={"alpha-bc": changes})
+    after = FlinkSnapshot.open(tmp_path / "out")
+    [operator] = [each for each in after.operators if each.uid == "alpha-bc"]
+    [(_, [rules])] = after.operator_state(operator)
+    assert rules.elements == [{"rule-0": 0, "rule-1": 11, "rule-2": 20, "rule-9": 90}]
+
+
+def broken(_: Any) -> Any:
+    raise KeyError("no such rule")
+
+
+@pytest.mark.parametrize(
+    ("operator", "state", "change", "error", "match"),
+    [
+        ("alpha-gone", "rules", dict, ConfigError, "no operator 'alpha-gone'.*alpha-bc"),
+        ("alpha-bc", "laws", dict, ConfigError, "no operator state 'laws'.*rules"),
+        ("alpha-bc", "rules", broken, UserCodeFailed, "operator state 'rules'"),
+        ("alpha-bc", "rules", len, UserCodeFailed, "Return a dict"),
+        ("alpha-bc", "rules", lambda rules: {"rule-0": "ten"}, FormatError, "state 'rules'"),
+    ],
+)
+def test_a_change_that_cannot_be_is_refused_before_anything_is_written(
+    operator: str, state: str, change: Any, error: Any, match: str, tmp_path: Path
+) -> None:
+    source = FIXTURES / "types-heap-savepoint-canonical"
+    with pytest.raises(error, match=f"(?s){match}"):
+        rewrite_flink_savepoint(
+            source, tmp_path / "out", operator_state={operator: {state: change}}
+        )
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_line_writes_it(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,29 +17,36 @@ from tests.flink.test_job_state import FIXTURES
 from tests.house.source import ROOT
 from tidegate.checkpoint import metadata
 from tidegate.graph.operator_ids import operator_id_of_uid
+from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = ROOT / "docs/guides/migrating-from-pyflink.md"
 BLOCK = re.compile(r"^```(sh|text|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-UIDS = {"alpha-py-keyed": "orders", "alpha-files": "files"}
+PYFLINK = (
+    FIXTURES / "pyflink-savepoint-canonical",
+    {
+        "alpha-py-keyed": "orders",
+        "alpha-files": "files",
+    },
+)
+RULES = FIXTURES / "types-heap-savepoint-canonical", {"alpha-bc": "alerts"}
 LIMIT_S = 60
 
 
-def savepoint(folder: Path) -> None:
-    """The savepoint of a real PyFlink job, two of its operators under the names of the guide."""
-    source = FIXTURES / "pyflink-savepoint-canonical"
+def savepoint(source: Path, uids: dict[str, str], folder: Path) -> None:
+    """The savepoint of a real job, some of its operators under the names of the guide."""
     folder.mkdir()
     for file in source.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     decoded = metadata.decode((source / "_metadata").read_bytes(), lambda: "")
     operators = tuple(
         replace(
-            operator, uid=UIDS[operator.uid], operator_id=operator_id_of_uid(UIDS[operator.uid])
+            operator, uid=uids[operator.uid], operator_id=operator_id_of_uid(uids[operator.uid])
         )
         for operator in decoded.operators
-        if operator.uid in UIDS
+        if operator.uid in uids
     )
     (folder / "_metadata").write_bytes(metadata.encode(replace(decoded, operators=operators)))
 
@@ -63,7 +71,8 @@ def lines(output: str) -> list[str]:
 
 @pytest.mark.slow
 def test_the_guide_on_migrating_does_what_it_says(tmp_path: Path) -> None:
-    savepoint(tmp_path / "flink-savepoint")
+    savepoint(*PYFLINK, tmp_path / "flink-savepoint")
+    savepoint(*RULES, tmp_path / "savepoint-with-rules")
     page = PAGE.read_text(encoding="utf-8")
     said = ""
     ran = 0
@@ -78,7 +87,12 @@ def test_the_guide_on_migrating_does_what_it_says(tmp_path: Path) -> None:
             assert program == "tidegate"
             said = run([sys.executable, "-m", "tidegate.cli.main", *arguments], tmp_path)
     assert ran == 4
-    [program] = re.findall(r"^    from tidegate import .*?\n(?=\S)", page, re.DOTALL | re.MULTILINE)
-    code = "\n".join(line[4:] for line in program.splitlines()) + "\nprint(left)"
-    left = run([sys.executable, "-c", code], tmp_path)
+    migrating, changing = re.findall(
+        r"^    from tidegate import .*?\n(?=\S)", page, re.DOTALL | re.MULTILINE
+    )
+    left = run([sys.executable, "-c", dedent(migrating) + "\nprint(left)"], tmp_path)
     assert "('orders', 'total'," in left and "'count'" not in left
+    run([sys.executable, "-c", dedent(changing)], tmp_path)
+    repaired = FlinkSnapshot.open(tmp_path / "repaired")
+    [(_, [rules])] = repaired.operator_state(*repaired.operators)
+    assert rules.elements == [{"rule-0": 0, "rule-1": 11, "rule-2": 20}]

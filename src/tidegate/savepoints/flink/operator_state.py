@@ -94,7 +94,7 @@ def write_operator_states(
 ) -> tuple[bytes, dict[str, StateMetaInfo]]:
     """A stream, and what its handle says of it. Not compressed.
 
-    Raises FormatError for what a serializer has no form for.
+    Raises FormatError for what a serializer has no form for, by state and element.
     """
     lists = [each for each in states if each.state.type is BackendStateType.OPERATOR]
     maps = [each for each in states if each.state.type is BackendStateType.BROADCAST]
@@ -107,7 +107,11 @@ def write_operator_states(
         offsets: list[int] = []
         for element in each.elements:
             offsets.append(len(stream))
-            stream += _written(each.state, element)
+            try:
+                stream += _written(each.state, element)
+            except FormatError as error:
+                error.where = f"state '{each.state.name}', element {len(offsets) - 1}"
+                raise
         handle[each.state.name] = StateMetaInfo(each.mode, tuple(offsets))
     return bytes(stream), handle
 
