@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from tidegate import (
 )
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.metadata.provenance import provenance_of, sealed, to_master_state
+from tidegate.connectors import DataGeneratorSource
 from tidegate.errors import FormatError
 from tidegate.model.handles import ByteStreamStateHandle, InputChannelStateHandle
 from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState
@@ -234,6 +236,33 @@ def test_an_open_that_cannot_be_judged_is_a_warning(
     [told] = report.findings
     assert (told.kind, told.operator) == (UpgradeFault.OPEN_FAILED, "new")
     assert text in told.what and report.fits
+
+
+ANSWER = threading.Event()
+"""What the server of `Silent` never gives while it is tested."""
+
+
+class Silent(DataGeneratorSource):
+    """Asks a server that does not answer."""
+
+    def enumerator(self, context: Any, restored: bytes | None) -> Any:
+        ANSWER.wait()
+        return super().enumerator(context, restored)
+
+
+def test_a_coordinator_that_is_never_made_is_a_warning(savepoint: str, tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    source = Silent(programs.same, None, 1_000, Types.LONG())
+    build(env, Plan(folder=str(tmp_path), source=source))
+    try:
+        report = check_upgrade(env, savepoint, open_timeout_s=2)
+    finally:
+        ANSWER.set()
+    [told] = report.findings
+    assert (told.kind, told.operator) == (UpgradeFault.COORDINATOR, "numbers")
+    assert told.severity is UpgradeSeverity.WARNING and report.fits
+    assert "not made within 2 s" in told.what and "numbers" in told.where
+    assert len(report.operators) > 5  # the others are judged all the same
 
 
 def test_nothing_is_opened_written_or_started(

@@ -63,8 +63,9 @@ def check_upgrade(
     Functions are opened, since they alone know their states; sources and sinks are not. snapshot:
     its folder, or the ``_metadata`` in it. allow_non_restored_state: state that no operator takes
     is a warning; None takes what the program's settings say. open_timeout_s: how long the ``open``
-    of one function is waited for. Raises RestoreRefused and FormatError
-    for a snapshot that cannot be read, and GraphError for a program that can be no job.
+    of one function is waited for, and the making of one coordinator, such as a source's enumerator.
+    Raises RestoreRefused and FormatError for a snapshot that cannot be read, and GraphError for a
+    program that can be no job.
 
     >>> report = check_upgrade(env, "savepoints/savepoint-1f2e3d-0123456789ab")
     >>> assert report.fits, report
@@ -77,8 +78,9 @@ def check_upgrade(
     numbers = count()
     read = read_snapshot(storage, fspath(snapshot), lambda: f"handle-{next(numbers)}")
     check_own(read)
-    opening = DryOpening(program.settings, SystemClock(), read.checkpoint, limit_s=open_timeout_s)
-    return _Check(program, read, storage, opening, allow_lost=allow_non_restored_state).report()
+    return _Check(
+        program, read, storage, allow_lost=allow_non_restored_state, limit_s=open_timeout_s
+    ).report()
 
 
 class _Check:
@@ -89,15 +91,16 @@ class _Check:
         graph: JobGraph,
         read: CompletedCheckpoint,
         storage: CheckpointStorage,
-        opening: DryOpening,
         *,
         allow_lost: bool,
+        limit_s: float,
     ) -> None:
         self._graph = graph
         self._read = read
         self._metadata = read.metadata
         self._storage = storage
-        self._opening = opening
+        self._limit_s = limit_s
+        self._opening = DryOpening(graph.settings, SystemClock(), read.checkpoint, limit_s=limit_s)
         self._allow_lost = allow_lost
         self._sampler = Sampler(storage, graph.settings.slot.rocksdb)
         self._findings: list[UpgradeFinding] = []
@@ -157,7 +160,9 @@ class _Check:
             )
             self._findings += findings
             if state is not None:
-                self._findings += coordinator_findings(self._graph, vertex, info, state)
+                self._findings += coordinator_findings(
+                    self._graph, vertex, info, state, limit_s=self._limit_s
+                )
             yield fit
 
     def _lost(self, topology: Topology, known: list[OperatorFit]) -> Iterator[OperatorFit]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +12,7 @@ from tidegate.config.log import process_log
 from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.operators.source_coordinator import SourceCoordinator
+from tidegate.upgrade.opening import ended_within
 from tidegate.upgrade.operators import finding_of
 from tidegate.upgrade.report import UpgradeFault, UpgradeFinding, UpgradeSeverity
 
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 
 def coordinator_findings(
-    graph: JobGraph, vertex: Vertex, info: OperatorInfo, state: OperatorState
+    graph: JobGraph, vertex: Vertex, info: OperatorInfo, state: OperatorState, *, limit_s: float
 ) -> list[UpgradeFinding]:
     """Whether an operator's coordinator, such as a source's enumerator, can go on from its state.
 
-    It is made, and not started.
+    It is made, and not started, on a thread of its own; limit_s: how long that may take.
     """
     label = info.uid or info.name
     if state.coordinator_state is None:
@@ -50,17 +50,32 @@ def coordinator_findings(
                 operator=label,
             )
         ]
-    try:
-        made = graph.coordinated(info.id).coordinator(_Inert(vertex.parallelism))
-        if isinstance(made, SourceCoordinator):
-            made.enumerator(state.coordinator_state.data).close()
-    except Exception as error:
-        known = error if isinstance(error, TidegateError) else None
-        failed = known or UserCodeFailed(f"{type(error).__name__}: {error}")
-        failed.where = f"the coordinator of operator '{info.name}'"
+    data = state.coordinator_state.data
+    failures: list[TidegateError] = []
+
+    def make() -> None:
+        try:
+            made = graph.coordinated(info.id).coordinator(_Inert(vertex.parallelism))
+            if isinstance(made, SourceCoordinator):
+                made.enumerator(data).close()
+        except Exception as error:
+            known = error if isinstance(error, TidegateError) else None
+            failures.append(known or UserCodeFailed(f"{type(error).__name__}: {error}"))
+
+    where = f"the coordinator of operator '{info.name}'"
+    if not ended_within(limit_s, f"check {where}", make):
+        late = UserCodeFailed(
+            f"The coordinator was not made within {limit_s:g} s, so its state is not judged",
+            where=where,
+            remedy="See what it waits for, such as a server that does not answer; a job that "
+            "starts makes it too.",
+        )
+        severity = UpgradeSeverity.WARNING
+        return [finding_of(UpgradeFault.COORDINATOR, late, operator=label, severity=severity)]
+    for failed in failures:
+        failed.where = where
         failed.remedy = failed.remedy or "Let it read what its former version has written."
-        return [finding_of(UpgradeFault.COORDINATOR, failed, operator=label)]
-    return []
+    return [finding_of(UpgradeFault.COORDINATOR, failed, operator=label) for failed in failures]
 
 
 def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[UpgradeFinding]:
@@ -81,11 +96,8 @@ def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[Upgrade
                 error.remedy = error.remedy or "Let it read what its former version has written."
                 findings.append(finding_of(UpgradeFault.HOOK, error, state=state.name))
 
-    # A thread of its own, for the caller may be within a loop.
-    thread = threading.Thread(target=lambda: asyncio.run(judge()), name="check hooks", daemon=True)
-    thread.start()
-    thread.join(RESTORE_TIMEOUT_S)
-    if thread.is_alive():
+    # A thread of its own also because the caller may be within a loop.
+    if not ended_within(RESTORE_TIMEOUT_S, "check hooks", lambda: asyncio.run(judge())):
         late = UserCodeFailed(
             f"The states of the master hooks were not read within {RESTORE_TIMEOUT_S:g} s",
             remedy="See what the deserialize of their serializers waits for.",

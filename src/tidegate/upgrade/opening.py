@@ -49,6 +49,17 @@ class Opened:
     failure: TidegateError | None
 
 
+def ended_within(limit_s: float, name: str, call: Callable[[], object]) -> bool:
+    """Whether a call, on a thread of its own, has ended in time; one that has not is left alone.
+
+    call: raises nothing. name: of the thread.
+    """
+    thread = threading.Thread(target=call, name=name, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return not thread.is_alive()
+
+
 class DryOpening:
     """Opens operators against samples. checkpoint: the one that these are of.
 
@@ -81,10 +92,7 @@ class DryOpening:
             except Exception as error:
                 failures.append(_as_ours(error, info))
 
-        thread = threading.Thread(target=run, name=f"check {info.name}", daemon=True)
-        thread.start()
-        thread.join(self._limit_s)
-        if thread.is_alive():
+        if not ended_within(self._limit_s, f"check {info.name}", run):
             failures.append(
                 UserCodeFailed(
                     f"The operator was not open after {self._limit_s:g} s",
