@@ -14,11 +14,11 @@ from tidegate.errors import (
     StorageFailed,
     UserCodeFailed,
 )
-from tidegate.jobmaster.commands import Deployed, RescaleDone, Restarting
+from tidegate.jobmaster.commands import Deployed, RescaleDone, Restarting, SendToSlot
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.control import CheckpointComplete, ExecutionState, JobStatus
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import CheckpointId, ExecutionId, SlotId
 
 BROKEN = UserCodeFailed("the disk is full", where="sink (1/1)")
 SYNCHRONOUS = pytest.mark.parametrize("kind", [SnapshotKind.SUSPEND, SnapshotKind.TERMINATE])
@@ -67,6 +67,43 @@ def test_a_failure_behind_the_savepoint_restarts_the_whole_job_from_it_and_names
     assert world.status is JobStatus.RUNNING
     pass_time(world, world.now_ms + 2_000)
     assert world.of(AddPointer)[-1].checkpoint >= 3, "checkpoints go on"
+
+
+def told_of_the_savepoint(world: World) -> dict[SlotId, list[ExecutionId]]:
+    told: dict[SlotId, list[ExecutionId]] = {}
+    for each in world.of(SendToSlot):
+        if isinstance(each.message, CheckpointComplete) and each.message.checkpoint == 2:
+            told.setdefault(each.slot, []).append(each.message.execution)
+    return told
+
+
+def test_a_slot_that_is_lost_before_it_hears_of_the_savepoint_takes_all_back_to_it() -> None:
+    """What it runs has not committed, and does not end before it has; all the others have ended."""
+    world = made(RESTARTS)
+    stop(world)
+    *others, lost = told_of_the_savepoint(world).items()
+    for execution in (each for _, executions in others for each in executions):
+        world.change(execution, ExecutionState.FINISHED)
+    everybody = len(world.executions)
+    world.lose(lost[0])
+    [done] = answers(world)
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
+    world.offer()
+    pass_time(world, world.now_ms + 1_000)
+    assert restored_from(world) == 2 and world.of(Deployed)[-1].subtasks == everybody
+    assert world.status is JobStatus.RUNNING
+
+
+def test_a_slot_that_is_lost_when_all_on_it_has_ended_keeps_nobody_from_stopping() -> None:
+    world = made(RESTARTS)
+    stop(world)
+    slot, executions = next(iter(told_of_the_savepoint(world).items()))
+    for execution in executions:
+        world.change(execution, ExecutionState.FINISHED)
+    world.lose(slot)
+    world.finish_all()
+    assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
+    assert world.over is not None and world.over.status is JobStatus.FINISHED
 
 
 @pytest.mark.feature("F266")

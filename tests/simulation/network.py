@@ -13,7 +13,7 @@ from tidegate.errors import PeerLost
 from tidegate.transport.wire import Accept, Buffer, Wire, WireHandler, frame_bytes, not_understood
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from tests.simulation.loop import Process, SimulatedLoop
@@ -41,7 +41,7 @@ class Switchboard:
 
     losses: how often a message about a checkpoint that may be lost is lost. held_until_s: when
     something arrives again from one process at another. slow: pairs with longer delays, and by what
-    factor.
+    factor. breaks: whether a link breaks as this frame is sent on it.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class Switchboard:
         self.delay_s = delay_s
         self.losses = losses
         self.slow: dict[frozenset[Process], float] = {}
+        self.breaks: Callable[[bytes], bool] = lambda _: False
         self.listeners: dict[str, tuple[Process, Accept]] = {}
         self.links: list[Link] = []
         self.held_until_s: dict[tuple[Process, Process], float] = {}
@@ -194,7 +195,9 @@ class SimulatedWire:
         if self._link.open and self._process.alive and not self._closed:
             frame_bytes(parts, self.peer)
             frame = b"".join(parts)
-            if not self._link.board.loses(frame):
+            if self._link.board.breaks(frame):
+                self._link.broken("simulated: the link broke as it was used")
+            elif not self._link.board.loses(frame):
                 self._other.arrive(lambda: self._other.deliver(frame))
 
     def arrive(self, event) -> None:

@@ -51,20 +51,22 @@ class Run:
     steps: int
 
 
-def simulate(seed: int, *, mode: str | None = None, lookup: str = "") -> Run:
+def simulate(seed: int, *, mode: str | None = None, lookup: str = "", unheard: bool = False) -> Run:
     """Run one seed. mode: how barriers are handled, else that is drawn too.
 
-    lookup: ``ordered`` or ``unordered`` for a job that looks up each number first.
+    lookup: ``ordered`` or ``unordered`` for a job that looks up each number first. unheard: whether
+    it is stopped, and a subtask does not hear that its savepoint is complete.
     """
     try:
-        return _Simulation(seed, mode, lookup).run()
+        return _Simulation(seed, mode, lookup, unheard=unheard).run()
     finally:
         OUTSIDE.pop(seed, None)
 
 
 class _Simulation:
-    def __init__(self, seed: int, mode: str | None, lookup: str) -> None:
+    def __init__(self, seed: int, mode: str | None, lookup: str, *, unheard: bool) -> None:
         self._seed = seed
+        self._unheard = unheard
         chance = self._chance = Random(seed)
         odds = Odds(
             network_delay_s=chance.choice([0.0005, 0.005, 0.03]),
@@ -126,7 +128,10 @@ class _Simulation:
         troubles = [asyncio.ensure_future(self._trouble.befall(befalls))]
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         stops = Random(f"stops of {self._seed}")
-        if stops.random() < 0.25:
+        if self._unheard:
+            stop = self._trouble.stop_unheard(stops.uniform(0.4, 1.5), stops.randint(1, 4))
+            troubles.append(asyncio.ensure_future(stop))
+        elif stops.random() < 0.25:
             stop = self._trouble.stop_after(stops.uniform(0.1, 8), SnapshotKind.SUSPEND)
             troubles.append(asyncio.ensure_future(stop))
         elif self._plan.timed:

@@ -33,6 +33,13 @@ def test_calls_in_flight_are_lost_and_doubled_by_nothing(lookup: str) -> None:
     assert [(run.seed, run.faults) for run in runs if run.faults] == []
 
 
+def test_a_stop_of_which_a_subtask_does_not_hear_loses_and_doubles_nothing() -> None:
+    """A message is lost with its link alone, and then the job goes on from the savepoint."""
+    runs = [simulate(seed, unheard=True) for seed in range(300, 340)]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+    assert sum("has not stopped in order" in each for run in runs for each in run.story) >= 5
+
+
 @pytest.mark.feature("F130", "F132")
 def test_at_least_once_loses_nothing_and_doubles_some() -> None:
     runs = [simulate(seed, mode="at least once") for seed in range(1, 121)]

@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+from tests.simulation.network import NEVER_LOST
 from tests.simulation.world import Trap
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
@@ -164,6 +165,25 @@ class Trouble:
         # breaks loses it, and that is a failure.
         self._world.board.losses = 0.0
         self._stops.append(self._request(kind))
+
+    async def stop_unheard(self, wait_s: float, nth: int) -> None:
+        """As `stop_after`, and the link breaks on which the nth subtask is told that it may go."""
+        left = nth
+
+        def breaks(frame: bytes) -> bool:
+            nonlocal left
+            if b"CheckpointComplete" not in frame or NEVER_LOST in frame or left == 0:
+                return False
+            left -= 1
+            if left == 0:
+                self._befalls("link", f"the link breaks that tells number {nth} of a completion")
+            return left == 0
+
+        await self.stop_after(wait_s, SnapshotKind.SUSPEND)
+        self._stops[-1].add_done_callback(
+            lambda done: self._world.note(f"the stop is answered: {done.exception()}")
+        )
+        self._world.board.breaks = breaks
 
     async def drain_after(self, wait_s: float) -> None:
         """Somebody drains the job; where it does not run yet, or fails meanwhile, again."""
