@@ -8,17 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import LocalPlace
 from tidegate.state.local_folders import LocalFolders
+from tidegate.state.rocksdb.files import SHAREABLE
 from tidegate.state.rocksdb.restore import restored_space
 from tidegate.state.rocksdb.store import RocksDBMemory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tidegate.model.handles import KeyedStateHandle
+    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
     from tidegate.state.rocksdb.restore import RestoredSpace
     from tidegate.storage.reading import StateReader
 
@@ -36,7 +38,8 @@ def key_space(
     folders = LocalFolders(JobId("read"), SlotId("read"), [scratch])
     local = LocalPlace(folders, "read", RocksDBMemory(settings), StateFileSettings())
     try:
-        space = restored_space([handle], handle.key_groups, local, reader, reader.where)
+        linking = _LinkingReader(reader)
+        space = restored_space([handle], handle.key_groups, local, linking, reader.where)
         try:
             yield space
         finally:
@@ -44,3 +47,25 @@ def key_space(
     finally:
         folders.close(over=True)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _LinkingReader:
+    """Links tables that lie on this machine instead of copying them: they are only read.
+
+    RocksDB's own checksums tell of damage in what is read of them.
+    """
+
+    def __init__(self, reader: StateReader) -> None:
+        self._reader = reader
+        self.where = reader.where
+        self.read = reader.read
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Link or copy a file; raises what `StateReader.copy` raises."""
+        file = Path(handle.physical_id.removeprefix("file://"))
+        alone = isinstance(handle, FileStateHandle | RelativeFileStateHandle)
+        here = alone and target.suffix == SHAREABLE and file.is_absolute() and file.is_file()
+        if here and file.stat().st_size == handle.state_size:
+            target.symlink_to(file)
+        else:
+            self._reader.copy(handle, target)

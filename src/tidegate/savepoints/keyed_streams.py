@@ -7,24 +7,16 @@ groups that are asked for are read, and no more than one of them, or a piece of 
 from __future__ import annotations
 
 import heapq
-import shutil
-import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from tidegate.errors import FileMissing, FormatError, RestoreRefused
-from tidegate.model.handles import (
-    FileStateHandle,
-    IncrementalRemoteKeyedStateHandle,
-    KeyGroupsStateHandle,
-    RelativeFileStateHandle,
-)
-from tidegate.model.settings import RocksDBSettings
+from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
+from tidegate.savepoints.key_spaces import key_space
 from tidegate.state.changelog import COLUMNS_ID
 from tidegate.state.format import (
     COLUMNS,
@@ -46,16 +38,20 @@ from tidegate.state.hashmap import Present
 from tidegate.state.increments import in_streams
 from tidegate.state.keyed import decoded_block
 from tidegate.state.log_streams import bases, log_streams
-from tidegate.state.rocksdb.files import SHAREABLE
+from tidegate.state.rocksdb.maps import maps_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
+from tidegate.state.rocksdb.store import after
+from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
 from tidegate.typeinfo.serializers import is_packed, join_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.format import ColumnsHeader, KeyedHeader, RocksDBHeader, RocksDBState
+    from tidegate.state.rocksdb.restore import RestoredSpace
     from tidegate.state.rocksdb.store import RocksDBStore
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader
@@ -372,12 +368,10 @@ class FolderStream:
 
     def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
         """The entries of a state in some key groups; raises as `BlockStream.entries`."""
-        from tidegate.state.rocksdb.table import PREFIX_BYTES
-
         state = next(each for each in self._header.states if each.name == readers.name)
-        with self._store() as store:
+        with self._space() as space:
             for group in groups:
-                for some in _scanned(store, group, state):
+                for some in _scanned(space.store, group, state):
                     with reading(readers.where):
                         keys = _keys([k[PREFIX_BYTES:] for k, _ in some], readers.keys)
                         values = _values([value for _, value in some], readers.values)
@@ -392,15 +386,16 @@ class FolderStream:
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
         """Key groups, and their entries as blocks; raises as `BlockStream.entries`."""
-        with self._store() as store:
+        with self._space() as space:
             for group in groups:
-                blocks = list(self._blocks(store, group))
+                blocks = list(self._blocks(space.store, group))
                 if blocks:
                     yield group, blocks
 
-    def _blocks(self, store: RocksDBStore, group: int) -> Iterator[Block]:
-        from tidegate.state.rocksdb.table import PREFIX_BYTES
+    def _space(self) -> AbstractContextManager[RestoredSpace]:
+        return key_space(self._handle, self._reader, cache_bytes=_CACHE_BYTES)
 
+    def _blocks(self, store: RocksDBStore, group: int) -> Iterator[Block]:
         first = 0
         for state in self._header.states:
             for some in _scanned(store, group, state):
@@ -420,51 +415,9 @@ class FolderStream:
                     yield Block(PRESENT, first + version, len(entries), keys, values)
             first += len(state.versions)
 
-    @contextmanager
-    def _store(self) -> Generator[RocksDBStore]:
-        """The key space, made anew."""
-        from tidegate.state.rocksdb.files import download
-        from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
-
-        scratch = Path(tempfile.mkdtemp(prefix="tidegate-read-"))
-        try:
-            folder = scratch / "db"
-            download(self._handle, folder, _LinkingReader(self._reader))
-            settings = RocksDBSettings(memory_bytes=_CACHE_BYTES, compaction_style="NONE")
-            store = RocksDBStore(folder, RocksDBMemory(settings))
-            try:
-                yield store
-            finally:
-                store.close()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
     def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
         """None: columns are in a stream of their own."""
         yield from ()
-
-
-class _LinkingReader:
-    """Links tables that lie on this machine instead of copying them: they are only read.
-
-    RocksDB's own checksums tell of damage in what is read of them.
-    """
-
-    def __init__(self, reader: StateReader) -> None:
-        self._reader = reader
-        self.where = reader.where
-        self.read = reader.read
-        self.read_part = reader.read_part
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Link or copy a file; raises what `StateReader.copy` raises."""
-        file = Path(handle.physical_id.removeprefix("file://"))
-        alone = isinstance(handle, FileStateHandle | RelativeFileStateHandle)
-        here = alone and target.suffix == SHAREABLE and file.is_absolute() and file.is_file()
-        if here and file.stat().st_size == handle.state_size:
-            target.symlink_to(file)
-        else:
-            self._reader.copy(handle, target)
 
 
 def _scanned(
@@ -474,10 +427,6 @@ def _scanned(
 
     Maps are whole; one whose entries are of several types comes as several, one after the other.
     """
-    from tidegate.state.rocksdb.maps import maps_of
-    from tidegate.state.rocksdb.store import after
-    from tidegate.state.rocksdb.table import prefix_of
-
     if state.by_entry:
         maps = maps_of(store, state, group)
         while some := list(islice(maps, _ENTRIES_A_PIECE)):
