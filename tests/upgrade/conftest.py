@@ -45,11 +45,14 @@ def all_have_rows(seen: JobView) -> bool:
 
 
 def taken(
-    folder: Path, form: SavepointFormatType = SavepointFormatType.CANONICAL, **settings: object
+    folder: Path,
+    form: SavepointFormatType = SavepointFormatType.CANONICAL,
+    extra: object = None,
+    **settings: object,
 ) -> str:
-    """A savepoint of the program, which runs on while it is taken."""
+    """A savepoint of the program, which runs on while it is taken. extra: as of `Plan`."""
     env = environment(folder, **settings)
-    build(env, Plan(folder=str(folder)))
+    build(env, Plan(folder=str(folder), extra=extra))
     client = env.execute_async("before")
     try:
         wait_for(client, all_have_rows, "rows have come everywhere")

@@ -18,10 +18,14 @@ from tests.upgrade.programs import STATES, Hook, Plan, build
 from tidegate import (
     MapFunction,
     OperatorMatch,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
     RestoreRefused,
     RuntimeContext,
     SavepointFormatType,
     StateVerdict,
+    Time,
+    TumblingProcessingTimeWindows,
     Types,
     UpgradeFault,
     UpgradeReport,
@@ -101,6 +105,39 @@ def test_a_report_tells_each_operator_and_state(check: Check, savepoint: str) ->
     assert operators["Map"].match is OperatorMatch.NEW
     [label_told] = [each for each in report.findings if each.state == "label"]
     assert "was String and is now Long" in label_told.what and label_told.operator == "keeper"
+
+
+def triggered(env: Any, offsets: Any, keyed: Any) -> None:
+    """Windows with a trigger of their own, which have timers beside each key and window."""
+    trigger = PurgingTrigger.of(ProcessingTimeTrigger())
+    windows = keyed.window(TumblingProcessingTimeWindows.of(Time.hours(1))).trigger(trigger)
+    programs.end(windows.reduce(programs.add).uid("triggered"), "5")
+
+
+def test_timers_are_told_with_their_keys_and_windows(tmp_path: Path) -> None:
+    snapshot = taken(tmp_path / "before", extra=triggered)
+    shown: list[tuple[str, str, str | None, str | None]] = []
+    for plan in (
+        Plan(folder=str(tmp_path), extra=triggered),
+        Plan(folder=str(tmp_path), keeper=None),
+    ):
+        env = environment(tmp_path)
+        build(env, plan)
+        report = check_upgrade(env, snapshot)
+        shown += [
+            (each.label, state.kind, state.was, state.becomes)
+            for each in report.operators
+            for state in each.states
+            if state.name.startswith("_timer_state/event_user")
+            or state.name.startswith("_timer_state/processing_window")
+        ]
+    window = "by Long and TupleTypeInfo(Long, Long)"
+    assert shown == [
+        ("keeper", "timers", "by Long", "by Long"),
+        ("triggered", "timers", window, window),
+        ("keeper", "timers", "by Long", None),
+        ("triggered", "timers", window, None),
+    ]
 
 
 def test_a_report_is_text_and_json(check: Check) -> None:

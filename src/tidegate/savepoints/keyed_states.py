@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from tidegate.savepoints.keyed_streams import EntryReaders, keyed_streams
 from tidegate.savepoints.state_rows import Rows, StateForm, StateInfo, StateKind
 from tidegate.state.format import StateHeader, reading
 from tidegate.state.keys import paired
+from tidegate.state.timers import TIMERS, beside_time
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.descriptions import type_described
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
     Split = Callable[[Any], tuple[Any, Any]]
-
-_TIMERS: Final = "_timer_state/"
 
 
 class KeyedStates:
@@ -179,9 +178,8 @@ class KeyedStates:
         newest = state.versions[-1]
         key_type = PICKLED if key is None else self._serializer(key).type_info
         namespace = self._namespace(state)
-        if state.name.startswith(_TIMERS):
-            beside = namespace.children[1] if isinstance(namespace, TupleTypeInfo) else None
-            return StateInfo(state.name, StateKind.TIMERS, key_type, beside, LONG)
+        if state.name.startswith(TIMERS):
+            return StateInfo(state.name, StateKind.TIMERS, key_type, beside_time(namespace), LONG)
         value_type, kind = self._serializer(newest.serializer).type_info, StateKind(state.kind)
         if newest.ttl:
             value_type = _without_times(value_type)

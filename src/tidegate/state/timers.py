@@ -22,16 +22,21 @@ if TYPE_CHECKING:
     from tidegate.state.backend import OperatorBackend
     from tidegate.typeinfo.types import TypeInformation
 
+TIMERS: Final = "_timer_state/"
+"""How the names of states begin that hold timers; they are those of Flink's timer services."""
+
 _DELETED_MIN: Final = 64
 
 Pair = tuple[object, object]
 
 
-class KeyedTimers:
-    """All timers of one name in one subtask, on the current key. alarm: of processing time.
+def beside_time(namespace: TypeInformation | None) -> TypeInformation | None:
+    """What timers have beside key and time, such as a window; by the namespace of their state."""
+    return namespace.children[1] if isinstance(namespace, TupleTypeInfo) else None
 
-    The states have the names of Flink's timer services.
-    """
+
+class KeyedTimers:
+    """All timers of one name in one subtask, on the current key. alarm: of processing time."""
 
     def __init__(
         self,
@@ -40,8 +45,8 @@ class KeyedTimers:
         namespace: TypeInformation | None,
         alarm: Callable[[int], None],
     ) -> None:
-        self.event = TimerQueue(backend, f"_timer_state/event_{name}", namespace)
-        self.processing = TimerQueue(backend, f"_timer_state/processing_{name}", namespace, alarm)
+        self.event = TimerQueue(backend, f"{TIMERS}event_{name}", namespace)
+        self.processing = TimerQueue(backend, f"{TIMERS}processing_{name}", namespace, alarm)
 
 
 class TimerQueue:

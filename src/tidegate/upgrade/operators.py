@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, UserError
 from tidegate.operators.sink import COMMITTABLES_STATE
+from tidegate.state.timers import TIMERS
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.upgrade.recording import COLUMNS, TIMERS
+from tidegate.upgrade.recording import COLUMNS, timers_text
 from tidegate.upgrade.report import (
     OperatorFit,
     OperatorMatch,
@@ -195,6 +196,9 @@ def _left(sample: OperatorSample, name: str, verdict: StateVerdict) -> StateFit:
 
 def _was(sample: OperatorSample, name: str) -> str | None:
     headers = sample.keyed.get(name) or sample.operator.get(name)
+    if headers and name.startswith(TIMERS) and headers[0].namespace is not None:
+        namespace = SerializerSnapshot.from_bytes(headers[0].namespace).type_info
+        return timers_text(sample.key, namespace)
     if headers:
         return str(SerializerSnapshot.from_bytes(headers[0].serializer).type_info)
     return sample.key if name == COLUMNS else (sample.columns or {}).get(name)

@@ -14,6 +14,7 @@ from tidegate.errors import TidegateError
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state import kinds, ttl
 from tidegate.state.backend import OperatorBackend
+from tidegate.state.timers import TIMERS, beside_time
 from tidegate.typeinfo.evolution import AsIs, judge
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
@@ -42,16 +43,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TIMERS: Final = "_timer_state/"
-"""How the names of states begin that hold timers."""
-
 COLUMNS: Final = "columns"
 """Stands for the keys of columnar state, which have no name."""
 
 
+def timers_text(key: str | None, namespace: TypeInformation | None) -> str:
+    """What timers are of: their keys, and what they have beside these, by their state's namespace.
+
+    key: None where none was seen.
+    """
+    beside = beside_time(namespace)
+    return f"by {key or 'key'}{'' if beside is None else f' and {beside}'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A state that an operator has asked for. becomes: its type now. error: why it is refused."""
+    """A state that an operator has asked for. error: why it is refused.
+
+    becomes: its type now; of timers, as of `timers_text`.
+    """
 
     name: str
     kind: str
@@ -83,6 +93,7 @@ class RecordingBackend(OperatorBackend):
             uid=info.uid,
         )
         self._sample = sample
+        self._key = sample.key if key_type is None else str(key_type)
         self._spare = lambda: OperatorBackend(
             info.id, groups, max_parallelism, clock, self.cell, name=info.name, uid=info.uid
         )
@@ -102,7 +113,9 @@ class RecordingBackend(OperatorBackend):
         def ask(backend: OperatorBackend) -> State:
             return OperatorBackend.keyed_state(backend, descriptor, namespace)
 
-        becomes = kinds.entry_type(ttl.stored(descriptor))
+        becomes = str(kinds.entry_type(ttl.stored(descriptor)) or PICKLED)
+        if kind == "timers":
+            becomes = timers_text(self._key, namespace)
         return self._noted(name, kind, becomes, self._sample.keyed, is_migrated, ask)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
@@ -167,20 +180,21 @@ class RecordingBackend(OperatorBackend):
             old = SerializerSnapshot.from_bytes(was.serializer)
             return not isinstance(judge(old, serializer_of(becomes)), AsIs)
 
-        return self._noted(name, kind, becomes, self._sample.operator, is_migrated, ask)
+        shown = str(becomes or PICKLED)
+        return self._noted(name, kind, shown, self._sample.operator, is_migrated, ask)
 
     def _columns_noted(
         self, name: str, becomes: TypeInformation | None, ask: Callable[[OperatorBackend], T]
     ) -> T:
         columns = self._sample.columns
         held = {} if columns is None else {each: [] for each in (COLUMNS, *columns)}
-        return self._noted(name, "column", becomes, held, lambda _: False, ask)
+        return self._noted(name, "column", str(becomes or PICKLED), held, lambda _: False, ask)
 
     def _noted(
         self,
         name: str,
         kind: str,
-        becomes: TypeInformation | None,
+        becomes: str,
         held: Mapping[str, list[StateHeader]],
         is_migrated: Callable[[StateHeader], bool],
         ask: Callable[[OperatorBackend], T],
@@ -199,5 +213,5 @@ class RecordingBackend(OperatorBackend):
         else:
             verdict = StateVerdict.AS_IS
         if error is not None or name not in self.asked:
-            self.asked[name] = Asked(name, kind, verdict, str(becomes or PICKLED), error)
+            self.asked[name] = Asked(name, kind, verdict, becomes, error)
         return state

@@ -87,7 +87,9 @@ class StateVerdict(Enum):
 class StateFit:
     """A state of an operator. was, becomes: types, None where there is none.
 
-    sampled: entries that were decoded.
+    Timers have no type of their own: ``by Long`` says that of their keys, and ``by Long and
+    TupleTypeInfo(Long, Long)`` that they have windows beside these. sampled: entries that were
+    decoded.
     """
 
     name: str
