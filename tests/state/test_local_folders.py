@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -228,6 +229,19 @@ def test_the_last_slot_of_a_job_that_needs_it_no_more_leaves_nothing(machine: Ma
     a.close(over=True)
     assert machine.copies() == {"chk-1"}  # the other may need it still
     b.close(over=True)
+    assert machine.everything() == []
+
+
+def test_slots_that_begin_while_others_end_never_meet_half_a_folder(machine: Machine) -> None:
+    def live(name: str) -> None:
+        for number in range(1_000):
+            slot = machine.slot(f"{name}-{number}")
+            slot.new_folder()
+            slot.close(over=True)
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(live, name) for name in ("a", "b")]:
+            done.result(timeout=60)
     assert machine.everything() == []
 
 

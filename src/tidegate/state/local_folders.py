@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _COPIES: Final = "copies"
 _LOCK: Final = ".lock"
+_TRIES: Final = 100
 
 
 def default_root() -> Path:
@@ -185,11 +186,9 @@ class LocalFolders:
 
     def _locked(self) -> int:
         """A lock of this process, under a name that no cleaner sees before it is locked."""
-        folder = self._jobs[0]
-        folder.mkdir(parents=True, exist_ok=True)
-        named = folder / f"{self._slot}{_LOCK}"
+        named = self._jobs[0] / f"{self._slot}{_LOCK}"
         made = named.with_suffix(".new")
-        lock = os.open(made, os.O_CREAT | os.O_RDWR, 0o600)
+        lock = _new_file(made)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         made.rename(named)
         return lock
@@ -212,7 +211,12 @@ class LocalFolders:
         return False
 
     def _locks(self) -> list[Path]:
-        return [file for file in sorted(self._jobs[0].glob(f"*{_LOCK}")) if file.stem != self._slot]
+        """Locks of the other slots; none where the last of them has just taken the folder away."""
+        try:
+            files = sorted(file for file in self._jobs[0].iterdir() if file.suffix == _LOCK)
+        except FileNotFoundError:
+            return []
+        return [file for file in files if file.stem != self._slot]
 
 
 @contextlib.contextmanager
@@ -233,6 +237,19 @@ def _lock_of_dead(lock: Path) -> Generator[bool]:
         yield True
     finally:
         os.close(opened)
+
+
+def _new_file(file: Path) -> int:
+    """A new file, open; another slot that ends may meanwhile take its empty folder away."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileNotFoundError, FileExistsError):
+            return _made(file)
+    return _made(file)
+
+
+def _made(file: Path) -> int:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
 
 
 def _move(folder: Path, target: Path) -> None:
