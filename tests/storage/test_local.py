@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.errors import StorageFailed
+from tidegate.errors import FileMissing, StorageFailed
 from tidegate.storage.local import LocalStore
 from tidegate.storage.store import write_new
 
@@ -43,6 +43,17 @@ def test_a_failure_says_what_where_and_what_to_do(tmp_path: Path) -> None:
         assert str(tmp_path / "file") in caught.value.where
         assert "name another folder" in caught.value.remedy
     assert not store.guarantees.atomic_create
+
+
+def test_a_folder_that_cannot_be_made_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for root, reason in (("/proc/none", "No such file"), (str(tmp_path / "file"), "File exists")):
+        with pytest.raises(
+            StorageFailed, match=f"^Cannot make {Path(root).name}: {reason}"
+        ) as said:
+            LocalStore(root).make_folder("")
+        assert not isinstance(said.value, FileMissing)
+        assert "name another" in said.value.remedy
 
 
 def test_a_mount_without_links_offers_no_atomic_create(

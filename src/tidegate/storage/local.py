@@ -36,6 +36,8 @@ _REMEDIES = {
     errno.ENOSPC: "The disk is full; make room, or name another folder.",
     errno.EDQUOT: "The quota is used up; make room, or name another folder.",
     errno.EFBIG: "Raise the limit of a file's size (ulimit -f), or name another folder.",
+    errno.ENOENT: "No folder can be made there; name another one.",
+    errno.EEXIST: "A file of that name stands there; name another folder.",
     errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
@@ -223,9 +225,9 @@ def _unlink(file: Path) -> None:
 def _failures(act: str, file: Path) -> Generator[None]:
     try:
         yield
-    except FileNotFoundError as error:
-        raise FileMissing(f"There is no file {file.name}", where=str(file)) from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and act != "make":
+            raise FileMissing(f"There is no file {file.name}", where=str(file)) from error
         raise StorageFailed(
             f"Cannot {act} {file.name}: {error.strerror or error}",
             where=str(file),
