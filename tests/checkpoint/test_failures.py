@@ -373,3 +373,12 @@ def test_a_savepoint_that_stops_the_job_and_expires_lets_it_go_on() -> None:
     world.request(1, SnapshotKind.SUSPEND)
     world.advance(500)
     assert not world.all(FailJob)
+
+
+def test_a_cause_of_several_lines_keeps_its_own_place_and_remedy() -> None:
+    cause = StorageFailed("Cannot make sp: File exists", where="/tmp/sp", remedy="Name another.")
+    assert FailureReason.IO_EXCEPTION.told(str(cause)).splitlines()[1:] == [
+        "  cause: Cannot make sp: File exists",
+        "    where: /tmp/sp",
+        "    what to do: Name another.",
+    ]

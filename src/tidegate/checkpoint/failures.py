@@ -187,7 +187,9 @@ class FailureReason(Enum):
         self.remedy = remedy
 
     def told(self, cause: str) -> str:
-        """The message, and the cause where there is one."""
+        """The message, and the cause where there is one; one of several lines begins below."""
+        if "\n" in cause:
+            return "\n  ".join((self.message, *f"cause: {cause}".splitlines()))
         return f"{self.message} {cause}" if cause else self.message
 
     @staticmethod

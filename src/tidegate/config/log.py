@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from textwrap import indent
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+    from structlog.typing import EventDict, FilteringBoundLogger, WrappedLogger
 
 
 LEVEL_VARIABLE: Final = "TIDEGATE_LOG_LEVEL"
 """Environment variable with the least level that is logged: debug, info, warning or error."""
 
 LEVELS: Final = ("debug", "info", "warning", "error")
+
+_LAID_OUT: Final = {"exception", "stack"}
+"""Facts that structlog itself prints below the line."""
 
 
 def process_log() -> FilteringBoundLogger:
@@ -36,5 +40,31 @@ def process_log() -> FilteringBoundLogger:
             where=f"the environment variable {LEVEL_VARIABLE}",
             remedy=f"Use one of: {', '.join(LEVELS)}.",
         )
-    wrapper = structlog.make_filtering_bound_logger(level)
-    return structlog.wrap_logger(structlog.PrintLogger(sys.stderr), wrapper_class=wrapper)
+    return structlog.wrap_logger(
+        structlog.PrintLogger(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        processors=[*structlog.get_config()["processors"][:-1], _Told()],
+    )
+
+
+class _Told:
+    """One line; facts of several lines, such as errors, stand below it, and empty ones nowhere.
+
+    Tracebacks are without the values of variables, of which some are secret.
+    """
+
+    def __init__(self) -> None:
+        from structlog.dev import ConsoleRenderer, plain_traceback
+
+        # https://no-color.org
+        colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._line = ConsoleRenderer(colors=colors, exception_formatter=plain_traceback)
+
+    def __call__(self, logger: WrappedLogger, method: str, facts: EventDict) -> str:
+        facts = {name: fact for name, fact in facts.items() if fact not in (None, "")}
+        below = [
+            indent(f"{name}: {facts.pop(name)}", "    ")
+            for name, fact in list(facts.items())
+            if isinstance(fact, str) and "\n" in fact and name not in _LAID_OUT
+        ]
+        return "\n".join([str(self._line(logger, method, facts)), *below])
