@@ -94,6 +94,11 @@ def test_what_cannot_be_done_is_told(jobs: Jobs) -> None:
     for args, text in cases.items():
         result = tidegate(jobs, *args)
         assert result.exit_code == 2 and text in result.output, args
+    empty = CliRunner().invoke(commands, ["list", "-d", str(jobs.folder)])
+    assert (empty.exit_code, empty.stdout) == (0, "")
+    assert empty.stderr == f"no job has kept records in {jobs.folder}\n"
+    missing = CliRunner().invoke(commands, ["list", "-d", str(jobs.folder / "none")])
+    assert missing.exit_code == 2 and "There is no folder" in missing.stderr
     nowhere = CliRunner().invoke(commands, ["cancel", JOB])
     assert nowhere.exit_code == 2 and "execution.checkpointing.dir" in nowhere.output
     client.cancel().result(END_S)

@@ -84,15 +84,17 @@ PROGRAM = """
 """
 
 
-def sums(jobs: Jobs) -> JobClient:
+def sums(jobs: Jobs, name: str = "sums") -> JobClient:
     """The program's job, slowly and without end."""
     env = jobs.checkpointed(1, 50)
     pair = Types.TUPLE([Types.LONG()] * 2)
     numbers = env.generate(lambda n: (n % 3, n), 3_000, 500, pair).uid("numbers")
     keyed = numbers.key_by(lambda pair: pair[0], Types.LONG())
     summed = keyed.reduce(lambda a, b: (a[0], a[1] + b[1])).uid("sums")
-    summed.sink_to(FileSink.json(str(jobs.folder / "out"))).uid("files")
-    return jobs.start(env, "sums")
+    summed.sink_to(FileSink.json(str(jobs.folder / ("out" if name == "sums" else name)))).uid(
+        "files"
+    )
+    return jobs.start(env, name)
 
 
 def tidegate(jobs: Jobs, *args: object) -> Result:
@@ -114,6 +116,12 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
     assert 0 < len(after) < 3_000
     same = tidegate(jobs, "--name", "sums", "sums", script, out)
     assert same.exit_code == 2 and "a name of its own" in same.output
+    other = sums(jobs, "sums-fork")
+    wait_completed(other, 1)
+    twice = tidegate(jobs, "sums", script, out)
+    assert twice.exit_code == 2 and "There is a job 'sums-fork' that runs" in twice.output
+    assert list_savepoints(jobs.folder / "savepoints") == []
+    other.cancel().result(END_S)
     script.write_text(textwrap.dedent(PROGRAM.format(uid="totals")))
     lost = tidegate(jobs, "sums", script, jobs.folder / "lost")
     assert lost.exit_code == 2 and "uid 'totals', give that one uid('sums')" in lost.output

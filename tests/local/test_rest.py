@@ -13,7 +13,7 @@ from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.rest import SERVED, Rest
 from tests.e2e.runtimes import Jobs, failure_of, finish_by_checkpoints, finished
-from tests.e2e.savepoints import counting, status, wait_rows
+from tests.e2e.savepoints import END_S, counting, status, wait_rows
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until, view
 from tests.house.source import ROOT
@@ -211,3 +211,7 @@ def test_two_jobs_take_two_ports_of_a_range_and_say_so(jobs: Jobs) -> None:
     assert {Rest.of(client).get("/jobs")["jobs"][0]["id"] for client in clients} == {
         client.get_job_id() for client in clients
     }
+    for client in clients:
+        client.cancel().result(END_S)
+    ended = CliRunner().invoke(commands, ["list", "-d", str(jobs.checkpoints)]).stdout
+    assert ended.count("CANCELED") == 2 and "http" not in ended

@@ -58,6 +58,13 @@ def fork(
             where=f"job '{known}'",
             remedy="Give it another one with --name.",
         )
+    if folder.lives(forked):
+        raise UserError(
+            f"There is a job '{forked}' that runs",
+            where=folder.directory,
+            remedy="Give this fork another name with --name, or end that one with "
+            f"'tidegate cancel {forked}'.",
+        )
     settings.set(options.FORK_NAME, forked, where=_WHERE)
     settings.set(options.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
     settings.set(options.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+DRIVER_GONE: Final = "driver gone"
+"""What is told of a job whose driver was killed."""
+
+ENDED: Final = frozenset(status.value for status in JobStatus if status.is_terminal)
+"""What is told of jobs that are over."""
+
+GONE: Final = ENDED | {DRIVER_GONE}
+"""What is told of jobs that no driver runs."""
+
 
 def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:
     """The checkpoint folder that is meant. Raises ConfigError where none is."""
@@ -57,8 +66,14 @@ class JobFolder:
         self.directory: Final = directory
 
     def jobs(self) -> list[KnownJob]:
-        """All of them, by name."""
+        """All of them, by name. Raises UserError where there is no such folder."""
         store = Stores().open(self.directory)
+        if not store.is_folder(""):
+            raise UserError(
+                f"There is no folder {self.directory}",
+                where="jobs of a checkpoint folder",
+                remedy="Name the job's execution.checkpointing.dir.",
+            )
         files = [info.path for info in store.list(paths.jobs_folder())]
         found = (_known(store, self.directory, name) for name in paths.job_names(files))
         return sorted((job for job in found if job is not None), key=lambda job: job.name)
@@ -76,6 +91,11 @@ class JobFolder:
             remedy=f"It has {known}." if known else "No job has kept records in this folder.",
         )
 
+    def lives(self, name: str) -> bool:
+        """Whether a job of that name runs, as far as can be known from here."""
+        statuses = [status_of(job) for job in self.jobs() if job.name == name]
+        return any(status not in GONE for status in statuses)
+
     def ask(self, name: str, request: Mapping[str, object]) -> object:
         """Ask a running job. Raises UserError where it does not run, and what it answers."""
         job = self.job(name)
@@ -83,7 +103,7 @@ class JobFolder:
             raise UserError(
                 f"The job has ended: {job.record.status.value}",
                 where=f"job '{job.name}'",
-                remedy="Start it again first.",
+                remedy="'tidegate list' shows which jobs run.",
             )
         if job.sign is None:
             raise UserError(
@@ -107,7 +127,7 @@ def status_of(job: KnownJob) -> str:
     except UserError:
         return f"on {job.sign.host}"
     except TidegateError:
-        return "driver gone"
+        return DRIVER_GONE
 
 
 def _known(store: Store, directory: str, name: str) -> KnownJob | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tidegate.cli.jobs import folder_of, status_of
+from tidegate.cli.jobs import ENDED, GONE, folder_of, status_of
 from tidegate.cli.options import with_folder
 from tidegate.model.control import JobStatus
 from tidegate.savepoints.folders import list_savepoints
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _SCHEDULED: Final = {JobStatus.INITIALIZING.value, JobStatus.CREATED.value}
-_ENDED: Final = {status.value for status in JobStatus if status.is_terminal}
 _MEANT: Final = {
     "scheduled": _SCHEDULED,
-    "running": {status.value for status in JobStatus} - _SCHEDULED - _ENDED,
+    "running": {status.value for status in JobStatus} - _SCHEDULED - ENDED,
 }
 
 
@@ -44,24 +43,30 @@ def list_jobs(
             (info.path, info.kind, info.format.value, info.job_name or "-", str(info.size_bytes))
             for info in list_savepoints(savepoints)
         ]
-        _show(("savepoint", "kind", "format", "job", "bytes"), rows)
+        head = "savepoint", "kind", "format", "job", "bytes"
+        _show(head, rows, none=f"no savepoint lies in {savepoints}")
         return
-    jobs = folder_of(dynamic, config, checkpoints).jobs()
+    folder = folder_of(dynamic, config, checkpoints)
     rows = [
         (
             job.name,
             status,
             job.record.job,
-            (job.sign.rest if job.sign else "") or "-",
+            (job.sign.rest if job.sign and status not in GONE else "") or "-",
             job.record.completed[-1].location if job.record.completed else "-",
         )
-        for job, status in ((job, status_of(job)) for job in jobs)
+        for job, status in ((job, status_of(job)) for job in folder.jobs())
         if which == "all" or status in _MEANT[which]
     ]
-    _show(("job", "status", "id", "rest", "newest checkpoint"), rows)
+    meant = "no job" if which == "all" else f"no {which} job"
+    head = "job", "status", "id", "rest", "newest checkpoint"
+    _show(head, rows, none=f"{meant} has kept records in {folder.directory}")
 
 
-def _show(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _show(head: tuple[str, ...], rows: list[tuple[str, ...]], *, none: str) -> None:
+    if not rows:
+        click.echo(none, err=True)
+        return
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
