@@ -279,7 +279,7 @@ def run(*args: str) -> tuple[int, str]:
 
 def test_the_command_tells_what_differs_and_exits_with_1(pair: tuple[str, str]) -> None:
     code, output = run(*pair)
-    assert code == 1 and "1 operators differ" in output
+    assert code == 1 and "1 operator differing" in output
     [line] = [line for line in output.splitlines() if line.startswith("counts  count ")]
     assert line.split()[2:] == [
         "changed",

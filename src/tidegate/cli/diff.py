@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tidegate.cli.tables import show
+from tidegate.cli.tables import counted, show
 from tidegate.savepoints.diff import SAME, diff_snapshots
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _print(found: SnapshotDiff) -> None:
                 each.change,
                 _both(*each.parallelism),
                 _both(*each.max_parallelism),
-                "changed" if each.coordinator else "-",
+                "changed" if each.coordinator else None,
             )
             for each in found.operators
         ),
@@ -72,13 +72,13 @@ def _print(found: SnapshotDiff) -> None:
                 state.removed,
                 state.changed,
                 state.same,
-                state.note or "-",
+                state.note,
             )
             for operator, state in states
         ),
     )
     entries = [
-        (operator.name, state.name, each.change, each.key, each.namespace or "-", value)
+        (operator.name, state.name, each.change, each.key, each.namespace, value)
         for operator, state in states
         for each in state.entries
         for value in [_both(each.before, each.after)]
@@ -96,7 +96,7 @@ def _print(found: SnapshotDiff) -> None:
         click.echo("both hold the same")
     else:
         differing = sum(operator.change != SAME for operator in found.operators)
-        click.echo(f"{differing} operators differ")
+        click.echo(f"{counted(differing, 'operator')} differing")
 
 
 def _both(before: object, after: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from tidegate.cli.tables import show
+from tidegate.cli.tables import counted, show
 from tidegate.savepoints import fsck as snapshots
 
 if TYPE_CHECKING:
@@ -48,23 +48,25 @@ def _print(report: FsckReport) -> None:
     show(
         ("snapshot", "kind", "number", "job", "files", "bytes"),
         (
-            (each.path, each.kind or "?", each.checkpoint, each.job or "-", each.files, size)
+            (each.path, each.kind, number, each.job, each.files, each.size_bytes)
             for each in report.snapshots
-            for size in [each.size_bytes]
+            for number in [None if each.checkpoint < 0 else each.checkpoint]
         ),
     )
-    if report.findings:
+    if report.findings and report.snapshots:
         click.echo()
     show(
         ("found", "file", "what", "of"),
-        ((_fault(each), each.path, each.what, each.operator or "-") for each in report.findings),
+        ((_fault(each), each.path, each.what, each.operator) for each in report.findings),
     )
-    click.echo()
+    if report.snapshots or report.findings:
+        click.echo()
     for note in report.notes:
         click.echo(f"note: {note}")
     left = sum(not finding.deleted for finding in report.findings)
-    checked = f"{len(report.snapshots)} snapshots, {report.files} files, {report.size_bytes} bytes"
-    click.echo(f"{checked}: {f'{left} findings' if left else 'healthy'}")
+    checked = counted(len(report.snapshots), "snapshot"), counted(report.files, "file")
+    total = ", ".join((*checked, counted(report.size_bytes, "byte")))
+    click.echo(f"{total}: {counted(left, 'finding') if left else 'healthy'}")
 
 
 def _fault(finding: Finding) -> str:

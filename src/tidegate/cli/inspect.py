@@ -68,10 +68,10 @@ def _print_operators(summary: SnapshotSummary) -> None:
         (
             (
                 each.name or each.operator_id,
-                each.uid or "-",
+                each.uid,
                 each.parallelism,
                 each.max_parallelism,
-                each.backend or "-",
+                each.backend,
                 each.finished,
                 each.timers,
                 each.in_flight_bytes,
@@ -92,14 +92,14 @@ def _print_states(summary: SnapshotSummary) -> None:
             _name(operator),
             state.name,
             f"{state.kind}, expires" if state.expires else state.kind,
-            state.key or "-",
-            state.namespace or "-",
+            state.key,
+            state.namespace,
             state.value,
             state.entries,
-            "-" if state.size_bytes is None else state.size_bytes,
+            state.size_bytes,
             len(state.key_groups),
-            "-" if state.skew is None else f"{state.skew:.2f}",
-            "-" if state.largest_key_group is None else str(state.largest_key_group),
+            state.skew,
+            state.largest_key_group,
         )
         for operator in summary.operators
         for state in operator.states or ()
@@ -115,11 +115,10 @@ def _print_key_groups(summary: SnapshotSummary) -> None:
     show(
         ("of", "state", "key group", "entries", "bytes"),
         (
-            (_name(operator), state.name, each.key_group, each.entries, size)
+            (_name(operator), state.name, each.key_group, each.entries, each.size_bytes)
             for operator in summary.operators
             for state in operator.states or ()
             for each in state.key_groups
-            for size in ["-" if each.size_bytes is None else each.size_bytes]
         ),
     )
 

@@ -8,10 +8,12 @@ import click
 
 from tidegate.cli.jobs import ENDED, GONE, folder_of, status_of
 from tidegate.cli.options import with_folder
+from tidegate.cli.tables import show
 from tidegate.model.control import JobStatus
 from tidegate.savepoints.folders import list_savepoints
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _SCHEDULED: Final = {JobStatus.INITIALIZING.value, JobStatus.CREATED.value}
@@ -40,7 +42,7 @@ def list_jobs(
     """
     if savepoints is not None:
         rows = [
-            (info.path, info.kind, info.format.value, info.job_name or "-", str(info.size_bytes))
+            (info.path, info.kind, info.format.value, info.job_name, info.size_bytes)
             for info in list_savepoints(savepoints)
         ]
         head = "savepoint", "kind", "format", "job", "bytes"
@@ -52,8 +54,8 @@ def list_jobs(
             job.name,
             status,
             job.record.job,
-            (job.sign.rest if job.sign and status not in GONE else "") or "-",
-            job.record.completed[-1].location if job.record.completed else "-",
+            job.sign.rest if job.sign and status not in GONE else None,
+            job.record.completed[-1].location if job.record.completed else None,
         )
         for job, status in ((job, status_of(job)) for job in folder.jobs())
         if which == "all" or status in _MEANT[which]
@@ -63,11 +65,7 @@ def list_jobs(
     _show(head, rows, none=f"{meant} has kept records in {folder.directory}")
 
 
-def _show(head: tuple[str, ...], rows: list[tuple[str, ...]], *, none: str) -> None:
+def _show(head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str) -> None:
     if not rows:
         click.echo(none, err=True)
-        return
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    for row in (head, *rows):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    show(head, rows)

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
+import click
+from rich.cells import cell_len
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_WIDE: Final = 100_000
-"""Characters: nothing is cut off, and nothing is folded but by the terminal."""
 
-
-def show(head: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """Print a table; numbers stand to the right. Nothing where there are no rows."""
+def show(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; None and '' as '-', numbers to the right. Nothing without rows."""
     lines = [list(row) for row in rows]
     if not lines:
         return
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
-    for column, name in enumerate(head):
-        numeric = all(isinstance(line[column], int | float) for line in lines)
-        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
-    for line in lines:
-        table.add_row(*(_cell(value) for value in line))
-    Console(width=_WIDE, highlight=False, markup=False, soft_wrap=True).print(table)
+    columns = [_column(*column) for column in zip(head, *lines, strict=True)]
+    for cells in zip(*columns, strict=True):
+        click.echo("  ".join(cells).rstrip())
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things, such as '1 file' and '2,000 files'. thing: its name, in the singular."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def _column(head: str, *values: object) -> list[str]:
+    cells = [head, *map(_cell, values)]
+    width = max(map(cell_len, cells))
+    known = [value for value in values if value is not None]
+    numeric = bool(known) and all(isinstance(value, int | float) for value in known)
+    padding = [" " * (width - cell_len(cell)) for cell in cells]
+    pairs = zip(cells, padding, strict=True)
+    return [pad + cell if numeric else cell + pad for cell, pad in pairs]
 
 
 def _cell(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    match value:
+        case None | "":
+            return "-"
+        case bool():
+            return str(value)
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case _:
+            return str(value)
