@@ -144,15 +144,16 @@ def test_what_is_published_is_whole_and_is_not_replaced(store: Store) -> None:
     assert paths_of(store) == ["chk-1/_metadata"]
 
 
-def test_a_file_or_a_part_of_it_is_read_as_a_stream(store: Store) -> None:
+@pytest.mark.parametrize("buffer_bytes", [0, 16])
+def test_a_file_or_a_part_of_it_is_read_as_a_stream(store: Store, buffer_bytes: int) -> None:
     write_new(store, "f", bytes(range(256)) * 10)
-    with open_stream(store, "f", buffer_bytes=16) as stream:
+    with open_stream(store, "f", buffer_bytes=buffer_bytes) as stream:
         assert stream.read(3) == b"\x00\x01\x02"
         assert stream.seek(-1, io.SEEK_END) == 2_559
         assert stream.read() == b"\xff"
         assert stream.seek(256) == 256
         assert stream.read() == bytes(range(256)) * 9
-    with open_stream(store, "f", start=10, size=5) as part:
+    with open_stream(store, "f", start=10, size=5, buffer_bytes=buffer_bytes) as part:
         assert part.read() == bytes(range(10, 15))
         assert part.seek(3) == 3
         assert part.read(100) == bytes([13, 14])

@@ -395,10 +395,10 @@ class CheckpointStorage:
 
     # Reading state, on either side
 
-    def open_handle(self, handle: StreamStateHandle) -> BinaryIO:
+    def open_handle(self, handle: StreamStateHandle, *, buffer_bytes: int = 1 << 20) -> BinaryIO:
         """A handle's bytes as a seekable stream, from their begin to their end.
 
-        Raises FileMissing where the file is gone, StorageFailed where it cannot be read.
+        buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed where it cannot be read.
         """
         match handle:
             case ByteStreamStateHandle():
@@ -407,14 +407,20 @@ class CheckpointStorage:
                 return io.BytesIO(b"")
             case SegmentFileStateHandle():
                 store, name = self._stores.locate(handle.file_path)
-                return open_stream(store, name, start=handle.start_position, size=handle.state_size)
+                return open_stream(
+                    store,
+                    name,
+                    start=handle.start_position,
+                    size=handle.state_size,
+                    buffer_bytes=buffer_bytes,
+                )
             case KeyGroupsStateHandle():
-                return self.open_handle(handle.delegate)
+                return self.open_handle(handle.delegate, buffer_bytes=buffer_bytes)
             case PlaceholderStreamStateHandle():
                 raise AssertionError("a placeholder was not replaced by the registered handle")
             case FileStateHandle() | RelativeFileStateHandle():
                 store, name = self._stores.locate(_place_of(handle))
-                return open_stream(store, name)
+                return open_stream(store, name, buffer_bytes=buffer_bytes)
 
     def read_handle(
         self, handle: StreamStateHandle, *, offset: int = 0, size: int | None = None

@@ -100,7 +100,7 @@ class StateReader:
         """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
         found = Checksum()
         try:
-            with self._storage.open_handle(handle) as stream:
+            with self._storage.open_handle(handle, buffer_bytes=0) as stream:
                 while part := stream.read(PART_BYTES):
                     if self._given_up.is_set():
                         raise StorageFailed(

@@ -167,22 +167,25 @@ class RangeReader(io.RawIOBase):
         """The position."""
         return self._position
 
-    def readall(self) -> bytes:
-        """All bytes from the position on, in one read."""
-        size = max(0, self._size - self._position)
-        data = self._store.read(self._path, offset=self._start + self._position, size=size)
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes from the position on, or all, in one read; fewer at the end."""
+        left = max(0, self._size - self._position)
+        wanted = left if size < 0 else min(size, left)
+        if wanted == 0:
+            return b""
+        data = self._store.read(self._path, offset=self._start + self._position, size=wanted)
         self._position += len(data)
         return data
+
+    def readall(self) -> bytes:
+        """All bytes from the position on, in one read."""
+        return self.read()
 
     def readinto(self, buffer: object) -> int:
         """Fills a buffer from the position on."""
         view = memoryview(cast("bytearray", buffer)).cast("B")
-        wanted = max(0, min(len(view), self._size - self._position))
-        if wanted == 0:
-            return 0
-        data = self._store.read(self._path, offset=self._start + self._position, size=wanted)
+        data = self.read(len(view))
         view[: len(data)] = data
-        self._position += len(data)
         return len(data)
 
 
@@ -194,9 +197,14 @@ def open_stream(
     size: int | None = None,
     buffer_bytes: int = 1 << 20,
 ) -> BinaryIO:
-    """A file, or a part of it, as a seekable buffered stream. Raises FileMissing."""
+    """A file, or a part of it, as a seekable stream. Raises FileMissing.
+
+    buffer_bytes: that are read ahead; 0 for none, where each read is one of the store and its bytes
+    are not copied.
+    """
     reader = RangeReader(store, path, start=start, size=size)
-    return cast("BinaryIO", io.BufferedReader(reader, buffer_size=buffer_bytes))
+    stream = io.BufferedReader(reader, buffer_size=buffer_bytes) if buffer_bytes else reader
+    return cast("BinaryIO", stream)
 
 
 def publish(store: Store, path: str, data: bytes) -> Written:
