@@ -13,7 +13,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import FileMissing, StorageFailed
 from tidegate.storage.paths import absolute
@@ -41,6 +41,9 @@ _REMEDIES = {
     errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
+
+_SYNC_BYTES: Final = 32 << 20
+"""Of a file under way that may wait to be synced: the disk works while the next ones come."""
 
 
 class LocalStore:
@@ -169,6 +172,7 @@ class LocalWriter:
         self._file = file
         self._path = path
         self._checksum = Checksum()
+        self._unsynced = 0
         with _failures("create", file):
             self._stream = file.open("xb", buffering=1 << 18)
 
@@ -177,6 +181,10 @@ class LocalWriter:
         self._checksum.add(data)
         with _failures("write", self._file):
             self._stream.write(data)
+            self._unsynced += len(data)
+            if self._unsynced >= _SYNC_BYTES:
+                os.fsync(self._stream.fileno())
+                self._unsynced = 0
 
     def close(self) -> Written:
         """Syncs the file and its folder."""
