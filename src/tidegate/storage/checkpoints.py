@@ -398,7 +398,8 @@ class CheckpointStorage:
     def open_handle(self, handle: StreamStateHandle, *, buffer_bytes: int = 1 << 20) -> BinaryIO:
         """A handle's bytes as a seekable stream, from their begin to their end.
 
-        buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed where it cannot be read.
+        buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed
+        where it cannot be read.
         """
         match handle:
             case ByteStreamStateHandle():

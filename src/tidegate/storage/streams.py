@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import StorageFailed
 from tidegate.model.handles import (
@@ -13,10 +16,16 @@ from tidegate.model.handles import (
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from tidegate.model.handles import SegmentFileStateHandle
     from tidegate.storage.store import Store, Written
+
+_PARTS_BESIDE: Final = 2
+"""Parts that wait for the thread that writes them."""
+
+_PART_BYTES: Final = 8 << 20
+"""Of a part: many, since the thread waits some 5 ms for its turn a few times for each."""
 
 
 class StateFile(Protocol):
@@ -168,3 +177,49 @@ class CheckpointStateOutputStream:
                 remedy="Give a checkpoint folder (execution.checkpointing.dir), so that state "
                 "goes to files.",
             )
+
+
+@contextmanager
+def written_beside(
+    write: Callable[[bytes], None],
+) -> Generator[Callable[[bytes | memoryview], None]]:
+    """Writes on a thread of its own, in order, while the caller makes what comes next.
+
+    Gives what takes pieces; some 40 MB of them wait at most. What a write raises, a later piece or
+    the end of the block raises, and no further write begins. None is under way behind the block.
+    """
+    pieces: list[bytes | memoryview] = []
+    size = 0
+    failed = False
+    waiting: deque[Future[None]] = deque()
+
+    def write_next(part: bytes) -> None:
+        nonlocal failed
+        if not failed:
+            failed = True
+            write(part)
+            failed = False
+
+    def hand_over() -> None:
+        nonlocal size
+        if len(waiting) == _PARTS_BESIDE:
+            waiting.popleft().result()
+        waiting.append(pool.submit(write_next, b"".join(pieces)))
+        pieces.clear()
+        size = 0
+
+    def take(piece: bytes | memoryview) -> None:
+        nonlocal size
+        pieces.append(piece)
+        size += len(piece)
+        if size >= _PART_BYTES:
+            hand_over()
+
+    with ThreadPoolExecutor(1, "tidegate-stream") as pool:
+        try:
+            yield take
+            hand_over()
+            while waiting:
+                waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)

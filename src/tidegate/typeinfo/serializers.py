@@ -17,7 +17,8 @@ import pickle
 import struct
 import sys
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import msgspec
@@ -358,8 +359,9 @@ def join_pieces(pieces: Sequence[bytes], before: int = 0) -> bytes:
     if pieces[0].startswith(_PICKLE, before):
         opening = before + len(_PICKLE)
         return _PICKLE + pickled([unpickled(memoryview(piece)[opening:])[0] for piece in pieces])
-    values = slice(before + len(_MSGPACK_OF_ONE), None)
-    return b"".join([_MSGPACK, _ARRAY_OF.pack(0xDD, len(pieces)), *[p[values] for p in pieces]])
+    values = itemgetter(slice(before + len(_MSGPACK_OF_ONE), None))
+    opening = _MSGPACK + _ARRAY_OF.pack(0xDD, len(pieces))
+    return b"".join(chain((opening,), map(values, pieces)))
 
 
 def split_maps(data: bytes | memoryview, keys: Serializer) -> list[list[tuple[bytes, bytes]]]:

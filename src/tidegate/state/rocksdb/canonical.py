@@ -23,6 +23,7 @@ from tidegate.state.format import (
 from tidegate.state.rocksdb.maps import maps_of
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.storage.streams import written_beside
 from tidegate.typeinfo.serializers import PICKLED_BEGIN, join_pieces
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from tidegate.state.rocksdb.store import RocksDBMemory
     from tidegate.storage.streams import StatePlace
 
-_ROWS_A_BLOCK: Final = 4096
+_ROWS_A_BLOCK: Final = 1024
+"""So few that they are in a core's cache from the scan to the block (benchmarks/savepoint.py)."""
 
 _HEAD: Final = itemgetter(slice(0, 2))
 """Of an entry's value: the number of its version, and its encoding."""
@@ -60,9 +62,11 @@ def write_canonical(
     try:
         with place.stream() as stream:
             described, batches = columns or (None, {})
-            rows = KeyedStreamWriter(stream.write, _header(header, described), key_groups, compress)
-            for group in key_groups:
-                rows.add(group, [*_blocks(store, header, values, group), *batches.get(group, ())])
+            with written_beside(stream.write) as write:
+                rows = KeyedStreamWriter(write, _header(header, described), key_groups, compress)
+                for group in key_groups:
+                    blocks = [*_blocks(store, header, values, group), *batches.get(group, ())]
+                    rows.add(group, blocks)
             handle = stream.close_and_get_handle()
     finally:
         store.close()
@@ -132,12 +136,15 @@ def _of_slice(
 ) -> Iterator[Block]:
     """Blocks of entries of one encoding each; nearly always one."""
     newest = bytes([len(state.versions) - 1])
-    if any(head[:1] != newest for head in set(map(_HEAD, pieces))):
+    # In order of their bytes, those of one head have no other one between them.
+    lowest, highest = _HEAD(min(pieces)), _HEAD(max(pieces))
+    if lowest[:1] != newest:
         pieces = [
             piece if piece[:1] == newest else newest + _renewed([piece], state, values)
             for piece in pieces
         ]
-    if len(set(map(_HEAD, pieces))) == 1:
+        lowest, highest = _HEAD(min(pieces)), _HEAD(max(pieces))
+    if lowest == highest:
         keys = join_pieces(names, PREFIX_BYTES)
         yield Block(PRESENT, index, len(names), keys, join_pieces(pieces, 1))
         return
