@@ -328,11 +328,13 @@ def rocksdb_bounds(world: World, entries: int) -> tuple[float, float]:
         for (group, _, _), name, piece in zip(found, names, pieces, strict=True)
     ]
     size = sum(len(name) + len(piece) for name, piece in stored)
+    parts = [stored[start : start + BATCH] for start in range(0, entries, BATCH)]
+    slices = [([name for name, _ in part], [piece for _, piece in part]) for part in parts]
     stores = [RocksDBStore(world.folder / f"bound-{n}", world.memory) for n in range(3)]
     empty = iter(stores)
 
     def write() -> None:
-        next(empty).ingest(iter(stored), world.folder / "bound")
+        next(empty).ingest(slices, world.folder / "bound")
 
     wrote = rate(write, size)
     read = rate(lambda: deque(stores[0].scan(b""), maxlen=0), size)

@@ -100,7 +100,7 @@ class Logs:
         assert isinstance(handle, FileStateHandle)
         return self.files[handle.file_path]
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
         target.write_bytes(self.read(handle))
 
 

@@ -130,7 +130,7 @@ class InlineReader:
         assert isinstance(handle, ByteStreamStateHandle)
         return handle.data
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
         target.write_bytes(self.read(handle))
 
 

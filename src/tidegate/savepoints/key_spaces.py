@@ -60,7 +60,7 @@ class _LinkingReader:
         self.where = reader.where
         self.read = reader.read
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
         """Link or copy a file; raises what `StateReader.copy` raises."""
         file = Path(handle.physical_id.removeprefix("file://"))
         alone = isinstance(handle, FileStateHandle | RelativeFileStateHandle)
@@ -68,4 +68,4 @@ class _LinkingReader:
         if here and file.stat().st_size == handle.state_size:
             target.symlink_to(file)
         else:
-            self._reader.copy(handle, target)
+            self._reader.copy(handle, target, linked=linked)

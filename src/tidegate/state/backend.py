@@ -71,8 +71,8 @@ class StateReads(Protocol):
         """All bytes of a handle."""
         ...
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write all bytes of a handle to a new file."""
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
+        """Write all bytes of a handle to a new file. linked: it may be a link to its own file."""
         ...
 
     @property

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
+from tidegate.storage.paths import absolute, is_local
 from tidegate.storage.store import Checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from tidegate.model.handles import StreamStateHandle
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -78,14 +79,22 @@ class StateReader:
             raise self._missing(handle) from error
         return b"".join(parts)
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
         """Write all bytes of a handle to a new file of this machine. Blocking.
 
+        linked: for a reader that is soon done, the new file may be a symbolic link to the one that
+        is read, once that was checked, where both are on one disk.
         Raises RestoreRefused where the file is gone or has another size, FormatError where its
         bytes are others, StorageFailed where it cannot be read, or the new one not be written, or
         all was given up.
         """
         try:
+            own = _file_beside(handle, target) if linked else None
+            if own is not None:
+                for _ in self.parts(handle):
+                    pass
+                target.symlink_to(own)
+                return
             with target.open("xb") as file:
                 for part in self.parts(handle):
                     file.write(part)
@@ -139,3 +148,16 @@ class StateReader:
 
     def _place(self, file: str) -> str:
         return f"{self.where}, {file}" if self.where else file
+
+
+def _file_beside(handle: StreamStateHandle, target: Path) -> Path | None:
+    """The file that a handle has for itself, where it is on the disk of another one to be."""
+    if not isinstance(handle, FileStateHandle | RelativeFileStateHandle):
+        return None
+    if not is_local(handle.physical_id):
+        return None
+    file = Path(absolute(handle.physical_id))
+    try:
+        return file if file.stat().st_dev == target.parent.stat().st_dev else None
+    except FileNotFoundError:
+        return None

@@ -529,7 +529,7 @@ class _Inline:
         """All bytes of a handle."""
         return cast("ByteStreamStateHandle", handle).data
 
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
         """Write them to a new file."""
         target.write_bytes(self.read(handle))
 

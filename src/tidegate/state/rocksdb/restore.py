@@ -53,12 +53,16 @@ if TYPE_CHECKING:
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.backend import LocalPlace, StateReads
     from tidegate.state.format import Block
+    from tidegate.state.rocksdb.store import Slice
     from tidegate.typeinfo.types import MapTypeInfo
 
-    Run = Iterable[tuple[bytes, bytes]]
+    Run = Iterable[Slice]
 
 COLUMNS_FILE: Final = "columns"
 """Name of the file beside a key space that holds columnar state, as blocks of keyed state."""
+
+_ROWS_A_SLICE: Final = 1024
+"""Entries that are written to a file at a time."""
 
 _READ_MAX: Final = 1 << 20
 """Bytes of a stream of blocks that are read into memory at once."""
@@ -196,7 +200,8 @@ class _Restore:
         """As writes, for the parts of a log are many, and each is small."""
         assert self._store is not None, "a key space was opened"
         for run in runs:
-            self._store.write(self._store.batch(Rows(list(run), ())))
+            entries = [entry for names, pieces in run for entry in zip(names, pieces, strict=True)]
+            self._store.write(self._store.batch(Rows(entries, ())))
 
     def ended(self, folders: Sequence[IncrementalRemoteKeyedStateHandle]) -> RestoredSpace:
         """What came of it."""
@@ -263,12 +268,16 @@ class _Restore:
                 )
 
     def _bytes_of(self, handle: StreamStateHandle) -> memoryview:
-        """All bytes of a handle; many of them not in memory but in a file without a name."""
+        """All bytes of a handle; many of them not in memory but in a file without a name.
+
+        One that lies on the same disk is itself mapped: it may be deleted meanwhile, and nobody
+        makes a file of state shorter.
+        """
         if handle.state_size <= _READ_MAX:
             return memoryview(self._reader.read(handle))
         file = self._local.folders.new_folder()
         try:
-            self._reader.copy(handle, file)
+            self._reader.copy(handle, file, linked=True)
             with file.open("rb") as stream:
                 return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
         finally:
@@ -282,7 +291,7 @@ def _section_runs(
     states: Sequence[tuple[RocksDBState, RocksDBState]],
     gone: list[bytes],
     clear: Callable[[list[bytes]], None],
-) -> Iterator[Iterable[tuple[bytes, bytes]]]:
+) -> Iterator[Iterable[Slice]]:
     """The entries of a key group as they are to be in the key space, in its order.
 
     gone: takes the keys that have none. clear: is given how the entries of those maps begin that
@@ -305,22 +314,36 @@ def _section_runs(
             yield _run(found[index], prefix, tag, gone)
 
 
-def _run(
-    blocks: Sequence[Block], prefix: bytes, tag: bytes, gone: list[bytes]
-) -> Iterable[tuple[bytes, bytes]]:
+def _run(blocks: Sequence[Block], prefix: bytes, tag: bytes, gone: list[bytes]) -> Iterable[Slice]:
     """The entries of one state; a later block has the last word on a key."""
-    names: list[bytes] = []
-    pieces: list[bytes] = []
-    for block in blocks:
-        names += split_piece(block.keys, prefix)
-        pieces += split_piece(block.values, tag) if block.kind == PRESENT else [b""] * block.rows
-    if not len(names) == len(pieces) == sum(block.rows for block in blocks):
-        raise FormatError("A block of keyed state has another number of rows than it says")
-    if all(map(lt, names, islice(names, 1, None))) and b"" not in pieces:
-        return zip(names, pieces, strict=True)
+    of_blocks = [_split(block.keys, block, prefix) for block in blocks]
+    names = list(chain.from_iterable(of_blocks))
+    whole = all(block.kind == PRESENT for block in blocks)
+    if whole and all(map(lt, names, islice(names, 1, None))):
+        return zip(of_blocks, (_pieces(block, tag) for block in blocks), strict=True)
+    pieces = chain.from_iterable(_pieces(block, tag) for block in blocks)
     last = dict(zip(names, pieces, strict=True))
     gone += [name for name in last if not last[name]]
-    return [(name, last[name]) for name in sorted(last) if last[name]]
+    return _sliced([(name, last[name]) for name in sorted(last) if last[name]])
+
+
+def _sliced(entries: Sequence[tuple[bytes, bytes]]) -> Iterator[Slice]:
+    for start in range(0, len(entries), _ROWS_A_SLICE):
+        some = entries[start : start + _ROWS_A_SLICE]
+        yield [name for name, _ in some], [piece for _, piece in some]
+
+
+def _pieces(block: Block, tag: bytes) -> list[bytes]:
+    """The values of a block; an empty one for each key that has none."""
+    return _split(block.values, block, tag) if block.kind == PRESENT else [b""] * block.rows
+
+
+def _split(data: bytes | memoryview, block: Block, before: bytes) -> list[bytes]:
+    """One piece of a block's, each value by itself. before: as of `split_piece`."""
+    pieces = split_piece(data, before)
+    if len(pieces) != block.rows:
+        raise FormatError("A block of keyed state has another number of rows than it says")
+    return pieces
 
 
 def _map_run(
@@ -329,22 +352,24 @@ def _map_run(
     tag: bytes,
     type_info: MapTypeInfo,
     clear: Callable[[list[bytes]], None],
-) -> Iterable[tuple[bytes, bytes]]:
+) -> Iterable[Slice]:
     """The same of maps that are stored by entry; a later block has the last word on a map."""
     keys = serializer_of(type_info.key_type)
     maps: dict[bytes, list[tuple[bytes, bytes]]] = {}
     for block in blocks:
-        names = split_piece(block.keys, prefix)
+        names = _split(block.keys, block, prefix)
         present = block.kind == PRESENT
         entries = split_maps(block.values, keys) if present else [[] for _ in range(block.rows)]
-        if not len(names) == len(entries) == block.rows:
+        if len(entries) != block.rows:
             raise FormatError("A block of keyed state has another number of rows than it says")
         maps.update(zip(names, entries, strict=True))
     clear([beginning(name) for name in maps])
-    return sorted(
-        (beginning(name) + key, tag + value)
-        for name, entries in maps.items()
-        for key, value in entries
+    return _sliced(
+        sorted(
+            (beginning(name) + key, tag + value)
+            for name, entries in maps.items()
+            for key, value in entries
+        )
     )
 
 
@@ -366,7 +391,7 @@ def _entries_of(
     store: RocksDBStore,
     targets: Sequence[tuple[RocksDBState, RocksDBState]],
     groups: KeyGroupRange,
-) -> Iterator[tuple[bytes, bytes]]:
+) -> Iterator[Slice]:
     """The entries as they are to be in the other key space, in its order."""
     for group in groups:
         for was, becomes in targets:
@@ -374,8 +399,8 @@ def _entries_of(
             size = len(first)
             tags = [bytes([becomes.versions.index(version)]) for version in was.versions]
             same = first == prefix and all(tag[0] == i for i, tag in enumerate(tags))
-            for name, piece in store.scan(first, after(first)):
-                if same:
-                    yield name, piece
-                else:
-                    yield prefix + name[size:], tags[piece[0]] + piece[1:]
+            for names, pieces in store.slices(first, after(first), _ROWS_A_SLICE):
+                if not same:
+                    names = [prefix + name[size:] for name in names]
+                    pieces = [tags[piece[0]] + piece[1:] for piece in pieces]
+                yield names, pieces

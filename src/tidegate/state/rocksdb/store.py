@@ -9,9 +9,11 @@ long (docs/design/state-on-disk.md). There is no write-ahead log: a crash goes b
 from __future__ import annotations
 
 import shutil
+from collections import deque
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, repeat
+from operator import setitem
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import ConfigError, StorageFailed
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 
     from tidegate.model.settings import RocksDBSettings
 
+Slice = tuple[list[bytes], list[bytes]]
+"""Keys of some entries, and their values."""
+
 _END: Final = b"\xff" * 8
 """Behind every key: key groups are below 2^15."""
-
-_ROWS_A_LOOK: Final = 256
-"""Entries that are written to a file before its size is asked for."""
 
 _WRITING: Final = ("written", "flushed")
 _NAMED_MAX: Final = 64
@@ -155,7 +157,7 @@ class RocksDBStore:
 
     def slices(
         self, first: bytes, end: bytes, rows: int, *, cached: bool = False
-    ) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    ) -> Iterator[Slice]:
         """Keys and values of the same, so many at a time. cached: whether they stay in memory."""
         options = self._library.ReadOptions()
         options.set_iterate_upper_bound(end)
@@ -165,17 +167,17 @@ class RocksDBStore:
             while some := list(islice(entries, rows)):
                 yield [key for key, _ in some], [value for _, value in some]
 
-    def ingest(self, entries: Iterable[tuple[bytes, bytes]], scratch: Path) -> None:
+    def ingest(self, slices: Iterable[Slice], scratch: Path) -> None:
         """Take in many entries, in order and where no others are.
 
         scratch: a new folder for files that become part of the key space; on the same disk.
         """
-        rows, files = iter(entries), list[str]()
+        rest, files = (each for each in slices if each[0]), list[str]()
         scratch.mkdir()
         try:
-            while some := list(islice(rows, _ROWS_A_LOOK)):
+            for first in rest:
                 files.append(str(scratch / f"{len(files)}.sst"))
-                self._write_file(files[-1], some, rows)
+                self._write_file(files[-1], first, rest)
             if files:
                 options = self._library.IngestExternalFileOptions()
                 options.set_move_files(True)
@@ -184,19 +186,17 @@ class RocksDBStore:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _write_file(
-        self, file: str, some: list[tuple[bytes, bytes]], more: Iterator[tuple[bytes, bytes]]
-    ) -> None:
+    def _write_file(self, file: str, first: Slice, more: Iterator[Slice]) -> None:
         """A file of these and more entries, as large as those that the key space makes itself."""
         with self._failing("written"):
             writer = self._library.SstFileWriter(self._options())
             writer.open(file)
-        while some:
+        some: Slice | None = first
+        while some is not None:
             with self._failing("written"):
-                for key, value in some:
-                    writer[key] = value
+                deque(map(setitem, repeat(writer), *some), maxlen=0)
                 full = writer.file_size() >= self._memory.settings.target_file_bytes
-            some = [] if full else list(islice(more, _ROWS_A_LOOK))
+            some = None if full else next(more, None)
         with self._failing("written"):
             writer.finish()
 
