@@ -486,4 +486,10 @@ MUTANTS = [
         "        if checkpoint == self.stop:\n",
         "        if checkpoint < 0:\n",
     ),
+    Mutant(
+        "event time does not end behind a source that had ended before the restore",
+        "slot/subtask.py",
+        "        if self._is_source:\n            # Event time ends",
+        "        if self._is_source and not self.finished_on_restore:\n            # Time ends",
+    ),
 ]

@@ -177,7 +177,7 @@ class Plan:
     mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines.
     storage_s, network_s: delays of the world. rescaled: whether it has run with another
     parallelism too. timed: whether keys say when event time is over. drains: how often
-    somebody wanted it to be over before the input's end; drained: whether it has stopped so.
+    somebody wanted it to be over before the input's end.
     """
 
     def __init__(
@@ -221,7 +221,6 @@ class Plan:
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         self.timed = Random(f"drains of {run}").random() < 0.15
         self.drains = 0
-        self.drained = False
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
@@ -277,8 +276,11 @@ class Plan:
         rows = [(row[0], row[1]) for row in OUTSIDE[self.run].rows() if not is_mark(row[1:])]
         return len(rows) - len(set(rows))
 
-    def faults(self, *, whole: bool) -> list[str]:
-        """What is wrong with what was committed: nothing where each number came as it may."""
+    def faults(self, *, whole: bool, drained: bool = False) -> list[str]:
+        """What is wrong with what was committed: nothing where each number came as it may.
+
+        whole: the job has finished. drained: it has stopped, once event time was over.
+        """
         by_sink: defaultdict[object, list[list[object]]] = defaultdict(list)
         for sink, *row in OUTSIDE[self.run].rows():
             by_sink[sink].append(row)
@@ -289,15 +291,18 @@ class Plan:
             if whole and not self.rescaled:
                 faults += self._ends(pipeline.name, rows)
             if self.timed and pipeline.shape != "chain":
-                faults += self._times(pipeline, rows)
+                faults += self._times(pipeline, rows, over=whole or drained)
         return faults
 
-    def _times(self, pipeline: Pipeline, rows: list[list[object]]) -> list[str]:
-        """What is wrong with whom event time has told that it is over: at the end, and drained."""
+    def _times(self, pipeline: Pipeline, rows: list[list[object]], *, over: bool) -> list[str]:
+        """What is wrong with whom event time has told that it is over; whether it is by now.
+
+        It need not be when all numbers have come: the end of the sources comes behind them.
+        """
         told = Counter(key for value, key, _ in rows if value == "over")
         keys = {key for value, key, _ in rows if not isinstance(value, str)}
         ended = pipeline.expected <= {row[0] for row in rows}
-        unheard = keys - told.keys() if ended or self.drained else ()
+        unheard = keys - told.keys() if over else ()
         faults = [f"{pipeline.name}: time was never over for key {key}" for key in unheard]
         most = self.drains + ended if self.exactly_once else len(rows)
         more = [key for key, times in told.items() if times > most]

@@ -23,4 +23,6 @@ FAILED: dict[int, str] = {
     338: "a newer base of a changelog took the log from a checkpoint that was being encoded",
     415: "a snapshot that was encoded for the next one's sake never ended, for it was held up",
     7000012: "the simulator took a job for stopped that had gone on after its stop",
+    5558: "the simulator took event time for over when the last number had come",
+    5980: "the same, at least once",
 }

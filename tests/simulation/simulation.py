@@ -166,8 +166,7 @@ class _Simulation:
             return "followed"
         error = driver.result.exception()
         if error is None and self._trouble.stopped(started.process):
-            self._plan.drained |= self._plan.drains > 0
-            self._faults += self._plan.faults(whole=False)
+            self._faults += self._plan.faults(whole=False, drained=self._plan.drains > 0)
             self._trouble.parallelism = self._rescales.choice([None, None, 1, 2, 3])
             return "from its folder"
         if error is None:
