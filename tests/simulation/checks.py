@@ -35,6 +35,9 @@ class Checks:
         self._leaders = {slot.process: slot.leader for slot in world.slots}
         slow = 20 if world.befell["slow"] else 1
         self._reach_s = 0.2 + 2 * SLOWEST * slow * world.odds.network_delay_s
+        # An attempt that has ended is closed when its last call on the pool has returned.
+        self._call_s = 2 * world.odds.storage_delay_s
+        self._call_s += max(pipeline.sink.write_s for pipeline in plan.pipelines)
 
     def faults(self) -> Iterator[str]:
         """All of them."""
@@ -67,9 +70,10 @@ class Checks:
             for at_s, checkpoint, reason in driver.log.failed:
                 if reason == FailureReason.FINALIZE_CHECKPOINT_FAILURE.name:
                     continue  # it may stand, so nobody is told
+                heard_s = at_s + self._reach_s + self._call_s
                 concerned = {each.deployment for each in attempts if checkpoint in each.snapshots}
                 for each in attempts:
-                    lives = each.closed_s is not None and each.closed_s > at_s + self._reach_s
+                    lives = each.closed_s is not None and each.closed_s > heard_s
                     if each.deployment in concerned and lives and checkpoint not in each.aborted:
                         yield f"{each.name} {each.subtask} never heard of the end of {checkpoint}"
 
@@ -133,19 +137,14 @@ class Checks:
                     yield f"{path} was left to the sweep"
 
     def _side_by_side(self) -> Iterator[str]:
-        """A subtask is deployed again once its former attempt has ended.
-
-        An attempt that is cancelled has ended; it is closed when its last call on the pool returns.
-        """
+        """A subtask is deployed again once its former attempt has ended."""
         if not self._none_of("hold", "freeze", "link", "slow"):
             return
-        call_s = max(pipeline.sink.write_s for pipeline in self._plan.pipelines)
-        call_s += 2 * self._world.odds.storage_delay_s
         former = {}
         for each in self._outside.attempts:
             key = each.name, each.subtask, self._leaders.get(each.process)
             before = former.get(key)
-            if before is not None and (before.closed_s or 0.0) > each.opened_s + call_s:
+            if before is not None and (before.closed_s or 0.0) > each.opened_s + self._call_s:
                 yield f"two attempts of {each.name} {each.subtask} at once at {each.opened_s:.3f}"
             former[key] = each
 

@@ -25,4 +25,5 @@ FAILED: dict[int, str] = {
     7000012: "the simulator took a job for stopped that had gone on after its stop",
     5558: "the simulator took event time for over when the last number had come",
     5980: "the same, at least once",
+    5211: "the simulator took a failed attempt for living until its last write had returned",
 }
