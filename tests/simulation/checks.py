@@ -112,6 +112,8 @@ class Checks:
         allowed = {reason.name for reason in PART_OF_LIFE}
         for driver in self._world.drivers:
             for _, checkpoint, reason in driver.log.failed:
+                if checkpoint in driver.log.stop_failed:
+                    continue
                 expired = reason == FailureReason.CHECKPOINT_EXPIRED.name
                 if expired or (reason not in allowed and not self._world.odds.storage_fails):
                     yield f"checkpoint {checkpoint} was given up for nothing: {reason}"

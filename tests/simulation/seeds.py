@@ -26,4 +26,5 @@ FAILED: dict[int, str] = {
     5558: "the simulator took event time for over when the last number had come",
     5980: "the same, at least once",
     5211: "the simulator took a failed attempt for living until its last write had returned",
+    20049: "the simulator took the failure of a stop for a failure for nothing",
 }

@@ -72,18 +72,24 @@ class Trap:
 
 
 class Log:
-    """A driver's log: what it says of checkpoints, with its time."""
+    """A driver's log: what it says of checkpoints, with its time.
+
+    stop_failed: those given up because subtasks had stopped for a savepoint that was given up.
+    """
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
         self.completed: list[tuple[float, int]] = []
         self.failed: list[tuple[float, int | None, str]] = []
+        self.stop_failed: set[int | None] = set()
 
     def info(self, event: str, **facts: Any) -> None:
         if event == "checkpoint completed":
             self.completed.append((self._loop.now_s, facts["checkpoint"]))
         elif event == "checkpoint failed":
             self.failed.append((self._loop.now_s, facts["checkpoint"], facts["reason"]))
+            if "Stop-with-savepoint failed" in facts["message"]:
+                self.stop_failed.add(facts["checkpoint"])
 
     debug = warning = error = info
 
