@@ -27,4 +27,5 @@ FAILED: dict[int, str] = {
     5980: "the same, at least once",
     5211: "the simulator took a failed attempt for living until its last write had returned",
     20049: "the simulator took the failure of a stop for a failure for nothing",
+    20989: "the simulator asked a driver that stood still for its answer",
 }

@@ -150,8 +150,8 @@ class _Simulation:
         finally:
             for trouble in troubles:
                 trouble.cancel()
-        if end != "taken over":
-            await asyncio.sleep(20)  # what is still on its way arrives, orphans end
+        # What is still on its way arrives, orphans end, and whoever stands still goes on.
+        await asyncio.sleep(20)
         return end
 
     async def _ended(self, started: SimulatedDriver) -> str:
