@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tests.simulation.loop import CURRENT
 from tidegate.errors import StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.loop import Process
+
 
 class WatchedFiles(dict[str, bytes]):
     """All files of a run; holds the records of who leads against what came before them.
 
-    faults: checkpoints that went back, ids given out twice. written_s: when files came. pointed:
-    called with each checkpoint that a pointer names for the first time, and where it is. tear: the
-    next file of state is cut short, and its write fails.
+    faults: checkpoints that went back, ids given out twice. written_s, writers: when files came,
+    and from whom. pointed: called with each checkpoint that a pointer names for the first time, and
+    where it is. tear: the next file of state is cut short, and its write fails.
     """
 
     def __init__(self, now_s: Callable[[], float], pointed: Callable[[int, str], None]) -> None:
         super().__init__()
         self.written_s: dict[str, float] = {}
+        self.writers: dict[str, Process] = {}
         self._now_s = now_s
         self.faults: list[str] = []
         self.tear = False
@@ -33,6 +37,7 @@ class WatchedFiles(dict[str, bytes]):
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self.written_s[path] = self._now_s()
+        self.writers[path] = CURRENT.get()
         if self.tear and "/.jobs/" not in path and not path.endswith("/_metadata"):
             self.tear = False
             super().__setitem__(path, data[: len(data) // 2])

@@ -28,4 +28,5 @@ FAILED: dict[int, str] = {
     5211: "the simulator took a failed attempt for living until its last write had returned",
     20049: "the simulator took the failure of a stop for a failure for nothing",
     20989: "the simulator asked a driver that stood still for its answer",
+    25415: "the simulator missed the deletion of a file whose writer was killed at once",
 }

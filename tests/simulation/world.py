@@ -142,6 +142,7 @@ class World:
     trap: Trap | None = None
     clocks: list[SimulatedClock] = field(default_factory=list)
     befell: Counter[str] = field(default_factory=Counter)
+    killed_s: dict[Process, float] = field(default_factory=dict)
     closed: bool = False
     calm: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -381,6 +382,7 @@ class World:
             return
         self.note(f"SIGKILL to {victim}")
         self.befell["kill"] += 1
+        self.killed_s[victim] = self.loop.now_s
         self.loop.kill(victim)
         self.board.killed(victim)
         for slot in self.slots:
