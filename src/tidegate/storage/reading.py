@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from tidegate.storage.checkpoints import CheckpointStorage
 
 PART_BYTES: Final = 4 << 20
-"""Bytes of a file that are read at a time."""
+"""Bytes of a file that are read at a time: each part may be a request over the network."""
+
+_LOCAL_PART_BYTES: Final = 1 << 20
+"""The same of a file of this machine: what a core's cache holds is checked and written quicker."""
 
 _REMEDY: Final = "Put the file back as it was, or start from another checkpoint."
 
@@ -108,9 +111,10 @@ class StateReader:
     def parts(self, handle: StreamStateHandle) -> Iterator[bytes]:
         """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
         found = Checksum()
+        size = _LOCAL_PART_BYTES if is_local(handle.physical_id) else PART_BYTES
         try:
             with self._storage.open_handle(handle, buffer_bytes=0) as stream:
-                while part := stream.read(PART_BYTES):
+                while part := stream.read(size):
                     if self._given_up.is_set():
                         raise StorageFailed(
                             "The state was given up while it was read", where=self.where
