@@ -11,7 +11,7 @@ from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.leftovers import check_left_over
 from tests.e2e.probes import Breaking, BreakingOnce, Holding
-from tests.e2e.restores import SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
+from tests.e2e.restores import RESTORE_PATH, SLOWLY, TOTAL, start_counts, stopped_with_checkpoint
 from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finish_by_checkpoints, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import completed, view, wait_completed, wait_running
@@ -63,6 +63,22 @@ def test_a_checkpoint_is_named_by_its_folder_or_by_its_metadata_file(jobs: Jobs)
         finished(start_counts(jobs, 1, rate=None, pointer=pointer, out=out))
         rows = ledger_rows(jobs.folder / "out", jobs.folder / out)
         check_each_counted_once(rows, restores.TOTAL)
+
+
+def test_what_a_slot_left_goes_at_the_end_though_the_snapshot_started_from_is_still_kept(
+    jobs: Jobs,
+) -> None:
+    before = stopped_with_checkpoint(start_counts(jobs, 1))
+    settings = {RESTORE_PATH: before.pointer, "execution.checkpointing.num-retained": 100}
+    env = jobs.checkpointed(1, 100, **settings)
+    running_counts(env, TOTAL, 10 * SLOWLY).sink_to(LedgerSink(jobs.folder / "out")).uid("ledger")
+    client = jobs.start(env, "counts again")
+    wait_completed(client, 1)
+    left = jobs.checkpoints / client.get_job_id() / "shared" / f"1-0-{0:016x}"
+    left.write_bytes(b"written behind the end of its checkpoint")
+    finished(client)
+    assert not left.exists()
+    assert before.pointer is not None and Path(before.pointer, "_metadata").is_file()
 
 
 @pytest.mark.feature("F192", "F193")

@@ -325,7 +325,8 @@ class Driver:
         retained = self._retained.retained
         pointers = {pointer.checkpoint for pointer in leadership.completed}
         over = self._end is not None and self._end[0].is_terminal and not leadership.is_lost
-        if over and pointers == {one.checkpoint for one in retained}:
+        # A snapshot that the job started from is kept, though no pointer of this job names it.
+        if over and pointers <= {one.checkpoint for one in retained}:
             none_yet = CheckpointId(leadership.next_id)
             await self._sweep(storage, Epoch(leadership.epoch + 1), none_yet, retained)
             if self._staging is not None and not retained:
