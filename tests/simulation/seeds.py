@@ -30,4 +30,5 @@ FAILED: dict[int, str] = {
     20989: "the simulator asked a driver that stood still for its answer",
     25415: "the simulator missed the deletion of a file whose writer was killed at once",
     28214: "a job that had started from a snapshot it still kept did not sweep at its end",
+    30513: "the simulator took it for a fault that who hears of a decline is heard first",
 }
