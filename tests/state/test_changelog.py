@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from tests.state.disk_world import Disk
 from tests.state.log_world import SMALL, Logs, Place
-from tests.state.world import Subtask, restored
+from tests.state.world import Subtask, merged, restored
 from tidegate import StateTtlConfig, Time
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError, StorageFailed, UserError
@@ -249,6 +250,42 @@ def test_a_base_that_comes_while_a_checkpoint_is_encoded_takes_nothing_from_it(
         assert job.texts() == {key: f"text {key}" for key in range(100)} | {7: "the last"}
     finally:
         job.close()
+
+
+def test_after_a_rescale_nobody_goes_on_with_a_base_that_is_anothers_too(job: Job) -> None:
+    job.write({key: f"text {key}" for key in range(20)})
+    job.completed()
+    job.materialized()
+    job.write({20: "one more"})
+    last = SubtaskState(managed_keyed=job.completed())
+    local = (lambda: None) if job.disk is None else job.disk.local
+    halves = restored([last], 2, reader=job.logs, log=job.logs.log, local=local)
+    left: dict[object, object] = {key: f"text {key}" for key in range(20)} | {20: "one more"}
+    texts: Any = halves[0].backend.keyed_state(TEXT)
+    for key in [key for key in left if halves[0].owns(key)]:
+        halves[0].on(key)
+        texts.clear()
+        del left[key]
+
+    def acknowledged(checkpoint: int) -> list[SubtaskState]:
+        pieces = [half.backend.snapshot(CheckpointId(checkpoint)) for half in halves]
+        for piece in pieces:
+            piece.finish()
+        places = [Place(job.logs) for _ in pieces]
+        written = [piece.upload(place) for piece, place in zip(pieces, places, strict=True)]
+        return [job.logs.acknowledged(state, checkpoint) for state in written]
+
+    acknowledged(8)
+    base = halves[0].backend.materialize()
+    if base is not None:
+        base.encode(math.inf)
+        base.write()
+        base.take()
+    states = acknowledged(9)
+    whole = restored(states, reader=job.logs, local=local)
+    assert 0 < len(left) < 21 and merged(whole, TEXT) == left
+    for each in (*halves, *whole):
+        each.backend.close()
 
 
 def test_nothing_is_materialised_where_nothing_has_changed(job: Job) -> None:

@@ -169,6 +169,8 @@ class ChangeLog:
         [handle] = handles
         if isinstance(handle, ChangelogStateBackendHandle) and handle.key_groups == self.key_groups:
             parts = [each for each in handle.materialized if not _is_columns(each)]
+            if any(each.key_groups != self.key_groups for each in parts):
+                return  # a folder of files cannot be cut, and came whole to others, too
             self._base = Base(self._numbers, 0, tuple(parts), named=True)
             for part in _parts_of(handle.non_materialized):
                 self._batches.append(

@@ -1,0 +1,46 @@
+"""The files that a log has written, and which of them are its own to delete."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    Checksum = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _File:
+    checksum: Checksum
+    acknowledged: bool = False
+
+
+class LogFiles:
+    """By place, as long as anything may name them. Its methods may be called from any thread.
+
+    A file that an acknowledgement has named is the driver's to delete; any other is the log's.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, _File] = {}
+
+    def wrote(self, checksums: Mapping[str, Checksum]) -> None:
+        """Files are there, each with its crc32c and size."""
+        self._files.update({place: _File(found) for place, found in checksums.items()})
+
+    def acknowledged(self, places: Iterable[str]) -> None:
+        """The driver hears of a checkpoint with these."""
+        for place in places:
+            if place in self._files:
+                self._files[place].acknowledged = True
+
+    def checksums(self, places: Iterable[str]) -> dict[str, Checksum]:
+        """Those of them that were written here."""
+        return {place: self._files[place].checksum for place in places if place in self._files}
+
+    def needless(self, used: Collection[str]) -> list[str]:
+        """Forget all but the used ones; those to delete."""
+        forgotten = {place: self._files.pop(place) for place in self._files.keys() - used}
+        return [place for place, file in forgotten.items() if not file.acknowledged]
