@@ -37,6 +37,15 @@ def nowhere(kept: dict[str, Path], place: Path) -> Path:
     return place / "nowhere"
 
 
+def subsumed(kept: dict[str, Path], place: Path) -> Path:
+    return place / "chk-7"
+
+
+def a_file(kept: dict[str, Path], place: Path) -> Path:
+    (place / "data.csv").write_text("number,text\n1,one\n")
+    return place / "data.csv"
+
+
 def foreign(kept: dict[str, Path], place: Path) -> Path:
     (place / "data.csv").write_text("1,2")
     return place
@@ -67,7 +76,9 @@ WRONG: list[tuple[Callable[[dict[str, Path], Path], Path], dict[str, str]]] = [
     (nowhere, {"": "Cannot find checkpoint or savepoint", "fsck": "There is no folder"}),
     (foreign, {"": "Cannot find meta data file", "fsck": "nothing here that could be checked"}),
     (half_written, {"": "Cannot find meta data file", "fsck": "never completed"}),
-    (newer, {"": "version", "fsck": "metadata damaged"}),
+    (subsumed, {"": "A running job deletes a checkpoint", "fsck": "There is no folder"}),
+    (a_file, {"": "Unexpected magic number", "fsck": "There is no folder"}),
+    (newer, {"": "read it with that version", "fsck": "metadata damaged"}),
     (torn, {"": "the bytes end", "fsck": "metadata damaged"}),
 ]
 
@@ -86,8 +97,7 @@ def test_what_is_no_snapshot_is_named_and_left_alone(
     result = CliRunner().invoke(commands, [each.format(place) for each in TOOLS[tool]])
     assert result.exit_code in (1, 2) and isinstance(result.exception, SystemExit)
     assert texts.get(tool, texts[""]) in result.output and str(place) in result.output
-    if tool != "fsck":
-        assert "what to do: " in result.output
+    assert "what to do" in result.output
     assert contents(tmp_path) == before
 
 

@@ -59,14 +59,18 @@ def _print(report: FsckReport) -> None:
         ("found", "file", "what", "of"),
         ((_fault(each), each.path, each.what, each.operator) for each in report.findings),
     )
+    left = [finding.fault for finding in report.findings if not finding.deleted]
+    if left:
+        click.echo("\nwhat to do:")
+    for fault in dict.fromkeys(left):
+        click.echo(f"  {fault.value}: {fault.remedy}")
     if report.snapshots or report.findings:
         click.echo()
     for note in report.notes:
         click.echo(f"note: {note}")
-    left = sum(not finding.deleted for finding in report.findings)
     checked = counted(len(report.snapshots), "snapshot"), counted(report.files, "file")
     total = ", ".join((*checked, counted(report.size_bytes, "byte")))
-    click.echo(f"{total}: {counted(left, 'finding') if left else 'healthy'}")
+    click.echo(f"{total}: {counted(len(left), 'finding') if left else 'healthy'}")
 
 
 def _fault(finding: Finding) -> str:

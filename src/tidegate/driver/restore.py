@@ -25,7 +25,6 @@ from tidegate.ha.chain import Pointer
 from tidegate.model.settings import ClaimMode
 from tidegate.model.snapshots import FINISHED, CheckpointProperties
 from tidegate.storage.checkpoints import resolve_relative
-from tidegate.storage.paths import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -213,14 +212,10 @@ def read_snapshot(
     one that cannot be read, StorageFailed.
     """
     file = storage.read_metadata(pointer)
-    try:
+    with file.being_decoded():
         decoded = metadata.decode(file.data, new_id)
         checksums_of(decoded)  # whoever restores from it takes them for granted
         check_seal(file.data, decoded)
-    except FormatError as error:
-        error.where = ", ".join(filter(None, [f"{file.directory}/{METADATA}", error.where]))
-        error.remedy = error.remedy or "Put the file back, or name another snapshot."
-        raise
     decoded = resolve_relative(decoded, file.directory)
     return CompletedCheckpoint(
         decoded.checkpoint_id,

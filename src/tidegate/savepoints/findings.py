@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import Enum
+from typing import Final
 
 
 class Fault(Enum):
@@ -20,6 +21,27 @@ class Fault(Enum):
     RECORD = "record damaged"
     ORPHAN = "orphan"
     FOREIGN = "foreign"
+
+    @property
+    def remedy(self) -> str:
+        """What the reader can do."""
+        return _REMEDIES[self]
+
+
+_DISK: Final = "Put it back as it was, or start from another snapshot; look after the disk."
+_REMEDIES: Final = {
+    Fault.METADATA: "Put it back as it was, or start from another snapshot.",
+    Fault.INCOMPLETE: "Delete it, unless a job is writing it just now.",
+    Fault.MISSING: "Put it back, or start from another snapshot.",
+    Fault.UNREADABLE: "Give this process the right to read it, or look after the disk.",
+    Fault.SIZE: _DISK,
+    Fault.CHECKSUM: _DISK,
+    Fault.CONTENTS: _DISK,
+    Fault.OUTSIDE: "Copy it before you delete anything.",
+    Fault.RECORD: "Start by path, not with '--from latest'.",
+    Fault.ORPHAN: "'tidegate fsck --delete-orphans' deletes it.",
+    Fault.FOREIGN: "Move it elsewhere.",
+}
 
 
 @dataclass(frozen=True, slots=True)

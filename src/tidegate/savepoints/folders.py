@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.metadata.provenance import check_seal, provenance_of
-from tidegate.errors import ConfigError, FormatError
+from tidegate.errors import ConfigError
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import CheckpointProperties, SavepointType
@@ -130,13 +130,9 @@ def read_snapshot(pointer: str) -> tuple[str, CheckpointMetadata]:
     storage = checkpoint_storage(JobId(""), CheckpointSettings())
     file = storage.read_metadata(pointer)
     numbers = iter(range(2**63))
-    try:
+    with file.being_decoded():
         decoded = metadata.decode(file.data, lambda: f"handle-{next(numbers)}")
         check_seal(file.data, decoded)
-    except FormatError as error:
-        error.where = ", ".join(filter(None, [f"{file.directory}/{paths.METADATA}", error.where]))
-        error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
-        raise
     return file.directory, resolve_relative(decoded, file.directory)
 
 

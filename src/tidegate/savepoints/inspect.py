@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint import metadata as codec
 from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
-from tidegate.errors import FormatError
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
@@ -37,7 +36,6 @@ from tidegate.model.handles import (
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import FINISHED, Finished, SavepointType
-from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage
 
 if TYPE_CHECKING:
@@ -61,14 +59,9 @@ def describe_file(pointer: str) -> Shown:
     Raises RestoreRefused where there is none, FormatError where it cannot be read.
     """
     file = checkpoint_storage(JobId(""), CheckpointSettings()).read_metadata(pointer)
-    try:
+    with file.being_decoded():
         decoded = codec.decode(file.data, lambda: _NO_ID)
         shown = describe(decoded, directory=file.directory)
-    except FormatError as error:
-        place = paths.join(file.directory, paths.METADATA)
-        error.where = ", ".join(filter(None, [place, error.where]))
-        error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
-        raise
     return {"version": codec.version_of(file.data)} | shown
 
 

@@ -11,6 +11,7 @@ rules: Flink's; the folders are made by `tidegate.storage.paths`. All calls bloc
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -18,7 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
-from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     EmptySegmentFileStateHandle,
@@ -38,7 +39,7 @@ from tidegate.storage.stores import MEMORY_SCHEME, Stores
 from tidegate.storage.streams import CheckpointStateOutputStream, OwnFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Generator, Iterable
 
     from tidegate.model.ids import Attempt, Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
@@ -65,12 +66,33 @@ class CheckpointScope(Enum):
     TASK_OWNED = "taskowned"
 
 
+_REMEDY: Final = f"Name the folder of a checkpoint (…/chk-7) or savepoint, or its {paths.METADATA}."
+_SUBSUMED: Final = (
+    "A running job deletes a checkpoint as soon as it needs it no more: take one that is still "
+    "there, or a savepoint ('tidegate savepoint'), which stays."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A ``_metadata`` that was read. directory: the snapshot's folder, its external pointer."""
+    """A ``_metadata`` that was read.
+
+    directory: the snapshot's folder, its external pointer. place: of the file itself.
+    """
 
     data: bytes
     directory: str
+    place: str
+
+    @contextlib.contextmanager
+    def being_decoded(self) -> Generator[None]:
+        """Errors about its bytes say which file they are in, and what to do."""
+        try:
+            yield
+        except FormatError as error:
+            error.where = ", ".join(filter(None, [self.place, error.where]))
+            error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +251,13 @@ class CheckpointStorage:
             return self._read_metadata_of(paths.parent(pointer), pointer)
         store, name = self._stores.locate(pointer)
         if store.info(name) is not None:
-            return MetadataFile(store.read(name), paths.parent(pointer))
+            return MetadataFile(store.read(name), paths.parent(pointer), pointer)
         if not store.is_folder(name):
             raise RestoreRefused(
                 f"Cannot find checkpoint or savepoint file/directory '{pointer}' on file system "
                 f"'{paths.scheme_of(pointer)}'.",
                 where=pointer,
-                remedy="Name the folder of a checkpoint (…/chk-7) or savepoint, or its "
-                f"{paths.METADATA}.",
+                remedy=_REMEDY if paths.checkpoint_of(pointer) is None else _SUBSUMED,
             )
         return self._read_metadata_of(pointer, pointer)
 
@@ -250,7 +271,7 @@ class CheckpointStorage:
                 remedy="A checkpoint without it was never completed; name another one. A "
                 "checkpoint folder holds them as <job-id>/chk-<n>.",
             ) from error
-        return MetadataFile(data, directory)
+        return MetadataFile(data, directory, paths.join(directory, paths.METADATA))
 
     def missing(self, files: Iterable[str]) -> list[str]:
         """Which of these absolute places no file is at, in order; a listing for each folder."""

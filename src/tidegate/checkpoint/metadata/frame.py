@@ -100,6 +100,10 @@ def _read_layout(reader: Reader) -> Layout:
             expected=f"{min(LAYOUTS)} to {max(LAYOUTS)}",
             found=str(version),
             offset=4,
+            remedy=""
+            if version <= max(LAYOUTS)
+            else "It was written by a newer version of Flink "
+            "or Tidegate, or is damaged: read it with that version, or name another snapshot.",
         )
     return layout
 

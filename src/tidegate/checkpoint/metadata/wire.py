@@ -45,9 +45,13 @@ class Reader:
         """Bytes that are left."""
         return self._end - self.offset
 
-    def fail(self, what: str, *, expected: str, found: str, offset: int) -> FormatError:
+    def fail(
+        self, what: str, *, expected: str, found: str, offset: int, remedy: str = ""
+    ) -> FormatError:
         """The error to raise for bytes at `offset` that are not as they should be."""
-        return FormatError(what, where=self.where, offset=offset, expected=expected, found=found)
+        return FormatError(
+            what, where=self.where, remedy=remedy, offset=offset, expected=expected, found=found
+        )
 
     def end(self, what: str, *, expected: str) -> None:
         """Raises FormatError, which begins with `what`, where bytes are left."""

@@ -31,7 +31,12 @@ from tidegate.savepoints.flink.heap import heap_entries
 from tidegate.savepoints.flink.operator_state import operator_states
 from tidegate.savepoints.flink.rocksdb import rocksdb_entries
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative, with_handles
+from tidegate.storage.checkpoints import (
+    MetadataFile,
+    checkpoint_storage,
+    resolve_relative,
+    with_handles,
+)
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -94,12 +99,9 @@ class FlinkSnapshot:
         """The snapshot of a ``_metadata`` that is read already; as `open`."""
         numbers = iter(range(2**63))
         where = f"{directory}/{paths.METADATA}"
-        try:
+        with MetadataFile(data, directory, where).being_decoded():
             decoded = metadata.decode(data, lambda: f"handle-{next(numbers)}")
             ours = provenance_of(decoded)
-        except FormatError as error:
-            error.where = ", ".join(filter(None, [where, error.where]))
-            raise
         if ours is not None:
             raise ConfigError(
                 "The snapshot is one of Tidegate's own, not of Flink's",
