@@ -402,6 +402,19 @@ def test_another_type_is_refused_by_operator_and_state(before: bool, after: bool
     assert raised.value.where == "operator 'counts', state 'v'"
 
 
+def test_a_refusal_names_the_types_as_the_program_knows_them() -> None:
+    config = lives().build()
+    subtask = Subtask().on("a")
+    subtask.backend.keyed_state(ListStateDescriptor("v", Types.LONG(), ttl=config)).add(1)
+    [again] = restored([snapshot(subtask)])
+    for ttl in (config, None):
+        with pytest.raises(SerializerIncompatible) as raised:
+            again.backend.keyed_state(ListStateDescriptor("v", Types.STRING(), ttl=ttl))
+        assert raised.value.what.startswith(
+            "The state was ListTypeInfo<Long> and is now ListTypeInfo<String>: "
+        )
+
+
 def test_a_wider_number_migrates_below_its_time() -> None:
     config = lives().build()
     subtask = Subtask().on("a").at(5)

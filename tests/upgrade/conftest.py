@@ -23,8 +23,10 @@ Edit = Callable[[Plan], None]
 Check = Callable[..., UpgradeReport]
 
 
-def environment(folder: Path, **settings: object) -> StreamExecutionEnvironment:
-    """At parallelism 1, with checkpoints that are only taken when asked for."""
+def environment(
+    folder: Path, *, parallelism: int = 1, **settings: object
+) -> StreamExecutionEnvironment:
+    """With checkpoints that are only taken when asked for."""
     configuration = Configuration()
     given = {
         "execution.checkpointing.dir": str(folder / "checkpoints"),
@@ -33,7 +35,7 @@ def environment(folder: Path, **settings: object) -> StreamExecutionEnvironment:
     }
     for key, value in {**given, **settings}.items():
         configuration.set(key, value)
-    return StreamExecutionEnvironment.local(1, configuration=configuration)
+    return StreamExecutionEnvironment.local(parallelism, configuration=configuration)
 
 
 def all_have_rows(seen: JobView) -> bool:
@@ -47,11 +49,13 @@ def all_have_rows(seen: JobView) -> bool:
 def taken(
     folder: Path,
     form: SavepointFormatType = SavepointFormatType.CANONICAL,
+    *,
     extra: object = None,
+    parallelism: int = 1,
     **settings: object,
 ) -> str:
     """A savepoint of the program, which runs on while it is taken. extra: as of `Plan`."""
-    env = environment(folder, **settings)
+    env = environment(folder, parallelism=parallelism, **settings)
     build(env, Plan(folder=str(folder), extra=extra))
     client = env.execute_async("before")
     try:

@@ -16,6 +16,7 @@ from tests.upgrade import programs
 from tests.upgrade.conftest import Check, checkpointed, environment, taken
 from tests.upgrade.programs import STATES, Hook, Plan, build
 from tidegate import (
+    ListStateDescriptor,
     MapFunction,
     OperatorMatch,
     ProcessingTimeTrigger,
@@ -23,6 +24,7 @@ from tidegate import (
     RestoreRefused,
     RuntimeContext,
     SavepointFormatType,
+    StateTtlConfig,
     StateVerdict,
     Time,
     TumblingProcessingTimeWindows,
@@ -40,6 +42,7 @@ from tidegate.errors import FormatError
 from tidegate.model.handles import ByteStreamStateHandle, InputChannelStateHandle
 from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState
 
+DAY = StateTtlConfig.new_builder(Time.days(1)).build()
 FILE = ByteStreamStateHandle("in flight", b"rows")
 
 
@@ -83,6 +86,7 @@ def test_a_report_tells_each_operator_and_state(check: Check, savepoint: str) ->
         plan.with_state("label", ValueStateDescriptor("label", Types.LONG()))
         plan.with_state("more", ValueStateDescriptor("more", Types.LONG()))
         plan.with_state("seen", None)
+        plan.with_state("recent", ListStateDescriptor("recent", Types.LONG(), ttl=DAY))
         plan.between = True
 
     report = check(edit)
@@ -101,6 +105,9 @@ def test_a_report_tells_each_operator_and_state(check: Check, savepoint: str) ->
     label = next(each for each in keeper.states if each.name == "label")
     assert (label.kind, label.was, label.becomes) == ("value", "String", "Long")
     assert label.sampled >= 7  # of as many keys
+    recent = next(each for each in keeper.states if each.name == "recent")
+    assert recent.verdict is StateVerdict.MIGRATED
+    assert (recent.was, recent.becomes) == ("ListTypeInfo<Long>", "ListTypeInfo<Long>, expires")
     assert operators["files"].committables > 0
     assert operators["Map"].match is OperatorMatch.NEW
     [label_told] = [each for each in report.findings if each.state == "label"]
@@ -333,8 +340,12 @@ def label_as_number(plan: Plan) -> None:
 
 
 @pytest.mark.slow
-def test_the_form_of_one_backend_is_refused_by_another(check: Check, native: str) -> None:
-    assert kinds(check(nothing, native)) == {(UpgradeFault.STATE_FORM, each) for each in KEYED}
+def test_the_form_of_one_backend_is_refused_by_another(check: Check, tmp_path: Path) -> None:
+    form = SavepointFormatType.NATIVE
+    report = check(nothing, taken(tmp_path / "native", form, parallelism=2, **ON_DISK))
+    assert {each.kind for each in report.findings} == {UpgradeFault.STATE_FORM}
+    assert sorted(str(each.operator) for each in report.findings) == sorted(KEYED)
+    assert all("state.backend.type: rocksdb" in each.remedy for each in report.findings)
 
 
 @pytest.mark.slow

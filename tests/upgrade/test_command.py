@@ -68,7 +68,7 @@ def test_a_program_that_chooses_its_runtime_is_not_started_either(
     script.write_text(PROGRAM.format(make="local"))
     result = check("--from", savepoint, "-D", "parallelism.default=2", script, "keeper")
     assert result.exit_code == 0, result.output
-    assert "parallelism 2 of 128" in result.stdout
+    assert "parallelism 1 of 128 -> 2 of 128" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from tidegate.savepoints.state_rows import Rows, StateForm, StateInfo, StateKind
 from tidegate.state.format import StateHeader, reading
 from tidegate.state.keys import paired
 from tidegate.state.timers import TIMERS, beside_time
+from tidegate.state.ttl import without_times
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.descriptions import type_described
@@ -21,7 +22,7 @@ from tidegate.typeinfo.evolution import reader_for
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in, with_classes
-from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, MapTypeInfo, TupleTypeInfo
+from tidegate.typeinfo.types import LONG, PICKLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -182,7 +183,7 @@ class KeyedStates:
             return StateInfo(state.name, StateKind.TIMERS, key_type, beside_time(namespace), LONG)
         value_type, kind = self._serializer(newest.serializer).type_info, StateKind(state.kind)
         if newest.ttl:
-            value_type = _without_times(value_type)
+            value_type = without_times(value_type)
         return StateInfo(state.name, kind, key_type, namespace, value_type, newest.ttl)
 
     def _readers(self, info: StateInfo, state: StoredState, key: bytes) -> EntryReaders:
@@ -217,18 +218,6 @@ class KeyedStates:
                 batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
                 panes = batch.column(1).to_pylist() if header.panes else None
                 yield Rows(subtask, group, batch.column(0), panes, batch.column(info.name))
-
-
-def _without_times(stored: TypeInformation) -> TypeInformation:
-    match stored:
-        case ListTypeInfo(of):
-            return ListTypeInfo(_without_times(of))
-        case MapTypeInfo(key, of):
-            return MapTypeInfo(key, _without_times(of))
-        case TupleTypeInfo(types) if len(types) == 2:
-            return types[1]
-        case _:
-            return PICKLED
 
 
 def _columns_of(stream: KeyedStream) -> Iterator[StateInfo]:

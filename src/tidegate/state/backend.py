@@ -364,7 +364,8 @@ class OperatorBackend:
                 f"Keyed state in the form of {type(handle).__name__} can't be read by the HashMap"
                 " backend",
                 where=self._where,
-                remedy="Restore from a checkpoint that this backend has written.",
+                remedy="Set state.backend.type: rocksdb where that has written it, or start from a "
+                "savepoint in canonical form ('tidegate savepoint --type canonical').",
             )
         where = handle.delegate.physical_id
         data = memoryview(read(handle.delegate))

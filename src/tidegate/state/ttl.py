@@ -9,6 +9,7 @@ where the state does not expire any more.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.api.state import (
@@ -19,10 +20,11 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.api.ttl import StateTtlConfig
+from tidegate.errors import SerializerIncompatible
 from tidegate.state import kinds
 from tidegate.typeinfo.evolution import AsIs, judge, reader_for
 from tidegate.typeinfo.serializers import serializer_of
-from tidegate.typeinfo.types import LONG, PICKLED, TupleTypeInfo
+from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, MapTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,6 +51,19 @@ def expires(descriptor: StateDescriptor) -> bool:
 def stored(descriptor: StateDescriptor) -> StateDescriptor:
     """What is really stored: the descriptor itself, or that of values with their times."""
     return _stamped(descriptor) if expires(descriptor) else descriptor
+
+
+def without_times(entries: TypeInformation) -> TypeInformation:
+    """The type of entries without the times that are stored with their parts."""
+    match entries:
+        case ListTypeInfo(of):
+            return ListTypeInfo(without_times(of))
+        case MapTypeInfo(key, of):
+            return MapTypeInfo(key, without_times(of))
+        case TupleTypeInfo(types) if len(types) == 2:
+            return types[1]
+        case _:
+            return PICKLED
 
 
 def view(
@@ -86,7 +101,13 @@ def reader(
     had_times: whether the state had a time to live then. Raises SerializerIncompatible.
     """
     was = _stamped(descriptor) if had_times else descriptor
-    entries = reader_for(old, serializer_of(kinds.entry_type(was)), where=where)
+    try:
+        entries = reader_for(old, serializer_of(kinds.entry_type(was)), where=where)
+    except SerializerIncompatible:
+        if had_times:  # told of the types as the program knows them
+            values = replace(old, type_info=without_times(old.type_info))
+            reader_for(values, serializer_of(kinds.entry_type(descriptor)), where=where)
+        raise
     if had_times == expires(descriptor):
         return entries
     if had_times:

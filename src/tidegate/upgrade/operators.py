@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, UserError
 from tidegate.operators.sink import COMMITTABLES_STATE
+from tidegate.state import ttl
 from tidegate.state.timers import TIMERS
 from tidegate.typeinfo.serializers import SerializerSnapshot
-from tidegate.upgrade.recording import COLUMNS, timers_text
+from tidegate.upgrade.recording import COLUMNS, shown_type, timers_text
 from tidegate.upgrade.report import (
     OperatorFit,
     OperatorMatch,
@@ -155,7 +156,9 @@ def _wholesale(label: str, sample: OperatorSample, opened: Opened) -> Iterator[U
     """What is wrong with the operator, or with its state as a whole."""
     if opened.key_error is not None:
         yield finding_of(UpgradeFault.KEY_CHANGED, opened.key_error, operator=label)
-    for error in (*sample.errors, *opened.errors):
+    # Subtasks, and the backend that is restored from them, fail for the same reason.
+    errors = {error.what: error for error in (*opened.errors, *sample.errors)}
+    for error in errors.values():
         yield finding_of(UpgradeFault.STATE_FORM, error, operator=label)
     failure = opened.failure
     if failure is not None:
@@ -200,7 +203,9 @@ def _was(sample: OperatorSample, name: str) -> str | None:
         namespace = SerializerSnapshot.from_bytes(headers[0].namespace).type_info
         return timers_text(sample.key, namespace)
     if headers:
-        return str(SerializerSnapshot.from_bytes(headers[0].serializer).type_info)
+        written = SerializerSnapshot.from_bytes(headers[0].serializer).type_info
+        expires = headers[0].ttl
+        return shown_type(ttl.without_times(written) if expires else written, expires=expires)
     return sample.key if name == COLUMNS else (sample.columns or {}).get(name)
 
 

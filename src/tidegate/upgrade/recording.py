@@ -113,7 +113,7 @@ class RecordingBackend(OperatorBackend):
         def ask(backend: OperatorBackend) -> State:
             return OperatorBackend.keyed_state(backend, descriptor, namespace)
 
-        becomes = str(kinds.entry_type(ttl.stored(descriptor)) or PICKLED)
+        becomes = shown_type(kinds.entry_type(descriptor), expires=ttl.expires(descriptor))
         if kind == "timers":
             becomes = timers_text(self._key, namespace)
         return self._noted(name, kind, becomes, self._sample.keyed, is_migrated, ask)
@@ -180,7 +180,7 @@ class RecordingBackend(OperatorBackend):
             old = SerializerSnapshot.from_bytes(was.serializer)
             return not isinstance(judge(old, serializer_of(becomes)), AsIs)
 
-        shown = str(becomes or PICKLED)
+        shown = shown_type(becomes)
         return self._noted(name, kind, shown, self._sample.operator, is_migrated, ask)
 
     def _columns_noted(
@@ -188,7 +188,7 @@ class RecordingBackend(OperatorBackend):
     ) -> T:
         columns = self._sample.columns
         held = {} if columns is None else {each: [] for each in (COLUMNS, *columns)}
-        return self._noted(name, "column", str(becomes or PICKLED), held, lambda _: False, ask)
+        return self._noted(name, "column", shown_type(becomes), held, lambda _: False, ask)
 
     def _noted(
         self,
@@ -215,3 +215,8 @@ class RecordingBackend(OperatorBackend):
         if error is not None or name not in self.asked:
             self.asked[name] = Asked(name, kind, verdict, becomes, error)
         return state
+
+
+def shown_type(declared: TypeInformation | None, *, expires: bool = False) -> str:
+    """A state's type as a report names it; None where it is not declared."""
+    return f"{declared or PICKLED}{', expires' if expires else ''}"

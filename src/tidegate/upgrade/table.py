@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from tidegate.upgrade.report import OperatorFit, StateFit, UpgradeFinding, UpgradeReport
 
-_HEAD = ("operator", "state", "kind", "was", "is", "verdict")
+_HEAD = ("operator", "state", "kind", "verdict", "type")
 
 
 def as_table(report: UpgradeReport) -> str:
@@ -30,24 +30,22 @@ def _rows(operator: OperatorFit) -> list[tuple[str, ...]]:
         verdict += f", now '{operator.likely}'?"
     if operator.committables:
         verdict += f", {operator.committables} committables"
-    shape = [_shape(each) for each in (operator.was, operator.becomes)]
-    first = (operator.label, "", f"by {operator.key}" if operator.key else "", *shape, verdict)
-    return [first, *(_state_row(state) for state in operator.states)]
+    shape = _both(*(_shape(each) for each in (operator.was, operator.becomes)))
+    first = (operator.label, "", f"by {operator.key}" if operator.key else "", verdict)
+    return [(*first, f"parallelism {shape}"), *(_state_row(state) for state in operator.states)]
 
 
-def _shape(parallelism: tuple[int, int] | None) -> str:
-    return "-" if parallelism is None else f"parallelism {parallelism[0]} of {parallelism[1]}"
+def _shape(parallelism: tuple[int, int] | None) -> str | None:
+    return None if parallelism is None else f"{parallelism[0]} of {parallelism[1]}"
 
 
 def _state_row(state: StateFit) -> tuple[str, ...]:
-    return (
-        "",
-        state.name,
-        state.kind,
-        state.was or "-",
-        "" if state.becomes == state.was else state.becomes or "-",
-        state.verdict.value,
-    )
+    return "", state.name, state.kind, state.verdict.value, _both(state.was, state.becomes)
+
+
+def _both(was: str | None, becomes: str | None) -> str:
+    known = dict.fromkeys(each for each in (was, becomes) if each is not None)
+    return " -> ".join(known) or "-"
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
