@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
+import pytest
 import structlog
 
 from tidegate import StreamExecutionEnvironment
@@ -22,19 +23,18 @@ from tidegate.errors import (
     TidegateError,
     UserCodeFailed,
 )
-from tidegate.ha.leadership import latest
+from tidegate.ha.leadership import HaWorld, latest, lead
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.minicluster.minicluster import LoopProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import ExecutionState, JobStatus, SlotInvitation
+from tidegate.model.ids import CheckpointId
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    import pytest
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.graph.job_graph import JobGraph
@@ -261,6 +261,27 @@ def test_a_pointer_to_no_snapshot_begins_no_job() -> None:
         assert await latest(store) is None
 
     run(work)
+
+
+@pytest.mark.parametrize("ended", [JobStatus.SUSPENDED, JobStatus.FINISHED])
+def test_a_job_that_begins_over_one_that_could_go_on_says_so(ended: JobStatus) -> None:
+    async def work() -> list[str]:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        ha = HaWorld(store, SystemClock(), SeededChance(2), asyncio.sleep)
+        former = await lead(ha, "numbers", resume=False)
+        await former.add(CheckpointId(7), "memory:/former/chk-7")
+        await former.end(ended, retained=(CheckpointId(7),))
+        await former.close()
+        with structlog.testing.capture_logs() as logs:
+            await World(graph(), chain=chain).run()
+        return [log["newest_checkpoint"] for log in logs if "begins anew" in log["event"]]
+
+    told = asyncio.run(work())
+    assert told == (["memory:/former/chk-7"] if ended is JobStatus.SUSPENDED else [])
 
 
 def test_who_ends_the_runtimes_job_from_outside_cancels_ours() -> None:

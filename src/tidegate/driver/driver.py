@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.ha.chain import HaStore
+    from tidegate.ha.chain import HaStore, JobRecord
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.events import JobEvent
     from tidegate.jobmaster.view import JobView
@@ -187,7 +187,9 @@ class Driver:
             )
             self.accepted.set_result(leadership.job)
             former = leadership.previous
-            if former is not None and former.job == leadership.job and not start.damaged:
+            if former is not None and former.job != leadership.job:
+                self._tell_of(former)
+            elif former is not None and not start.damaged:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self._begin(staging, completed, topology)
@@ -200,6 +202,15 @@ class Driver:
                 raise self._crash
             if leadership.status.is_terminal:
                 await leadership.conclude()
+
+    def _tell_of(self, former: JobRecord) -> None:
+        """A job of its own begins over another that was not brought to its end."""
+        if former.completed and not former.status.is_terminal:
+            self._world.log.warning(
+                "the job begins anew, though its earlier run was not brought to its end; "
+                "'--from latest' would have gone on with that one",
+                newest_checkpoint=former.completed[-1].location,
+            )
 
     def _make_hosts(self, staging: Staging, loop: asyncio.AbstractEventLoop) -> CoordinatorHosts:
         blocking, places = self._world.run_blocking, staging.places

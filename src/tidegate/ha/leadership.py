@@ -110,6 +110,7 @@ async def lead(
             raise _second_execute(name)
         raise ConfigError(
             f"There is no earlier run of job '{name}' to go on with",
+            where=f"job '{name}', --from latest",
             remedy="Start it without 'latest', or name a checkpoint by its path; the job's name "
             "and checkpoint folder have to be those of the earlier run.",
         )
@@ -131,6 +132,7 @@ def _nothing_retained(name: str, status: JobStatus) -> ConfigError:
     return ConfigError(
         f"No completed checkpoint available: the earlier run of job '{name}' has ended "
         f"({status.value}) and kept no checkpoint to go on with",
+        where=f"job '{name}', --from latest",
         remedy="Start it without 'latest'. To go on after an end, keep checkpoints with "
         "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION.",
     )
