@@ -253,8 +253,9 @@ def test_bad_rows_are_refused_by_name(plain: Snapshots) -> None:
     assert "key 'a'" in wrong.value.where and "count" in wrong.value.where
     with pytest.raises(ConfigError, match="no state 'counts'"):
         writer.put_state(UID, "counts", {"a": 1})
-    with pytest.raises(ConfigError, match="type is not known"):
-        writer.put_state("new", "count", {"a": 1})
+    with pytest.raises(ConfigError, match="type is not known") as unknown:
+        writer.put_state(f"{UID}s", "count", {"a": 1})
+    assert f"'{UID}' may be meant" in unknown.value.remedy
     with pytest.raises(ConfigError, match="no operator"):
         writer.remove_operator("new")
     with pytest.raises(ConfigError, match="begins empty"):

@@ -126,6 +126,9 @@ def test_what_is_not_there_is_told_when_it_is_loaded(reading: SparkSession, fold
         frame(reading, folder, "counts")
     with pytest.raises(PySparkException, match="The option 'operator' is missing"):
         reading.read.format("tidegate.state").option("state", "count").load(str(folder))
+    sized = reading.read.format("tidegate.state").option("operator", UID).option("state", "count")
+    with pytest.raises(PySparkException, match="'partitionBytes' is 'many', which is no positive"):
+        sized.option("partitionBytes", "many").load(str(folder)).count()
 
 
 @pytest.mark.parametrize(

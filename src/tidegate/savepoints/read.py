@@ -29,7 +29,7 @@ from tidegate.typeinfo.found_types import type_of_values
 from tidegate.typeinfo.types import PICKLED, holds_pickled
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -133,7 +133,7 @@ class Snapshot:
                 )
         names = [str(each) for each in self.operators]
         raise ConfigError(
-            f"The snapshot has no operator '{name}'", where=self.path, remedy=_likely(name, names)
+            f"The snapshot has no operator '{name}'", where=self.path, remedy=likely(name, names)
         )
 
     def states(self, operator: str | OperatorInfo) -> tuple[StateInfo, ...]:
@@ -154,7 +154,7 @@ class Snapshot:
             raise ConfigError(
                 f"The operator '{found}' has no state '{state}'",
                 where=self.path,
-                remedy=_likely(state, list(infos)),
+                remedy=likely(state, list(infos)),
             )
         return infos[state]
 
@@ -301,11 +301,12 @@ def _named(operator: OperatorInfo, field: str) -> str | None:
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _likely(wanted: str, names: list[str]) -> str:
+def likely(wanted: str, names: Sequence[str]) -> str:
+    """What to say to somebody who asks for what there is not."""
     close = difflib.get_close_matches(wanted, names, n=1)
     meant = f"'{close[0]}' may be meant; " if close else ""
     there = ", ".join(f"'{name}'" for name in names) or "none"
-    return f"{meant}there are: {there}."
+    return f"{meant}there are: {there}." if meant else f"There are: {there}."
 
 
 def _holds_pickled(type_info: TypeInformation | None) -> bool:

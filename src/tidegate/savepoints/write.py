@@ -46,7 +46,7 @@ from tidegate.model.snapshots import (
     SubtaskState,
 )
 from tidegate.savepoints.encoded_rows import BlockSpool, RowsEncoder, spooled
-from tidegate.savepoints.read import Snapshot
+from tidegate.savepoints.read import Snapshot, likely
 from tidegate.savepoints.rewritten import (
     KeyedRewrite,
     NewElements,
@@ -435,10 +435,12 @@ class SavepointWriter:
 
     def _known(self, target: _Operator, state: str, where: str) -> StateForm:
         if self._base is None or target.state is None:
+            names = [] if self._base is None else [str(each) for each in self._base.operators]
+            other = f" Of operators: {likely(target.uid or '', names)}" if names else ""
             raise ConfigError(
                 f"The state '{state}' is not there yet, so that its type is not known",
                 where=where,
-                remedy="Put it with its descriptor, as the job has it.",
+                remedy=f"Put it with its descriptor, as the job has it.{other}",
             )
         operator = target.state.operator_id.hex()
         kind = self._base.state(operator, state).kind

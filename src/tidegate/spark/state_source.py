@@ -155,6 +155,18 @@ def _required(options: Any, name: str) -> str:
     return value
 
 
+def _number(options: Any, name: str, otherwise: int) -> int:
+    """An option that is a positive number. Spark gives options by their names in lower case."""
+    given = str(options.get(name.lower(), otherwise))
+    if not given.isdecimal() or not int(given):
+        raise ConfigError(
+            f"The option '{name}' is {given!r}, which is no positive whole number",
+            where=f"format '{NAME}'",
+            remedy=f"Write a number such as {otherwise}.",
+        )
+    return int(given)
+
+
 def _put_of(options: Any, schema: StructType, *, overwrite: bool) -> StatePut:
     path, operator, name = (_required(options, each) for each in ("path", "operator", "state"))
     columns = _arrow_schema(schema)
@@ -173,8 +185,8 @@ def _put_of(options: Any, schema: StructType, *, overwrite: bool) -> StatePut:
         key_type,
         namespace_type,
         overwrite,
-        int(options.get("maxparallelism", DEFAULT_LOWER_BOUND)),
-        int(options.get("parallelism", 1)),
+        _number(options, "maxParallelism", DEFAULT_LOWER_BOUND),
+        _number(options, "parallelism", 1),
     )
     put.check()
     return put
@@ -233,7 +245,7 @@ class StateSourceReader(DataSourceReader):
                 table = _table(options, PICKLED)
         self._path = options["path"]
         self._operator = options["operator"]
-        self._bytes_max = int(options.get("partitionbytes", PARTITION_BYTES))
+        self._bytes_max = _number(options, "partitionBytes", PARTITION_BYTES)
         self._schema = asked
         self._info = table.info.without_classes()
         self._keys: list[Any] | None = None

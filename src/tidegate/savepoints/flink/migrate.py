@@ -7,7 +7,6 @@ user's own, get key groups anew. What can't be taken is reported.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -34,6 +33,7 @@ from tidegate.savepoints.flink.translations import (
     operator_translation_of,
     translation_of,
 )
+from tidegate.savepoints.read import likely
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -383,11 +383,8 @@ def _said(error: Exception) -> str:
 
 
 def _no_such(what: str, wanted: str, names: Sequence[str], where: str) -> ConfigError:
-    close = difflib.get_close_matches(wanted, names, n=1)
-    meant = f"'{close[0]}' may be meant; " if close else ""
-    there = ", ".join(f"'{name}'" for name in names) or "none"
     return ConfigError(
         f"There is no {what} '{wanted}' in the snapshot",
         where=where,
-        remedy=f"{meant}there are: {there}.",
+        remedy=likely(wanted, names),
     )
