@@ -72,6 +72,17 @@ def test_the_programs_own_keys_and_flinks_others_are_kept() -> None:
     assert configuration.ignored_keys() == ["state.backend.rocksdb.log.dir"]
 
 
+def test_what_stands_in_a_clusters_configuration_file_is_known_for_flinks() -> None:
+    cluster = {
+        "jobmanager.memory.process.size": "1600m",
+        "parallelism.default": "2",
+        "taskmanager.memory.process.size": "1728m",
+        "taskmanager.numberOfTaskSlots": "4",
+    }
+    ignored = Configuration.from_dict(cluster).ignored_keys()
+    assert ignored == sorted(cluster.keys() - {"parallelism.default"})
+
+
 def test_typed_getters_read_what_typed_setters_wrote() -> None:
     configuration = Configuration()
     configuration.set_integer("i", 3).set_boolean("b", True).set_float("f", 1.2)
