@@ -26,11 +26,13 @@ def command_that_raises(error: BaseException) -> Callable[..., Result]:
 
 
 def test_help_lists_every_command_with_a_line() -> None:
-    result = CliRunner().invoke(commands, ["--help"])
+    result = CliRunner().invoke(commands, ["--help"], terminal_width=80)
     assert result.exit_code == 0
     assert "run" in result.output
     assert "Run the program SCRIPT" in result.output
     assert "demo" in result.output
+    lines = result.output.partition("Commands:")[2].splitlines()
+    assert not any(line.endswith("...") for line in lines), "a line that is cut off says little"
 
 
 def test_the_version_is_the_packages() -> None:

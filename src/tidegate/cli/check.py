@@ -25,7 +25,9 @@ NOT_JUDGED = 2
 """Exit code where the program failed before its first job."""
 
 
-@click.command(context_settings=AS_PROGRAM)
+@click.command(
+    short_help="Tell whether a changed program fits a snapshot.", context_settings=AS_PROGRAM
+)
 @click.option(
     "-s",
     "--from",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="Have a running job take a checkpoint now.")
 @click.argument("job")
 @click.option("--full", is_flag=True, help="Reference nothing of older checkpoints.")
 @with_folder

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _WHERE = "command line, fork"
 
 
-@click.command(context_settings=AS_PROGRAM)
+@click.command(
+    short_help="Run a program from where a running job is now; that goes on.",
+    context_settings=AS_PROGRAM,
+)
 @click.option("--name", help="What the fork is called; else the job's name and '-fork'.")
 @click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")

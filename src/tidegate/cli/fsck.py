@@ -18,7 +18,7 @@ FINDINGS: Final = 1
 """Exit code where something is wrong."""
 
 
-@click.command()
+@click.command(short_help="Check that every file of snapshots is there and whole.")
 @click.argument("path")
 @click.option("--delete-orphans", is_flag=True, help="Delete what nobody needs.")
 @click.option("--json", "as_json", is_flag=True, help="Print what is found as JSON.")

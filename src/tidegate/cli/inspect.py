@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.savepoints.summary import OperatorSummary, SnapshotSummary
 
 
-@click.command()
+@click.command(short_help="Show what a checkpoint or savepoint holds.")
 @click.argument("path")
 @click.option("--raw", is_flag=True, help="Print its _metadata as JSON, in full, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print all as JSON, key groups included.")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
 
 
-@click.command()
+@click.command(short_help="Take a savepoint of a running job, or delete one.")
 @click.argument("job", required=False)
 @click.argument("target", required=False)
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")

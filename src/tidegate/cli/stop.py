@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command()
+@click.command(short_help="Stop a running job with a savepoint.")
 @click.argument("job")
 @click.option("--drain", is_flag=True, help="Fire all windows and event-time timers before.")
 @click.option("-p", "--savepoint-path", "target", metavar="TARGET", help="Where it is written.")
@@ -38,7 +38,7 @@ def stop(
     click.echo(folder_of(dynamic, config, checkpoints).ask(job, request))
 
 
-@click.command()
+@click.command(short_help="End a running job as it is.")
 @click.argument("job")
 @click.option(
     "-s",

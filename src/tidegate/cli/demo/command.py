@@ -38,7 +38,7 @@ class Wishes:
     seed: int
 
 
-@click.command()
+@click.command(short_help="Replay real flights on Spark, kill a worker, check the result.")
 @click.option(
     "--runtime",
     type=click.Choice(["spark", "local"]),
