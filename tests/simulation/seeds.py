@@ -32,3 +32,9 @@ FAILED: dict[int, str] = {
     28214: "a job that had started from a snapshot it still kept did not sweep at its end",
     30513: "the simulator took it for a fault that who hears of a decline is heard first",
 }
+
+UNHEARD_FAILED: dict[int, str] = {
+    345: "a newer base of a changelog took the log from a checkpoint that was being encoded",
+    377: "the simulator wanted a cancelled attempt that waited for its last write to hear more",
+}
+"""The same for runs that are stopped, and of which a subtask does not hear that they were."""

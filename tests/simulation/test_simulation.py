@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.jobs import MODES
-from tests.simulation.seeds import FAILED
+from tests.simulation.seeds import FAILED, UNHEARD_FAILED
 from tests.simulation.simulation import simulate
 
 SEEDS = [*FAILED, *range(1, 61)]
@@ -35,7 +35,8 @@ def test_calls_in_flight_are_lost_and_doubled_by_nothing(lookup: str) -> None:
 
 def test_a_stop_of_which_a_subtask_does_not_hear_loses_and_doubles_nothing() -> None:
     """A message is lost with its link alone, and then the job goes on from the savepoint."""
-    runs = [simulate(seed, unheard=True) for seed in range(300, 340)]
+    seeds = [*UNHEARD_FAILED, *range(300, 340)]
+    runs = [simulate(seed, unheard=True) for seed in seeds]
     assert [(run.seed, run.faults) for run in runs if run.faults] == []
     assert sum("has not stopped in order" in each for run in runs for each in run.story) >= 5
 
