@@ -42,6 +42,9 @@ _ROWS_A_BLOCK: Final = 1024
 _HEAD: Final = itemgetter(slice(0, 2))
 """Of an entry's value: the number of its version, and its encoding."""
 
+_LOWEST: Final = b"\0\1"
+"""The first of all heads: version 0, in MessagePack."""
+
 
 def write_canonical(
     folder: Path,
@@ -136,14 +139,13 @@ def _of_slice(
 ) -> Iterator[Block]:
     """Blocks of entries of one encoding each; nearly always one."""
     newest = bytes([len(state.versions) - 1])
-    # In order of their bytes, those of one head have no other one between them.
-    lowest, highest = _HEAD(min(pieces)), _HEAD(max(pieces))
+    lowest, highest = _heads(pieces)
     if lowest[:1] != newest:
         pieces = [
             piece if piece[:1] == newest else newest + _renewed([piece], state, values)
             for piece in pieces
         ]
-        lowest, highest = _HEAD(min(pieces)), _HEAD(max(pieces))
+        lowest, highest = _heads(pieces)
     if lowest == highest:
         keys = join_pieces(names, PREFIX_BYTES)
         yield Block(PRESENT, index, len(names), keys, join_pieces(pieces, 1))
@@ -153,6 +155,12 @@ def _of_slice(
         yield from _of_slice(
             index, [name for name, _ in some], [piece for _, piece in some], state, values
         )
+
+
+def _heads(pieces: list[bytes]) -> tuple[bytes, bytes]:
+    """The first and the last one in order: where they are one, no entry has another one."""
+    highest = _HEAD(max(pieces))
+    return (highest if highest == _LOWEST else _HEAD(min(pieces))), highest
 
 
 def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | None) -> bytes:
