@@ -9,7 +9,7 @@ import pytest
 
 from tests.state.disk_world import SMALL, Disk
 from tests.state.world import MEMORY, Subtask, restored
-from tidegate import ColumnStateDescriptor, Types, ValueStateDescriptor
+from tidegate import ColumnStateDescriptor, StateTtlConfig, Time, Types, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
@@ -84,6 +84,38 @@ def test_columns_alone_are_in_it_too(disk: Disk) -> None:
     subtask.backend.close()
     [again] = restored([state], 1)
     assert again.backend.column_state(COUNT).get(rows_of(again)).tolist() == KEYS
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_entries_of_several_encodings_and_types_stand_beside_each_other(
+    disk: Disk, older: bool
+) -> None:
+    keys = range(400)
+    [subtask] = disk.begun(1)
+    if older:
+        lasting = subtask.backend.keyed_state(ValueStateDescriptor("n", Types.LONG()))
+        for key in keys:
+            subtask.on(key)
+            lasting.update(key)
+        pending = subtask.backend.snapshot(CheckpointId(1))
+        pending.finish()
+        states = [disk.uploaded(pending)]
+        subtask.backend.close()
+        [subtask] = disk.gone_on(states, 1)
+    expiring = ValueStateDescriptor("n", Types.LONG())
+    if older:  # entries with a time beside those that have none
+        lives = StateTtlConfig.new_builder(Time.days(1)).disable_cleanup_in_background().build()
+        expiring.enable_time_to_live(lives)
+    # What MessagePack can't hold is pickled.
+    numbers = {key: key << 80 if key % 7 == 0 else key for key in keys if not older or key % 2}
+    for key, number in numbers.items():
+        subtask.on(key).backend.keyed_state(expiring).update(number)  # type: ignore[attr-defined]
+    [in_memory] = restored([saved(subtask)], 1)
+    found = in_memory.backend.keyed_state(expiring)
+    assert {key: in_memory.on(key) and found.value() for key in keys} == {  # type: ignore[attr-defined]
+        key: numbers.get(key, key) for key in keys
+    }
+    subtask.backend.close()
 
 
 def test_what_was_written_while_it_was_encoded_is_as_at_the_barrier_on_disk(disk: Disk) -> None:
