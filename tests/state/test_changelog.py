@@ -288,6 +288,22 @@ def test_after_a_rescale_nobody_goes_on_with_a_base_that_is_anothers_too(job: Jo
         each.backend.close()
 
 
+def test_a_base_goes_without_what_a_checkpoint_has_logged_and_not_brought_to_disk(
+    job: Job,
+) -> None:
+    job.write({1: "one"})
+    job.completed()
+    job.write({2: "two"})
+    job.subtask.backend.snapshot(CheckpointId(2)).finish()  # and its upload waits for a thread
+    job.materialized()
+    job.write({3: "three"})
+    job.checkpoint = 2
+    last = job.completed()
+    assert last.materialization_id > 0
+    job.restore(last)
+    assert job.texts() == {1: "one", 2: "two", 3: "three"}
+
+
 def test_nothing_is_materialised_where_nothing_has_changed(job: Job) -> None:
     assert job.subtask.backend.materialize() is None
     job.write({1: "one"})

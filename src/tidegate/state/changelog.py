@@ -272,6 +272,11 @@ class ChangeLog:
             batch.named = True
         return batches
 
+    @property
+    def position(self) -> int:
+        """The number of the part that is next."""
+        return self._position
+
     def handle(
         self,
         pending: PendingLog,

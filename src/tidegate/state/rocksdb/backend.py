@@ -103,10 +103,13 @@ class RocksDBBackend:
         snapshot; whether there is to be a folder then, the log knows.
         """
         snapshot = None
+        position = 0 if self._log is None else self._log.position
         if self._states is not None and pending is None:
-            snapshot = self._states.snapshot()
+            snapshot = self._states.snapshot(position=position)
         elif self._states is not None and pending is not None:
-            snapshot = self._states.snapshot(linked=pending.is_full, encoded=pending.seal)
+            snapshot = self._states.snapshot(
+                linked=pending.is_full, encoded=pending.seal, position=position
+            )
         if self._states is None or snapshot is None:
             return None
         values = self._states.values if canonical else None
@@ -141,6 +144,8 @@ class RocksDBBackend:
         states = self._states
         if states is None or not states.held:
             return None
+        # What a checkpoint has logged and not brought to disk yet is in no file of the base.
+        base.position = states.unlinked_from(base.position)
         header = states.header(self._operator, CheckpointId(base.number), states.held)
 
         def write() -> None:

@@ -190,21 +190,36 @@ class RocksDBKeyedStates:
         max((table.written for table in self._tables), key=lambda each: each.unwritten).spill(rows)
 
     def snapshot(
-        self, *, linked: bool = True, encoded: Callable[[], None] | None = None
+        self,
+        *,
+        linked: bool = True,
+        encoded: Callable[[], None] | None = None,
+        position: int = 0,
     ) -> RocksDBSnapshot | None:
         """The quick part of a snapshot; None without any state.
 
         linked: whether there is to be a folder of it. encoded: called once its bytes are made, with
-        none from after it.
+        none from after it. position: of the log; its bytes are in that part or later ones.
         """
         if not self._held:
             return None
         layers = [(table.written, table.written.freeze()) for table in self._tables]
         snapshot = RocksDBSnapshot(
-            self, layers, tuple(self._links), self.held, linked=linked, encoded=encoded
+            self,
+            layers,
+            tuple(self._links),
+            self.held,
+            linked=linked,
+            encoded=encoded,
+            position=position,
         )
         self._links.append(snapshot)
         return snapshot
+
+    def unlinked_from(self, position: int) -> int:
+        """Where in the log begins what may not be on disk. position: where the log is now."""
+        links = list(self._links)
+        return links[0].position if links else position
 
     @property
     def held(self) -> list[RocksDBState]:
@@ -344,7 +359,7 @@ class RocksDBSnapshot:
     """What was set aside for one snapshot, until it lies in a folder of links.
 
     before: the snapshots that are not linked yet; their bytes are made first. held: the states
-    that there were. linked, encoded: as for `RocksDBKeyedStates.snapshot`.
+    that there were. linked, encoded, position: as for `RocksDBKeyedStates.snapshot`.
     """
 
     def __init__(
@@ -356,7 +371,9 @@ class RocksDBSnapshot:
         *,
         linked: bool,
         encoded: Callable[[], None] | None,
+        position: int,
     ) -> None:
+        self.position = position
         self._linked = linked
         self._encoded = encoded
         self._states = states
