@@ -145,6 +145,7 @@ class Subtask:
         pending = self.backend.snapshot(barrier.checkpoint, barrier.options)
         pending.finish()
         state = pending.upload(place)
+        pending.acknowledged()
         took = time.monotonic() - began
         handle = self._registry.register_state(state, barrier.checkpoint).managed_keyed
         self.backend.on_complete(barrier.checkpoint)

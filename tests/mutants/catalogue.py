@@ -408,8 +408,8 @@ MUTANTS = [
     Mutant(
         "a newer base takes the log from a checkpoint that is being encoded",
         "state/changelog.py",
-        "self._base, batches, full=False",
-        "self._base, [], full=False",
+        "checkpoint, self._base, self._batches)",
+        "checkpoint, self._base, ())",
     ),
     # --- who leads ---
     Mutant(

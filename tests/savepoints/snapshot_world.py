@@ -295,6 +295,7 @@ class JobWorld:
             piece = backend.snapshot(number, options)
             piece.finish()
             state = piece.upload(place)
+            piece.acknowledged()
             if self.kind.in_flight and backends is self.counts and options.target is None:
                 state = replace(state, **self._in_flight(place, index))
             place.close()

@@ -176,6 +176,7 @@ class Snapshots:
         pending.finish()
         place = self.driver.place(number, kind, target=options.target)
         state = pending.upload(place)
+        pending.acknowledged()
         place.close()
         self.driver.checksums.update(place.checksums)
         subtask.backend.on_complete(CheckpointId(number))

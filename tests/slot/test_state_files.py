@@ -92,6 +92,7 @@ class Uploading:
         self.waiting = 0
         self.encode = memory.encode
         self.write = memory.write
+        self.acknowledged = memory.acknowledged
         self.cancel = memory.cancel
 
     def upload(self, place: CheckpointPlace) -> SubtaskState:

@@ -19,14 +19,14 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SubtaskState
+from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
 from tidegate.storage.checkpoints import (
     CheckpointStorage,
     CheckpointStorageWorkerView,
     checkpoint_storage,
 )
 from tidegate.storage.memory import MemoryFiles
-from tidegate.storage.places import CheckpointPlace
+from tidegate.storage.places import CheckpointPlace, SharedPlace
 from tidegate.storage.reading import StateReader
 from tidegate.storage.stores import Stores
 
@@ -44,14 +44,21 @@ class Driver:
     """The storage of a job, and what its driver keeps of shared files."""
 
     def __init__(
-        self, settings: CheckpointSettings = SETTINGS, stores: Stores | None = None
+        self,
+        settings: CheckpointSettings = SETTINGS,
+        stores: Stores | None = None,
+        world: MemoryFiles | None = None,
     ) -> None:
-        self.world = MemoryFiles()
+        self.world = world or MemoryFiles()
         stores = stores or Stores(self.world)
         self.storage: CheckpointStorage = checkpoint_storage(JOB, settings, stores)
         self.registry = SharedStateRegistry()
         self.checksums: dict[str, tuple[int, int]] = {}
         self._draw = random.Random(7).getrandbits
+
+    def shared_place(self, execution: ExecutionId, sharing: SharingFilesStrategy) -> SharedPlace:
+        """Where an attempt writes what is of no checkpoint."""
+        return SharedPlace(self.storage, execution, lambda: self._draw(64), sharing)
 
     def place(
         self,

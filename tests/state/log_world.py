@@ -46,6 +46,7 @@ class Logs:
     """Where logs and checkpoints go, and what the driver knows of the files.
 
     waiting: calls that are to be run off the loop. fails: whether uploads do.
+    meanwhile: each is called as a file is written.
     """
 
     where = "a test's logs"
@@ -54,6 +55,7 @@ class Logs:
         self.files: dict[str, bytes] = {}
         self.registry = SharedStateRegistry()
         self.waiting: list[Callable[[], None]] = []
+        self.meanwhile: list[Callable[[], None]] = []
         self.fails = False
         self._settings = settings
         self._max_parallelism = max_parallelism
@@ -128,6 +130,8 @@ class Place:
     ) -> CheckpointStateOutputStream:
         if self._logs.fails:
             raise StorageFailed("The store is away")
+        if self._logs.meanwhile:
+            self._logs.meanwhile.pop(0)()
         name = self.new_name()
         shared = self._shared or scope is CheckpointScope.SHARED
         stream = CheckpointStateOutputStream(

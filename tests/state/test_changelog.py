@@ -69,7 +69,9 @@ class Job:
     def acknowledged(self, pending: PendingSnapshot | None = None) -> SubtaskState:
         pending = pending or self.cut()
         pending.finish()
-        return self.logs.acknowledged(pending.upload(self.place), self.checkpoint)
+        state = self.logs.acknowledged(pending.upload(self.place), self.checkpoint)
+        pending.acknowledged()
+        return state
 
     def completed(self, pending: PendingSnapshot | None = None) -> ChangelogStateBackendHandle:
         state = self.acknowledged(pending)
@@ -234,6 +236,31 @@ def test_what_two_bases_had_that_no_checkpoint_has_named_goes_with_the_last_of_t
         job.close()
 
 
+def test_what_a_base_on_its_way_may_name_again_stays() -> None:
+    job = Job("rocksdb")
+    try:
+        job.write({1: "one"})
+        first = job.subtask.backend.snapshot(CheckpointId(1))
+        job.write({2: "two"})
+        second = job.subtask.backend.snapshot(CheckpointId(2))
+        for each in (first, second):
+            each.finish()
+        first.upload(Place(job.logs))
+        del first, each  # it was written, and then another operator's state could not be
+
+        def third_begins() -> None:
+            job.subtask.backend.snapshot(CheckpointId(3)).finish()
+            job.logs.run()
+
+        job.logs.meanwhile.append(third_begins)
+        state = job.logs.acknowledged(second.upload(Place(job.logs)), 2)
+        assert isinstance(state.managed_keyed, ChangelogStateBackendHandle)
+        job.restore(state.managed_keyed)
+        assert job.texts() == {1: "one", 2: "two"}
+    finally:
+        job.close()
+
+
 def test_a_base_that_comes_while_a_checkpoint_is_encoded_takes_nothing_from_it(
     backend: str,
 ) -> None:
@@ -250,6 +277,22 @@ def test_a_base_that_comes_while_a_checkpoint_is_encoded_takes_nothing_from_it(
         assert job.texts() == {key: f"text {key}" for key in range(100)} | {7: "the last"}
     finally:
         job.close()
+
+
+def test_a_base_goes_without_what_a_checkpoint_has_logged_and_not_brought_to_disk(
+    job: Job,
+) -> None:
+    job.write({1: "one"})
+    job.completed()
+    job.write({2: "two"})
+    job.subtask.backend.snapshot(CheckpointId(2)).finish()  # and its upload waits for a thread
+    job.materialized()
+    job.write({3: "three"})
+    job.checkpoint = 2
+    last = job.completed()
+    assert last.materialization_id > 0
+    job.restore(last)
+    assert job.texts() == {1: "one", 2: "two", 3: "three"}
 
 
 def test_after_a_rescale_nobody_goes_on_with_a_base_that_is_anothers_too(job: Job) -> None:
@@ -286,22 +329,6 @@ def test_after_a_rescale_nobody_goes_on_with_a_base_that_is_anothers_too(job: Jo
     assert 0 < len(left) < 21 and merged(whole, TEXT) == left
     for each in (*halves, *whole):
         each.backend.close()
-
-
-def test_a_base_goes_without_what_a_checkpoint_has_logged_and_not_brought_to_disk(
-    job: Job,
-) -> None:
-    job.write({1: "one"})
-    job.completed()
-    job.write({2: "two"})
-    job.subtask.backend.snapshot(CheckpointId(2)).finish()  # and its upload waits for a thread
-    job.materialized()
-    job.write({3: "three"})
-    job.checkpoint = 2
-    last = job.completed()
-    assert last.materialization_id > 0
-    job.restore(last)
-    assert job.texts() == {1: "one", 2: "two", 3: "three"}
 
 
 def test_nothing_is_materialised_where_nothing_has_changed(job: Job) -> None:

@@ -74,7 +74,9 @@ class LoggedMachine(BackendMachine):
         self.logs.waiting.clear()
 
     def uploaded(self, piece: PendingSnapshot) -> SubtaskState:
-        return self.logs.acknowledged(piece.upload(Place(self.logs)), self.numbers[piece])
+        state = self.logs.acknowledged(piece.upload(Place(self.logs)), self.numbers[piece])
+        piece.acknowledged()
+        return state
 
     def cut(self, options: CheckpointOptions) -> None:
         super().cut(options)

@@ -13,9 +13,10 @@ import shutil
 import tempfile
 import uuid
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import given
@@ -56,6 +57,7 @@ from tidegate.model.snapshots import RestoredOperatorState, SubtaskRestore, Subt
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.files import IncrementalFiles, download
 from tidegate.storage.checkpoints import CheckpointScope, resolve_relative
+from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
@@ -76,12 +78,38 @@ SAVEPOINTS = "memory:/savepoints"
 NOTHING = RestoredOperatorState()
 
 
+Write = Callable[[CheckpointPlace], SubtaskState]
+
+
+class Keeps(Protocol):
+    """One attempt's backend."""
+
+    def go_on(self, chance: int) -> None:
+        """Write to it."""
+        ...
+
+    def cut(self, checkpoint: CheckpointId, options: CheckpointOptions, *, fails: bool) -> Write:
+        """A barrier has come; what is given writes its state off the loop. fails: it can't."""
+        ...
+
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @dataclass
 class Database:
-    """One attempt's backend: a folder of files, of which now and then some are merged into one."""
+    """A folder of files, of which now and then some are merged into one.
+
+    snapshots: what the files of each handle are.
+    """
 
     uploads: IncrementalFiles
     name: str
+    local: LocalFolders
+    snapshots: dict[str, dict[str, bytes]]
     files: dict[str, bytes] = field(default_factory=dict)
     made: int = 0
 
@@ -93,9 +121,35 @@ class Database:
             self.made += 1
             self.files[f"_{self.made}"] = f"{self.name}, file {self.made} ".encode() * 2
 
+    def cut(self, checkpoint: CheckpointId, options: CheckpointOptions, *, fails: bool) -> Write:
+        folder = fill(self.local.new_folder(), **self.folder())
+        if fails:
+            (folder / "000000.sst").symlink_to(folder / "gone")
+
+        def write(place: CheckpointPlace) -> SubtaskState:
+            try:
+                handle = self.uploads.upload(folder, checkpoint, place, shared=True, meta=b"meta")
+            except StorageFailed:
+                shutil.rmtree(folder)
+                raise
+            self.snapshots[handle.state_handle_id] = contents(folder)
+            self.local.keep(handle, folder)
+            return SubtaskState(managed_keyed=handle)
+
+        return write
+
     def folder(self) -> dict[str, bytes]:
         private = {f"MANIFEST-{self.made}": f"{self.name}, {sorted(self.files)}".encode()}
         return {**self.files, **private, "CURRENT": b"MANIFEST"}
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        self.uploads.named.on_complete(checkpoint)
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        self.uploads.named.on_aborted(checkpoint)
+
+    def close(self) -> None:
+        """All that it has is its folders, which are gone."""
 
 
 class Job(Chaos):
@@ -106,27 +160,40 @@ class Job(Chaos):
     ) -> None:
         self.certain = certain  # whether it is always known if a pointer stands
         self.epoch = Epoch(1)
-        self.driver = Driver()
+        self.driver = self.new_world()
         self.driver.storage.initialize_base_locations()
-        self.databases: dict[SubtaskId, Database] = {}
+        self.databases: dict[SubtaskId, Keeps] = {}
         self.snapshots: dict[str, dict[str, bytes]] = {}
         self.options: dict[int, CheckpointOptions] = {}
         self.savepoints: set[CheckpointId] = set()
+        self.named: dict[int, set[str]] = {}
         self.restored = 0
         self.ended: Counter[str] = Counter()
         self.local = LocalFolders(JOB, SlotId("slot"), [folder], keeps=local, takes=local)
         super().__init__(settings)
 
+    def new_world(self) -> Driver:
+        return Driver()
+
     # --- what subtasks do ---
 
     def start_attempts(self, latest: CheckpointMetadata | None) -> None:
+        self.end_attempts()
         restores = {} if latest is None else assign(latest, self.topology)
         self.databases = {
             subtask: self.database(subtask, restores.get(subtask))
             for subtask in self.topology.subtasks()
         }
 
-    def database(self, subtask: SubtaskId, restore: SubtaskRestore | None) -> Database:
+    def end_attempts(self) -> None:
+        while self.databases:
+            self.databases.popitem()[1].close()
+
+    def lives(self, execution: ExecutionId) -> bool:
+        subtask = execution.subtask
+        return subtask in self.databases and execution == self.execution(subtask)
+
+    def database(self, subtask: SubtaskId, restore: SubtaskRestore | None) -> Keeps:
         vertex = self.topology.vertex(subtask.vertex)
         groups = KeyGroupRange.of(subtask.index, vertex.parallelism, vertex.max_parallelism)
         name = f"{vertex.name}/{subtask.index}/{self.attempts[subtask]}"
@@ -136,7 +203,7 @@ class Job(Chaos):
             state = restore.operators.get(OperatorId(bytes(subtask.vertex)), NOTHING)
         found = [self.downloaded(handle, restore) for handle in state.managed_keyed]
         if len(found) != 1:
-            database = Database(IncrementalFiles(backend, groups, threads=1), name)
+            database = self.new_database(IncrementalFiles(backend, groups, threads=1), name)
             old = [files[name] for files in found for name in sorted(files) if ".sst" in name]
             database.files = {f"_{number + 1}": data for number, data in enumerate(old)}
             database.made = len(database.files)
@@ -144,9 +211,14 @@ class Job(Chaos):
         [handle], [files] = state.managed_keyed, found
         shared = {f"_{int(file[:6])}": data for file, data in files.items() if ".sst" in file}
         made = max(int(file[1:]) for file in shared)
-        return Database(
-            IncrementalFiles(backend, groups, threads=1, restored=handle), name, shared, made
+        database = self.new_database(
+            IncrementalFiles(backend, groups, threads=1, restored=handle), name
         )
+        database.files, database.made = shared, made
+        return database
+
+    def new_database(self, uploads: IncrementalFiles, name: str) -> Database:
+        return Database(uploads, name, self.local, self.snapshots)
 
     def downloaded(
         self, handle: IncrementalRemoteKeyedStateHandle, restore: SubtaskRestore | None
@@ -167,31 +239,33 @@ class Job(Chaos):
     def snapshot(self, subtask: SubtaskId, execution: ExecutionId, checkpoint: int, n: int) -> None:
         database = self.databases[subtask]
         database.go_on(n)
-        folder = fill(self.local.new_folder(), **database.folder())
-        options = self.options[checkpoint]
-        place = self.driver.place(
-            checkpoint, options.kind, target=options.target, execution=execution
-        )
-        number = CheckpointId(checkpoint)
         if n % 13 == 12:  # its slot is killed once it has written a file
-            place.write([LEFT_BEHIND], CheckpointScope.SHARED)
-            shutil.rmtree(folder)
+            self.place(execution, checkpoint).write([LEFT_BEHIND], CheckpointScope.SHARED)
             self.fail(subtask)
             return
-        if n % 11 == 10:  # it fails on the way
-            (folder / "000000.sst").symlink_to(folder / "gone")
+        options = self.options[checkpoint]
+        write = database.cut(CheckpointId(checkpoint), options, fails=n % 11 == 10)
+        self.upload(execution, checkpoint, write)
+
+    def upload(self, execution: ExecutionId, checkpoint: int, write: Write) -> None:
+        """A subtask writes its share, and says so or why not."""
+        subtask = execution.subtask
+        place = self.place(execution, checkpoint)
         try:
-            handle = database.uploads.upload(folder, number, place, shared=True, meta=b"meta")
+            state = write(place)
         except StorageFailed:
-            shutil.rmtree(folder)
             place.discard()
             self.decline(checkpoint, subtask, FailureReason.CHECKPOINT_ASYNC_EXCEPTION)
             return
-        self.snapshots[handle.state_handle_id] = contents(folder)
-        self.local.keep(handle, folder)
         figures = CheckpointFigures(bytes_written=place.bytes_written, checksums=place.checksums)
-        state = {OperatorId(bytes(subtask.vertex)): SubtaskState(managed_keyed=handle)}
-        self.acknowledgements.append(self.acknowledgement(checkpoint, subtask, state, figures))
+        states = {OperatorId(bytes(subtask.vertex)): state}
+        self.acknowledgements.append(self.acknowledgement(checkpoint, subtask, states, figures))
+
+    def place(self, execution: ExecutionId, checkpoint: int) -> CheckpointPlace:
+        options = self.options[checkpoint]
+        return self.driver.place(
+            checkpoint, options.kind, target=options.target, execution=execution
+        )
 
     def settle(self) -> None:
         """All that is under way comes to its end, without faults."""
@@ -206,8 +280,7 @@ class Job(Chaos):
     @property
     def needed(self) -> set[str]:
         """The files that the retained checkpoints and the savepoints name."""
-        named = (*self.pointers, *self.savepoints)
-        return {path for snapshot in named for path in paths_in(self.metadata[snapshot])}
+        return set().union(*(self.named[each] for each in (*self.pointers, *self.savepoints)))
 
     # --- what the world does ---
 
@@ -229,19 +302,20 @@ class Job(Chaos):
             case commands.WriteMetadata(checkpoint, written, location):
                 read = metadata.decode(metadata.encode(written), lambda: pytest.fail("no id"))
                 self.metadata[checkpoint] = resolve_relative(read, location)
+                self.named[checkpoint] = paths_in(self.metadata[checkpoint])
                 assert self.metadata[checkpoint].operators == written.operators
                 missing = paths_in(written) - self.driver.files
                 assert not missing, f"a snapshot names files that are gone: {missing}"
             case CheckpointComplete(execution, checkpoint):
-                if execution == self.execution(execution.subtask):
-                    self.databases[execution.subtask].uploads.named.on_complete(checkpoint)
+                if self.lives(execution):
+                    self.databases[execution.subtask].on_complete(checkpoint)
                 self.local.on_complete(checkpoint)
             case CheckpointAborted(execution, checkpoint, latest):
-                if execution == self.execution(execution.subtask):
-                    uploads = self.databases[execution.subtask].uploads
+                if self.lives(execution):
+                    database = self.databases[execution.subtask]
                     if latest is not None:
-                        uploads.named.on_complete(latest)
-                    uploads.named.on_aborted(checkpoint)
+                        database.on_complete(latest)
+                    database.on_aborted(checkpoint)
                 self.local.on_aborted(checkpoint)
             case commands.DiscardCheckpoint(checkpoint, location, files):
                 super().observe(command)
@@ -261,8 +335,9 @@ class Job(Chaos):
     def delete(self, files: Iterable[str]) -> None:
         doomed = set(files)
         for pointer in (*self.pointers, *self.savepoints):
-            needed = paths_in(self.metadata[pointer])
-            assert not needed & doomed, f"checkpoint {pointer} needs what is being deleted"
+            assert not self.named[pointer] & doomed, (
+                f"checkpoint {pointer} needs what is being deleted"
+            )
         self.driver.storage.delete_files(doomed)
 
     def subtask_goes_on(self, number: int) -> None:
@@ -316,6 +391,7 @@ class Job(Chaos):
 
     def new_driver(self) -> None:
         """The driver dies, and with it all subtasks; another goes on from the pointers."""
+        self.end_attempts()
         self.epoch = Epoch(self.epoch + 1)
         retained = [self.completed_checkpoint(pointer) for pointer in self.pointers]
         self.completed = CompletedCheckpoints(self.settings.retained_max, retained)
@@ -329,7 +405,7 @@ class Job(Chaos):
         answered = {done.request for done in self.all(commands.RequestDone)}
         for lost in set(range(1, self.asked + 1)) - answered:
             self.log.append(commands.RequestDone(lost, None, None, JobCanceled("no driver")))
-        used = {path for pointer in self.pointers for path in paths_in(self.metadata[pointer])}
+        used = set().union(*(self.named[pointer] for pointer in self.pointers))
         self.driver.storage.sweep(
             self.epoch, CheckpointId(self.next_id), kept=set(self.pointers), used=used
         )

@@ -48,6 +48,10 @@ class PendingState(Protocol):
         """Write what was encoded and not written. Blocking, off the loop."""
         ...
 
+    def acknowledged(self) -> None:
+        """What was written is about to be acknowledged. On the loop."""
+        ...
+
     def cancel(self) -> None:
         """Free what is kept for the snapshot."""
         ...
@@ -223,6 +227,8 @@ class SubtaskSnapshot:
         if self.cancelled:
             await run_blocking(place.discard)
             return None
+        for _, piece in self._pieces:
+            piece.acknowledged()
         return states
 
     def _add_in_flight(self, states: dict[OperatorId, SubtaskState]) -> None:

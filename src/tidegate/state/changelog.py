@@ -13,7 +13,9 @@ last change of each entry gives the state, and reading a part twice does no harm
 newer base makes it needless for all that follow; the base that a checkpoint names is never older
 than that of one before it. So no checkpoint can be complete without a file that a later one needs,
 and the driver's registry may be trusted with all files, whatever becomes of single checkpoints
-(`checkpoint.registry`). What no checkpoint has named is deleted here, or by the sweep of orphans.
+(`checkpoint.registry`). What no acknowledgement has named is deleted here once nothing can name it
+any more: no base, no part and no checkpoint under way. What a slot leaves that ends before that is
+for the sweep of orphans.
 
 Why so: docs/design/changelog.md. Bytes: docs/formats/changelog.md.
 """
@@ -22,8 +24,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import WeakSet
 
 from tidegate.errors import StorageFailed, UserError
 from tidegate.model.handles import (
@@ -36,11 +39,12 @@ from tidegate.model.handles import (
     StateChange,
 )
 from tidegate.model.snapshots import SharingFilesStrategy
+from tidegate.state.log_files import LogFiles
 from tidegate.state.log_parts import Changes
 from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidegate.model.handles import (
         ChangelogStateHandle,
@@ -54,7 +58,6 @@ if TYPE_CHECKING:
     from tidegate.storage.places import CheckpointPlace
 
     Part = HandleAndOffset | InMemoryChangelogStateHandle
-    Checksums = Mapping[str, tuple[int, int]]
 
 STORAGE: Final = "filesystem"
 """How Flink names a log that is in files."""
@@ -72,47 +75,39 @@ _LOOKS: Final = 4
 _ROWS_DRAINED: Final = 1024
 
 
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """A part of the log. changes: None once it is durable, as `part`.
-
-    named: whether a checkpoint counts on it. dropped: whether none will any more.
-    """
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Batch:
+    """A part of the log. changes: None once it is durable, as `part`."""
 
     number: int
     key: bytes | None
     changes: Changes | None
     part: Part | None = None
     size: int = 0
-    checksums: Checksums = field(default_factory=dict[str, tuple[int, int]])
-    named: bool = False
-    dropped: bool = False
+
+    @property
+    def places(self) -> Iterator[str]:
+        """Where its file is, if it is in one by now."""
+        if isinstance(self.part, HandleAndOffset):
+            yield self.part.handle.physical_id
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Base:
     """A snapshot of all keyed rows. handles: None as long as it is not durable.
 
-    position: the number of the first part of the log that counts with it. checksums: of the files
-    that it has, where they were written here. written: those of them that no base has which a
-    checkpoint has named.
+    position: the number of the first part of the log that counts with it.
     """
 
     number: int
     position: int
     handles: tuple[KeyedStateHandle, ...] | None = None
-    checksums: Checksums = field(default_factory=dict[str, tuple[int, int]])
-    written: Checksums = field(default_factory=dict[str, tuple[int, int]])
-    before: Checksums = field(default_factory=dict[str, tuple[int, int]])
-    named: bool = False
 
-    def became(self, handle: KeyedStateHandle | None, written: Checksums) -> None:
-        """It is durable; None where there was nothing to write. From any thread."""
-        handles = () if handle is None else (handle,)
-        known = {**self.before, **written}
-        self.written = written
-        self.checksums = {p: known[p] for each in handles for p in _places_of(each) if p in known}
-        self.handles = handles
+    @property
+    def places(self) -> Iterator[str]:
+        """Where its files are, once it is durable."""
+        for handle in self.handles or ():
+            yield from _places_of(handle)
 
 
 class ChangeLog:
@@ -141,8 +136,11 @@ class ChangeLog:
         self._open = Changes()
         self._logged: LoggedRows
         self._position = 0
-        self._batches: list[_Batch] = []
+        self._batches: list[Batch] = []
         self._base = Base(-1, 0, ())
+        # Whatever is in use: by the log, by checkpoints under way and bases in the background.
+        self._alive = WeakSet[Batch | Base]()
+        self._files = LogFiles()
         self._numbers = 0
         self._rows = self._unseen = 0
         self._left = 0
@@ -171,11 +169,9 @@ class ChangeLog:
             parts = [each for each in handle.materialized if not _is_columns(each)]
             if any(each.key_groups != self.key_groups for each in parts):
                 return  # a folder of files cannot be cut, and came whole to others, too
-            self._base = Base(self._numbers, 0, tuple(parts), named=True)
+            self._base = Base(self._numbers, 0, tuple(parts))
             for part in _parts_of(handle.non_materialized):
-                self._batches.append(
-                    _Batch(self._position, None, None, part, _size_of(part), named=True)
-                )
+                self._batches.append(Batch(self._position, None, None, part, _size_of(part)))
                 self._position += 1
 
     def close(self) -> None:
@@ -224,11 +220,10 @@ class ChangeLog:
     def _persist(self) -> None:
         """Have what is encoded written soon; where that fails, the next checkpoint tries again."""
         if self._seal():
-            batches = list(self._batches)
 
             def upload() -> None:
                 with contextlib.suppress(StorageFailed):
-                    self._upload(batches)
+                    self._upload(list(self._batches))
 
             self._start(upload)
 
@@ -237,7 +232,8 @@ class ChangeLog:
         if not self._open.size:
             return False
         self._row_bytes = self._open.size / max(1, self._rows)
-        batch = _Batch(self._position, self._logged.key_type, self._open, size=self._open.size)
+        batch = Batch(self._position, self._logged.key_type, self._open, size=self._open.size)
+        self._alive.add(batch)
         self._batches.append(batch)
         self._open, self._rows = Changes(), 0
         self._position += 1
@@ -250,27 +246,17 @@ class ChangeLog:
 
         full: no older file may be named.
         """
+        self._collect()
         if self._base.handles is not None and not full:
-            self._base.named = True
-            # Before the rest of it is sealed a newer base may make these needless for others.
-            batches = self._named(self._base.position)
-            return PendingLog(self, checkpoint, self._base, batches, full=False)
-        self._numbers += 1
-        base = Base(self._numbers, self._position, before=self._base.checksums, named=True)
+            return PendingLog(self, checkpoint, self._base, self._batches)
         again = SharingFilesStrategy.FORWARD if full else SharingFilesStrategy.FORWARD_BACKWARD
-        self._replace(base)
-        return PendingLog(self, checkpoint, base, [], full=True, place=self._new_place(again))
+        self._replace(self._new_base())
+        return PendingLog(self, checkpoint, self._base, (), place=self._new_place(again))
 
-    def sealed(self, first: int) -> list[_Batch]:
-        """All of the log up to now, from that number on; it is named from now on."""
+    def sealed(self, number: int) -> list[Batch]:
+        """The parts of the log from this one on, up to now."""
         self._seal()
-        return self._named(first)
-
-    def _named(self, first: int) -> list[_Batch]:
-        batches = [batch for batch in self._batches if batch.number >= first]
-        for batch in batches:
-            batch.named = True
-        return batches
+        return [batch for batch in self._batches if batch.number >= number]
 
     @property
     def position(self) -> int:
@@ -280,21 +266,17 @@ class ChangeLog:
     def handle(
         self,
         pending: PendingLog,
-        batches: Sequence[_Batch],
         place: CheckpointPlace,
         columns: KeyGroupsStateHandle | None,
     ) -> ChangelogStateBackendHandle | None:
         """What a checkpoint says of it, all durable. Blocking, off the loop."""
+        base, batches = pending.base, pending.batches
         before = {batch for batch in batches if batch.part is not None}
         self._upload(batches)
-        base = pending.base
         assert base.handles is not None, "a checkpoint counts on a base that is durable"
-        checksums = dict(base.checksums)
-        for batch in batches:
-            checksums.update(batch.checksums)
         fresh = sum(batch.size for batch in batches if batch not in before)
         fresh += sum(part.checkpointed_size for part in base.handles) if pending.is_full else 0
-        place.names(checksums, fresh)
+        place.names(self._files.checksums(pending.places), fresh)
         if columns is not None:
             fresh += columns.state_size
         materialized = base.handles if columns is None else (*base.handles, columns)
@@ -312,7 +294,7 @@ class ChangeLog:
         )
 
     def _handles_of(
-        self, batches: Sequence[_Batch], place: CheckpointPlace, fresh: int
+        self, batches: Sequence[Batch], place: CheckpointPlace, fresh: int
     ) -> tuple[ChangelogStateHandle, ...]:
         """The parts in order; those in files, one after the other, in one handle."""
         found: list[ChangelogStateHandle] = []
@@ -343,50 +325,61 @@ class ChangeLog:
             return None  # a checkpoint writes one
         if not self._open.size and not any(b.number >= self._base.position for b in self._batches):
             return None
-        self._numbers += 1
-        place = self._new_place(SharingFilesStrategy.FORWARD_BACKWARD)
-        return Base(self._numbers, self._position, before=self._base.checksums), place
+        return self._new_base(), self._new_place(SharingFilesStrategy.FORWARD_BACKWARD)
+
+    def durable(self, base: Base, handle: KeyedStateHandle | None, place: LogPlace) -> None:
+        """A base was written to a place; None where there was nothing. From any thread."""
+        self._files.wrote(place.checksums)
+        base.handles = () if handle is None else (handle,)
+        if self._closed:
+            place.delete(place.checksums)
 
     def take(self, base: Base) -> bool:
         """A base that was begun is durable: whether the next checkpoints name it, and no newer."""
         assert base.handles is not None, "a base counts once it is durable"
         if base.number < self._base.number:
-            self._delete(base.written)
             return False
         self._replace(base)
         return True
 
-    def _replace(self, base: Base) -> None:
-        older, self._base = self._base, base
-        if not older.named and base.handles is not None:
-            self._delete([place for place in older.written if place not in base.checksums])
-            base.written = {
-                place: file
-                for place, file in {**older.written, **base.written}.items()
-                if place in base.checksums
-            }
-        needless = [batch for batch in self._batches if batch.number < base.position]
-        self._batches = [batch for batch in self._batches if batch.number >= base.position]
-        for batch in needless:
-            batch.dropped = True
-        self._delete([p for batch in needless if not batch.named for p in batch.checksums])
+    def _new_base(self) -> Base:
+        self._numbers += 1
+        base = Base(self._numbers, self._position)
+        self._alive.add(base)
+        return base
 
-    def _delete(self, places: Iterable[str]) -> None:
-        doomed = list(places)
+    def _replace(self, base: Base) -> None:
+        self._base = base
+        self._batches = [batch for batch in self._batches if batch.number >= base.position]
+        self._collect()
+
+    def acknowledged(self, pending: PendingLog) -> None:
+        """The driver hears of a checkpoint."""
+        self._files.acknowledged(pending.places)
+
+    def _collect(self) -> None:
+        """Delete what nothing can name any more, save what the driver has heard of.
+
+        A base that is being written may name again any file of an earlier one.
+        """
+        alive = list(self._alive)
+        if any(isinstance(each, Base) and each.handles is None for each in alive):
+            return
+        doomed = self._files.needless({place for each in alive for place in each.places})
         if doomed:
             place = self._new_place(SharingFilesStrategy.FORWARD)
             self._start(lambda: place.delete(doomed))
 
     # --- off the loop ---
 
-    def _upload(self, batches: Sequence[_Batch]) -> None:
+    def _upload(self, batches: Sequence[Batch]) -> None:
         """Write what is not durable yet, in order. Blocking. Raises StorageFailed."""
         with self._lock:
             for batch in batches:
-                if batch.part is None and (batch.named or not batch.dropped):
+                if batch.part is None:
                     self._write(batch)
 
-    def _write(self, batch: _Batch) -> None:
+    def _write(self, batch: Batch) -> None:
         changes = batch.changes
         assert changes is not None, "what is not durable is kept"
         header = changes.header(self._operator, batch.number, self._max_parallelism, batch.key)
@@ -397,10 +390,11 @@ class ChangeLog:
             place = self._new_place(SharingFilesStrategy.FORWARD)
             parts = (header, *(section for _, section in sections))
             handle = place.write(parts, CheckpointScope.SHARED, merged=False)
-            batch.checksums = place.checksums
+            # In this order: a file that is known and in no part would be deleted.
             batch.part = HandleAndOffset(0, handle)
-            if self._closed or (batch.dropped and not batch.named):
-                place.delete(batch.checksums)
+            self._files.wrote(place.checksums)
+            if self._closed:
+                place.delete(place.checksums)
         batch.size = _size_of(batch.part)
         batch.changes = None
 
@@ -416,9 +410,10 @@ class ChangeLog:
 
 
 class PendingLog:
-    """One checkpoint's part of the log. is_full: whether it writes its base itself, to `place`.
+    """One checkpoint's part of the log. place: where it writes its base itself; None if it doesn't.
 
-    batches: the log from its base on, as far as it was sealed when the checkpoint began.
+    batches: what it counts on; those from after the cut come with `seal`. What a newer base makes
+    needless meanwhile is still needed here.
     """
 
     def __init__(
@@ -426,24 +421,37 @@ class PendingLog:
         log: ChangeLog,
         checkpoint: CheckpointId,
         base: Base,
-        batches: list[_Batch],
+        batches: Sequence[Batch],
         *,
-        full: bool,
         place: LogPlace | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.base = base
-        self.is_full = full
+        self.batches = list(batches)
         self._log = log
+        self._position = log.position
         self._place = place
-        self._batches = batches
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it writes its base itself."""
+        return self._place is not None
+
+    @property
+    def places(self) -> Iterator[str]:
+        """Where all that it counts on is, as far as it is in files by now."""
+        yield from self.base.places
+        for batch in self.batches:
+            yield from batch.places
 
     def seal(self) -> None:
         """All changes from before the barrier are in the log, and none from after it."""
         if not self.is_full:
-            held = self._batches
-            first = held[-1].number + 1 if held else self.base.position
-            self._batches = [*held, *self._log.sealed(first)]
+            self.batches += self._log.sealed(self._position)
+
+    def acknowledged(self) -> None:
+        """The driver hears of it, so that what it counts on is the driver's to delete."""
+        self._log.acknowledged(self)
 
     def upload(
         self,
@@ -459,11 +467,10 @@ class PendingLog:
             try:
                 handle = write_base(self._place)
             except BaseException:
-                with contextlib.suppress(StorageFailed):
-                    self._place.delete(self._place.checksums)
+                self._place.delete(self._place.checksums)
                 raise
-            self.base.became(handle, self._place.checksums)
-        return self._log.handle(self, self._batches, place, columns)
+            self._log.durable(self.base, handle, self._place)
+        return self._log.handle(self, place, columns)
 
 
 def _number_of(handle: KeyedStateHandle) -> int:
@@ -474,7 +481,7 @@ def _number_of(handle: KeyedStateHandle) -> int:
             return getattr(handle, "checkpoint_id", 0)
 
 
-def _places_of(handle: KeyedStateHandle) -> Iterable[str]:
+def _places_of(handle: KeyedStateHandle) -> Iterator[str]:
     """Where the files of a base are."""
     match handle:
         case IncrementalRemoteKeyedStateHandle():

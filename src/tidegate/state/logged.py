@@ -214,9 +214,10 @@ class StreamedBase:
                 handle = stream.close_and_get_handle()
                 offsets = tuple(self._rows.offsets)
                 name = self._place.new_name()
-                self._base.became(
+                self._log.durable(
+                    self._base,
                     KeyGroupsStateHandle(self._key_groups, offsets, handle, name),
-                    self._place.checksums,
+                    self._place,
                 )
         except BaseException:
             self.give_up()

@@ -44,11 +44,11 @@ _ROWS_MAX: Final = 1 << 16
 class PendingSnapshot:
     """One operator's snapshot after its quick part.
 
-    `encode` is called on the loop until it gives True, then `upload` once, off the loop; in between
-    `write` may write what is `waiting`, off the loop and once at a time; `cancel` at any time, on
-    the loop. compress: parts are written as it makes them; None as they are.
-    sections: names key groups that did not change; None where all are written. log: what of keyed
-    rows counts is in it; tail: what has still to get there, of rows in memory.
+    `encode` is called on the loop until it gives True, then `upload` once, off the loop, and after
+    that `acknowledged`; in between `write` may write what is `waiting`, off the loop and once at a
+    time; `cancel` at any time, on the loop. compress: parts are written as it makes them; None as
+    they are. sections: names key groups that did not change; None where all are written. log: what
+    of keyed rows counts is in it; tail: what has still to get there, of rows in memory.
     """
 
     def __init__(
@@ -174,6 +174,11 @@ class PendingSnapshot:
             if columns is not None:
                 columns.release()
             self._keyed = self._columns = self._operator_states = None
+
+    def acknowledged(self) -> None:
+        """The driver hears of what `upload` gave. On the loop."""
+        if self._log is not None:
+            self._log.acknowledged()
 
     def cancel(self) -> None:
         """Free what is kept for it. An upload under way goes on with what it has."""

@@ -160,9 +160,12 @@ class RocksDBBackend:
                     meta=header_bytes(header),
                     placeholders=False,
                 )
+            except BaseException:
+                place.delete(place.checksums)
+                raise
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-            base.became(handle, place.checksums)
+            log.durable(base, handle, place)
 
         return FolderBase(log, base, self._files, write)
 
@@ -268,9 +271,11 @@ class PendingFolder:
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-        self._local.folders.keep(handle, folder)
         if self._is_base:
             self._files.named.on_complete(self._checkpoint)
+            shutil.rmtree(folder, ignore_errors=True)  # bases are of no checkpoint, nor are copies
+        else:
+            self._local.folders.keep(handle, folder)
         return handle
 
     def settle(self) -> None:
@@ -339,4 +344,4 @@ class FolderBase:
             self._files.named.on_aborted(number)
 
     def give_up(self) -> None:
-        """What was written is left to the sweep of orphans."""
+        """What could not be written whole is gone already."""
