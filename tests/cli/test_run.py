@@ -143,6 +143,14 @@ def test_a_scripts_exit_code_is_the_commands(tmp_path: Path) -> None:
     assert run(script).exit_code == 7
 
 
+def test_a_script_that_is_no_python_is_told_as_python_does(tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text("def x(:\n")
+    result = CliRunner().invoke(commands, ["run", str(script)])
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f'  File "{script}", line 1') and "SyntaxError" in result.stderr
+
+
 def test_an_error_of_ours_in_a_script_is_told_without_a_traceback(tmp_path: Path) -> None:
     script = tmp_path / "asks.py"
     script.write_text(

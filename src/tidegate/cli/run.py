@@ -143,8 +143,11 @@ def _run_as_main(script: Path) -> None:
 
 
 def _show_from_script(error: Exception, script: Path) -> None:
-    """Prints a traceback as Python does when it runs the script itself."""
+    """Prints a traceback as Python does when it runs the script itself.
+
+    There is none where it could not be compiled.
+    """
     shown = error.__traceback__
     while shown is not None and shown.tb_frame.f_code.co_filename != str(script):
         shown = shown.tb_next
-    traceback.print_exception(error.with_traceback(shown or error.__traceback__))
+    traceback.print_exception(error.with_traceback(shown))
