@@ -14,7 +14,7 @@ from tests.state.world import Subtask, merged, restored
 from tidegate import StateTtlConfig, Time
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError, StorageFailed, UserError
-from tidegate.model.elements import RowBatch
+from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.handles import (
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
@@ -61,10 +61,11 @@ class Job:
             self.subtask.on(key)
             state.update(value) if value is not None else state.clear()
 
-    def cut(self) -> PendingSnapshot:
+    def cut(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> PendingSnapshot:
         self.checkpoint += 1
         self.place = Place(self.logs)
-        return self.subtask.backend.snapshot(CheckpointId(self.checkpoint))
+        options = CheckpointOptions(kind)
+        return self.subtask.backend.snapshot(CheckpointId(self.checkpoint), options)
 
     def acknowledged(self, pending: PendingSnapshot | None = None) -> SubtaskState:
         pending = pending or self.cut()
@@ -257,6 +258,48 @@ def test_what_a_base_on_its_way_may_name_again_stays() -> None:
         assert isinstance(state.managed_keyed, ChangelogStateBackendHandle)
         job.restore(state.managed_keyed)
         assert job.texts() == {1: "one", 2: "two"}
+    finally:
+        job.close()
+
+
+def test_a_base_that_a_full_checkpoint_has_replaced_goes_once_that_is_durable(job: Job) -> None:
+    job.write({0: "of the first"})
+    job.completed()
+    job.write({key: "of a base" for key in range(100)})
+    job.materialized()
+    job.completed(job.cut(SnapshotKind.FULL_CHECKPOINT))
+    job.write({7: "seven"})
+    last = job.completed()
+    job.logs.run()
+    assert set(job.logs.files) == set(job.logs.registry.paths())
+    job.restore(last)
+    assert job.texts() == {**dict.fromkeys(range(100), "of a base"), 7: "seven"}
+
+
+def test_what_follows_a_full_checkpoint_that_failed_may_name_the_base_before_it() -> None:
+    job = Job("rocksdb")
+    try:
+        job.write({0: "of the first"})
+        job.completed()
+        job.write({key: "of a base" for key in range(100)})
+        job.materialized()
+        job.logs.fails = True
+        with pytest.raises(StorageFailed):
+            job.acknowledged(job.cut(SnapshotKind.FULL_CHECKPOINT))
+        job.logs.fails = False
+        job.write({7: "seven"})
+        job.completed()
+        assert job.place.named.keys() >= set(job.logs.registry.paths()), "a checksum is missing"
+        for text in ("of another", "of the last"):
+            job.write({key: text for key in range(50, 100)})
+            job.materialized()
+            job.compact()
+        assert set(job.logs.files) >= set(job.logs.registry.paths()), "a file is gone"
+        last = job.completed()
+        job.logs.run()
+        assert set(job.logs.files) == set(job.logs.registry.paths())
+        job.restore(last)
+        assert job.texts()[7] == "seven" and job.texts()[99] == "of the last"
     finally:
         job.close()
 
