@@ -38,7 +38,7 @@ from tidegate.state.hashmap import Present
 from tidegate.state.increments import in_streams
 from tidegate.state.keyed import decoded_block
 from tidegate.state.log_streams import bases, log_streams
-from tidegate.state.rocksdb.maps import maps_of
+from tidegate.state.rocksdb.by_entry import maps_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
 from tidegate.state.rocksdb.store import after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of

@@ -30,7 +30,7 @@ from tidegate.state.format import (
 )
 from tidegate.state.increments import in_streams
 from tidegate.state.keys import paired
-from tidegate.state.rocksdb.maps import split_name
+from tidegate.state.rocksdb.by_entry import split_name
 from tidegate.state.rocksdb.table import PREFIX_BYTES
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in

@@ -20,7 +20,7 @@ from tidegate.state.format import (
     KeyedStreamWriter,
     StateHeader,
 )
-from tidegate.state.rocksdb.maps import maps_of
+from tidegate.state.rocksdb.by_entry import maps_of
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
 from tidegate.storage.streams import written_beside

@@ -27,18 +27,14 @@ from tidegate.state.format import (
     Version,
 )
 from tidegate.state.keys import Keys, check_asked_alike, check_restored
+from tidegate.state.rocksdb.by_entry import is_stored_by_entry, value_snapshot
 from tidegate.state.rocksdb.codecs import (
     VERSIONS_MAX,
     StoredKeys,
     StoredMapKeys,
     StoredValues,
 )
-from tidegate.state.rocksdb.maps import (
-    RocksDBMaps,
-    RocksDBMapState,
-    is_stored_by_entry,
-    value_snapshot,
-)
+from tidegate.state.rocksdb.maps import RocksDBMaps, RocksDBMapState
 from tidegate.state.rocksdb.table import RocksDBTable
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
 

@@ -33,8 +33,8 @@ from tidegate.state.format import (
 from tidegate.state.increments import in_streams
 from tidegate.state.kinds import Kind
 from tidegate.state.log_streams import bases, log_streams
+from tidegate.state.rocksdb.by_entry import beginning, is_stored_by_entry, map_type_of
 from tidegate.state.rocksdb.files import download
-from tidegate.state.rocksdb.maps import beginning, is_stored_by_entry, map_type_of
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import prefix_of
 from tidegate.state.rocksdb.written import Rows

@@ -14,8 +14,8 @@ from tidegate.state.format import (
     keyed_header,
     rocksdb_header,
 )
+from tidegate.state.rocksdb.by_entry import maps_of
 from tidegate.state.rocksdb.files import download
-from tidegate.state.rocksdb.maps import maps_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
 from tidegate.state.rocksdb.table import PREFIX_BYTES, after, prefix_of
