@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.state.disk_world import SMALL, Disk
 from tests.state.world import MEMORY, merged, restored
-from tidegate import MapStateDescriptor, StateTtlConfig, Time, Types, UserError
+from tidegate import (
+    MapStateDescriptor,
+    StateTtlConfig,
+    Time,
+    Types,
+    UserError,
+    ValueStateDescriptor,
+)
 from tidegate.errors import SerializerIncompatible
 from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.ids import CheckpointId
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tests.state.world import Subtask
+    from tidegate.api.state import StateDescriptor
     from tidegate.model.snapshots import SubtaskState
 
 NUMBERS = MapStateDescriptor("numbers", Types.LONG(), Types.LONG())
@@ -39,7 +47,7 @@ def disk() -> Iterator[Disk]:
     disk.close()
 
 
-def maps(subtask: Subtask, descriptor: MapStateDescriptor = NUMBERS, key: object = "k") -> Any:
+def maps(subtask: Subtask, descriptor: StateDescriptor = NUMBERS, key: object = "k") -> Any:
     return subtask.on(key).backend.keyed_state(descriptor)
 
 
@@ -326,7 +334,7 @@ def test_expired_entries_are_cleaned_up_as_others_are_accessed(disk: Disk) -> No
 
 def test_maps_of_a_snapshot_that_has_them_as_one_entry_each_stay_so(disk: Disk) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.rocksdb.keyed.is_stored_by_entry", lambda type_info: False)
+        patch.setattr("tidegate.state.rocksdb.keyed.is_stored_by_entry", lambda *of: False)
         [subtask] = disk.begun(1)
         maps(subtask).put_all({1: 10, 2: 20})
         old = taken(disk, subtask)
@@ -368,6 +376,17 @@ def test_small_maps_of_a_batch_are_read_at_once(
         assert state.get(number) == 1 and state.get(50) is None
         assert dict(state.items()) == {number: 1, -1: 2}
     assert len(looks) == 2
+    for each in (subtask, again):
+        each.backend.close()
+
+
+def test_a_value_that_is_a_map_is_one_entry_on_disk(disk: Disk) -> None:
+    [subtask] = disk.begun(1)
+    value = ValueStateDescriptor("whole", Types.MAP(Types.LONG(), Types.LONG()))
+    maps(subtask, value).update({1: 10, 2: 20})
+    [again] = disk.gone_on([taken(disk, subtask)], 1)
+    assert maps(again, value).value() == {1: 10, 2: 20}
+    assert merged(restored([saved(again)]), value) == {"k": {1: 10, 2: 20}}
     for each in (subtask, again):
         each.backend.close()
 

@@ -8,6 +8,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from tidegate.state.kinds import Kind
 from tidegate.state.rocksdb.store import after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_map, serializer_of
@@ -43,9 +44,14 @@ _EXACT: Final = frozenset(
 )  # fmt: skip
 
 
-def is_stored_by_entry(type_info: TypeInformation | None) -> bool:
-    """Whether maps of a type are stored so: not those of keys that are equal and written apart."""
-    return isinstance(type_info, MapTypeInfo) and _is_exact(type_info.key_type)
+def is_stored_by_entry(kind: str, type_info: TypeInformation | None) -> bool:
+    """Whether state of a kind and type is: maps, but not of keys that are equal and written apart.
+
+    A value that is a map is one entry.
+    """
+    if kind != Kind.MAP.value or not isinstance(type_info, MapTypeInfo):
+        return False
+    return _is_exact(type_info.key_type)
 
 
 def _is_exact(key: TypeInformation) -> bool:

@@ -290,7 +290,7 @@ class RocksDBKeyedStates:
         if held is None:
             number = 1 + max((state.number for state in self._held.values()), default=-1)
             spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
-            by_entry = is_stored_by_entry(entries)
+            by_entry = is_stored_by_entry(kind.value, entries)
             held = RocksDBState(descriptor.name, kind.value, number, spaces, [newest], by_entry)
         check_restored(held.kind, held.namespace, (kind.value, namespace), where)
         if held.versions[-1] != newest:

@@ -31,7 +31,6 @@ from tidegate.state.format import (
     section,
 )
 from tidegate.state.increments import in_streams
-from tidegate.state.kinds import Kind
 from tidegate.state.log_streams import bases, log_streams
 from tidegate.state.rocksdb.by_entry import beginning, is_stored_by_entry, map_type_of
 from tidegate.state.rocksdb.files import download
@@ -383,7 +382,7 @@ def _as_stored(header: KeyedHeader) -> Iterator[RocksDBState]:
             number,
             state.namespace,
             [version],
-            by_entry=state.kind == Kind.MAP.value and is_stored_by_entry(type_info),
+            by_entry=is_stored_by_entry(state.kind, type_info),
         )
 
 
