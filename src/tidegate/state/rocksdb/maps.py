@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.state.rocksdb.by_entry import beginning, split_name
+from tidegate.state.rocksdb.recent import Recent
 from tidegate.state.rocksdb.store import after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
 from tidegate.state.rocksdb.written import Rows, Written
@@ -88,12 +89,9 @@ class RocksDBMaps:
         self._map_keys = map_keys
         self._values = values
         self._copy = copy
-        self._entries_max = entries_max
         self._log = log
         self.written = Written[Part](key_groups, max_parallelism, store, self)
-        self._young: Parts = {}
-        self._old: Parts = {}
-        self._held = 0
+        self._recent = Recent[Part](entries_max)
         self._loads = 0
         self._round = self._all_around()
 
@@ -146,9 +144,10 @@ class RocksDBMaps:
                     return value if self._copy is None or value is _GONE else self._copy(value)
                 if part.whole:
                     return _GONE
-        part = self._cached(key)
+        part = self._recent.get(key)
         if part is None:
-            part = self._young[key] = Part()
+            part = Part()
+            self._recent.keep(key, part)
         value = part.get(map_key, _UNKNOWN)
         if value is _UNKNOWN:
             if part.whole:
@@ -158,7 +157,7 @@ class RocksDBMaps:
             piece = self._store.get(name)
             value = _GONE if piece is None else self._values.decode_each([piece])[0]
             part[map_key] = value
-            self._held += 1
+            self._recent.grew(1)
         return value
 
     # --- A whole map ---
@@ -179,7 +178,7 @@ class RocksDBMaps:
             return chain(_without(rest, newer), _present(newer))
         part = Part(first)
         part.whole = True
-        self._keep(cell.key, part)
+        self._recent.keep(cell.key, part)
         return _present(Part({**part, **newer}))
 
     def _in_memory(self, key: object, group: int) -> Part:
@@ -195,7 +194,7 @@ class RocksDBMaps:
             part = entries.get(key)
             if part is not None and not (parts and parts[-1].whole):
                 parts.append(self._copied(part) if index and self._copy is not None else part)
-        cached = self._cached(key)
+        cached = self._recent.get(key)
         if cached is not None and cached.whole and not (parts and parts[-1].whole):
             parts.append(cached)
         merged = Part()
@@ -294,8 +293,7 @@ class RocksDBMaps:
     def settle(self) -> None:
         """Drop the layers that are on disk by now, and keep to the memory."""
         self.written.settle()
-        if self._held * 2 > self._entries_max():
-            self._old, self._young, self._held = self._young, {}, 0
+        self._recent.settle()
 
     def prefetch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
         """Read at once the small maps of these keys, unless hardly any had to be read lately."""
@@ -306,8 +304,7 @@ class RocksDBMaps:
             key: group
             for key, group in zip(keys, groups, strict=True)
             if not self._is_whole(self.written.dirty[group].get(key))
-            and not self._is_whole(self._young.get(key))
-            and not self._is_whole(self._old.get(key))
+            and not self._is_whole(self._recent.get(key))
         }
         names = self._keys.encode_each(list(wanted))
         found = [
@@ -329,27 +326,13 @@ class RocksDBMaps:
         for key, _, each in small:
             part = Part((next(map_keys), next(values)) for _ in each)
             part.whole = True
-            self._keep(key, part)
+            self._recent.keep(key, part)
         # Large maps are not read so: where most are, it pays only now and then.
         self._loads = len(small) if len(small) * 2 > len(found) else -_LOADS_WITHOUT
 
     @staticmethod
     def _is_whole(part: Part | None) -> bool:
         return part is not None and part.whole
-
-    def _cached(self, key: object) -> Part | None:
-        part = self._young.get(key)
-        if part is None:
-            part = self._old.pop(key, None)
-            if part is not None:
-                self._young[key] = part
-                self._held += len(part)
-        return part
-
-    def _keep(self, key: object, part: Part) -> None:
-        self._old.pop(key, None)
-        self._young[key] = part
-        self._held += max(len(part), 1)
 
     # --- What is written ---
 
@@ -406,11 +389,11 @@ class RocksDBMaps:
     def settled(self, entries: Parts) -> None:
         """They are on disk: go on to read them quickly."""
         for key, part in entries.items():
-            held = None if part.whole else self._cached(key)
+            held = None if part.whole else self._recent.get(key)
             if held is None:
-                self._keep(key, part)
+                self._recent.keep(key, part)
             else:
-                self._held += len(part)
+                self._recent.grew(len(part))
                 held.update(part)
 
     def take_back(self, group: int, entries: Parts, newer: Sequence[Parts]) -> None:
