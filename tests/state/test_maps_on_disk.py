@@ -380,6 +380,25 @@ def test_small_maps_of_a_batch_are_read_at_once(
         each.backend.close()
 
 
+def test_small_maps_between_many_that_were_cleared_are_read_at_once(disk: Disk) -> None:
+    [subtask] = disk.begun(1)
+    keys = [f"key {number}" for number in range(300)]
+    for key in keys:
+        maps(subtask, key=key).put(1, 10)
+    taken(disk, subtask)
+    left = keys[::100]
+    for key in keys:
+        if key not in left:
+            maps(subtask, key=key).clear()
+    [again] = disk.gone_on([taken(disk, subtask, 2)], 1)
+    maps(again, key=keys[0]).get(1)
+    batch_comes(again, keys)
+    for key in keys:
+        assert dict(maps(again, key=key).items()) == ({1: 10} if key in left else {})
+    for each in (subtask, again):
+        each.backend.close()
+
+
 def test_a_value_that_is_a_map_is_one_entry_on_disk(disk: Disk) -> None:
     [subtask] = disk.begun(1)
     value = ValueStateDescriptor("whole", Types.MAP(Types.LONG(), Types.LONG()))

@@ -33,6 +33,8 @@ _END: Final = b"\xff" * 8
 
 _WRITING: Final = ("written", "flushed")
 _NAMED_MAX: Final = 64
+_SKIPPED_MAX: Final = 16
+"""Deleted keys that are passed over in the search for some that may not be there."""
 
 
 class RocksDBMemory:
@@ -114,18 +116,21 @@ class RocksDBStore:
 
     def write(self, batch: Batch) -> None:
         """Write what was prepared."""
-        for prefix in batch.cleared:
-            self._clear(prefix)
+        if batch.cleared:
+            self._clear(sorted(batch.cleared))
         with self._failing("written"):
             self._db.write(batch.raw, self._unlogged)
 
-    def _clear(self, prefix: bytes) -> None:
+    def _clear(self, prefixes: Sequence[bytes]) -> None:
         """Delete all keys that begin so; few by name, since each read looks at all ranges."""
-        end = after(prefix)
-        names = [name for name, _ in islice(self.scan(prefix, end), _NAMED_MAX + 1)]
-        if len(names) > _NAMED_MAX:
-            self.delete_range(prefix, end)
-        elif names:
+        names: list[bytes] = []
+        found = self.first_of(prefixes, _NAMED_MAX + 1)
+        for prefix, entries in zip(prefixes, found, strict=True):
+            if len(entries) > _NAMED_MAX:
+                self.delete_range(prefix, after(prefix))
+            else:
+                names += [name for name, _ in entries]
+        if names:
             self.write(self.batch(Rows((), names)))
 
     def delete_range(self, first: bytes, end: bytes | None) -> None:
@@ -142,8 +147,10 @@ class RocksDBStore:
 
     def first_of(self, prefixes: Sequence[bytes], rows: int) -> Iterator[list[tuple[bytes, bytes]]]:
         """So many entries, at most, of those that begin with each; quickest in order."""
+        options = self._library.ReadOptions()
+        options.set_max_skippable_internal_keys(_SKIPPED_MAX)
         with self._failing("read"):
-            entries = self._db.iter()
+            entries = self._db.iter(options)
             for prefix in prefixes:
                 entries.seek(prefix)
                 found: list[tuple[bytes, bytes]] = []
@@ -153,6 +160,9 @@ class RocksDBStore:
                         break
                     found.append((key, entries.value()))
                     entries.next()
+                if len(found) < rows and not entries.valid():
+                    # It is at the end, or has given up: here it must not look any further.
+                    found = list(islice(self.scan(prefix, after(prefix)), rows))
                 yield found
 
     def slices(
