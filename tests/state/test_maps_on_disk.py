@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.properties import examples
 from tests.state.disk_world import SMALL, Disk
-from tests.state.world import MEMORY, merged, restored
+from tests.state.log_world import Logs, Place
+from tests.state.world import MEMORY, Subtask, merged, restored
 from tidegate import (
     MapStateDescriptor,
     StateTtlConfig,
@@ -32,7 +33,6 @@ from tidegate.typeinfo.types import LONG
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.state.world import Subtask
     from tidegate.api.state import StateDescriptor
     from tidegate.model.snapshots import SubtaskState
 
@@ -254,6 +254,30 @@ def test_a_value_that_was_read_may_be_changed_while_its_snapshot_is_under_way(di
         thing.parts.append(20)
     pending.finish()
     [again] = disk.gone_on([disk.uploaded(pending)], 1)
+    assert merged([again], DATES) == {"k": {one: Thing([1]), two: Thing([2])}}
+    for each in (subtask, again):
+        each.backend.close()
+
+
+def test_a_value_that_was_read_may_be_changed_while_its_changes_are_logged(disk: Disk) -> None:
+    logs = Logs()
+    subtask = Subtask(local=disk.local(), log=logs.log)
+    state = maps(subtask, DATES)
+    one, two = ("a", datetime.date(2024, 1, 1)), ("b", datetime.date(2024, 1, 2))
+    state.put(one, Thing([1]))
+    first = subtask.backend.snapshot(CheckpointId(1))
+    first.finish()
+    first.upload(Place(logs))
+    batch_comes(subtask)
+    assert dict(state.items()) == {one: Thing([1])}
+    state.put(two, Thing([2]))
+    pending = subtask.backend.snapshot(CheckpointId(2))
+    thing = state.get(one)
+    thing.parts.append(10)
+    state.put(one, thing)
+    pending.finish()
+    state_at_two = pending.upload(Place(logs))
+    [again] = restored([state_at_two], reader=logs, local=disk.local, log=logs.log)
     assert merged([again], DATES) == {"k": {one: Thing([1]), two: Thing([2])}}
     for each in (subtask, again):
         each.backend.close()

@@ -185,16 +185,15 @@ class RocksDBMaps:
         """What of a map needs no look at the disk, the newer over the older."""
         dirty = self.written.dirty[group]
         layers = [layer.entries[group] for layer in reversed(self.written.layers)]
-        return self._merged([dirty, *layers], key)
+        return self._merged([dirty, *layers], key, self._recent.get(key))
 
-    def _merged(self, newest_first: Sequence[Parts], key: object) -> Part:
+    def _merged(self, newest_first: Sequence[Parts], key: object, cached: Part | None) -> Part:
         """The same of these alone, and of what was read; what is no more dirty is copied."""
         parts: list[Part] = []
         for index, entries in enumerate(newest_first):
             part = entries.get(key)
             if part is not None and not (parts and parts[-1].whole):
                 parts.append(self._copied(part) if index and self._copy is not None else part)
-        cached = self._recent.get(key)
         if cached is not None and cached.whole and not (parts and parts[-1].whole):
             parts.append(cached)
         merged = Part()
@@ -373,7 +372,9 @@ class RocksDBMaps:
         maps: list[tuple[object, dict[object, object]]] = []
         gone: list[object] = []
         for key in entries:
-            merged = self._merged([entries, *reversed(older[:at])], key)
+            # Of what was read lately, values may have been changed since the snapshot.
+            cached = self._recent.get(key) if self._copy is None else None
+            merged = self._merged([entries, *reversed(older[:at])], key, cached)
             if not merged.whole:
                 pages = self._on_disk(key, group, _ROWS_A_SCAN)
                 merged = Part({**dict(chain.from_iterable(pages)), **merged})
