@@ -40,8 +40,11 @@ from tidegate.model.handles import (
     ResultSubpartitionStateHandle,
 )
 from tidegate.model.snapshots import SubtaskState
+from tidegate.savepoints.diff import diff_snapshots
 from tidegate.savepoints.folders import files_of
 from tidegate.savepoints.read import Snapshot, StateKind, StateRow
+from tidegate.savepoints.summary import inspect_snapshot
+from tidegate.savepoints.write import SavepointWriter
 from tidegate.transport import codec
 from tidegate.typeinfo.types import TypeInformation, Types
 
@@ -182,6 +185,47 @@ def test_lists_and_maps_are_columns_of_lists_and_maps(world: Snapshots) -> None:
     found = table_of(snapshot, "map")
     assert found.schema.field("value").type == pa.map_(pa.string(), pa.float64())
     assert found["value"].to_pylist() == [[("a", 0.5), ("b", 0.0)], [("a", 1.0), ("b", 0.0)]]
+
+
+def test_lists_that_several_checkpoints_have_added_to_are_whole(
+    world: Snapshots, tmp_path: Path
+) -> None:
+    descriptors = ListStateDescriptor("list", Types.LONG()), ListStateDescriptor("any")
+    [subtask] = world.subtasks(1, key_type=Types.LONG())
+    folder = tmp_path
+    for number in range(3):
+        for key in range(number, 3):
+            for each in descriptors:
+                state: Any = subtask.on(key).backend.keyed_state(each)
+                state.add(number)
+        folder = world.written([subtask])
+    expected = {0: [0], 1: [0, 1], 2: [0, 1, 2]}
+    copy = SavepointWriter.from_existing(folder).put_state(UID, "list", {7: [7]})
+    amended = Snapshot.open(copy.write(tmp_path / "amended"))
+    for name in ("list", "any"):
+        snapshot = Snapshot.open(folder)
+        assert by_key(snapshot.rows(UID, name)) == expected
+        assert by_key(snapshot.rows(UID, name, key=2)) == {2: [0, 1, 2]}
+        assert table_of(snapshot, name)["value"].to_pylist() == list(expected.values())
+        more = {7: [7]} if name == "list" else {}
+        assert by_key(amended.rows(UID, name)) == {**expected, **more}
+
+
+def test_a_list_on_disk_that_is_encoded_in_several_ways_is_read_whole(tmp_path: Path) -> None:
+    odd = ListStateDescriptor("odd", Types.BIG_INT())
+    held: list[int] = []
+    with snapshots(tmp_path, "rocksdb") as disk:
+        [subtask] = disk.subtasks(1, key_type=Types.LONG())
+        state: Any = subtask.on(1).backend.keyed_state(odd)
+        for number in (1, 1 << 80, 2, 3):
+            state.add(number)
+            held.append(number)
+            folder = disk.written([subtask])
+        assert by_key(Snapshot.open(folder).rows(UID, "odd")) == {1: held}
+        assert inspect_snapshot(folder).operators[0].states[0].entries == 1
+        state.update(held)
+        expected = Snapshot.open(disk.written([subtask]))
+        assert diff_snapshots(folder, expected.path).operators[0].states[0].same == 1
 
 
 class Mean(AggregateFunction[int, tuple[int, int], float]):

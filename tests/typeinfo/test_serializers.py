@@ -19,6 +19,7 @@ from tidegate.typeinfo.serializers import (
     PickleSerializer,
     SerializerSnapshot,
     TypedSerializer,
+    join_lists,
     serializer_of,
 )
 from tidegate.typeinfo.types import TypeInformation, Types
@@ -208,6 +209,19 @@ def test_a_class_whose_hints_are_unknown_elsewhere_is_rebuilt_field_by_field() -
 def test_bytes_that_are_no_state_are_refused(data: bytes) -> None:
     with pytest.raises(FormatError):
         serializer_of(LONG_PAIR).decode_many(data)
+
+
+@pytest.mark.parametrize("element", [Types.LONG(), None])
+def test_pieces_of_lists_of_any_length_are_joined(element: TypeInformation | None) -> None:
+    serializer = serializer_of(None if element is None else Types.LIST(element))
+    lists = [list(range(size)) for size in (15, 0, 16, 70_000, 1)]
+    joined = join_lists(serializer.encode_each(lists))
+    assert serializer.decode_each([joined]) == [[each for some in lists for each in some]]
+
+
+def test_what_is_no_list_is_not_joined_to_one() -> None:
+    with pytest.raises(FormatError, match="list can't be read"):
+        join_lists(serializer_of(Types.LONG()).encode_each([1, 2]))
 
 
 def test_pickled_state_is_not_read_as_messagepack() -> None:

@@ -41,7 +41,8 @@ CACHE_ENTRIES: Final = ConfigOption(
     IntegerType(at_least=1_000),
     200_000,
     "Entries of a slot that were written or read lately and are kept as Python values, in front of "
-    "RocksDB; those just written may be up to four times as many while a checkpoint is written.",
+    "RocksDB, those of maps and elements of lists among them; those just written may be up to four "
+    "times as many while a checkpoint is written.",
 )
 BLOCK_SIZE: Final = ConfigOption(
     "state.backend.rocksdb.block.blocksize", _BYTES, 4096, "Size of the blocks of a file."

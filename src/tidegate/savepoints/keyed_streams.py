@@ -38,7 +38,7 @@ from tidegate.state.hashmap import Present
 from tidegate.state.increments import in_streams
 from tidegate.state.keyed import decoded_block
 from tidegate.state.log_streams import bases, log_streams
-from tidegate.state.rocksdb.by_entry import maps_of
+from tidegate.state.rocksdb.by_entry import together, wholes_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
 from tidegate.state.rocksdb.store import after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
@@ -376,7 +376,7 @@ class FolderStream:
                         keys = _keys([k[PREFIX_BYTES:] for k, _ in some], readers.keys)
                         values = _values([value for _, value in some], readers.values)
                     if state.by_entry:
-                        keys, values = _together(keys, values)
+                        keys, values = _each_once(keys, values)
                     yield group, keys, values
 
     @property
@@ -401,7 +401,7 @@ class FolderStream:
             for some in _scanned(store, group, state):
                 if state.by_entry and len(some) > len({name for name, _ in some}):
                     raise RestoreRefused(
-                        f"The state '{state.name}' has maps whose entries are of several types",
+                        f"The state '{state.name}' has maps or lists of several types in one",
                         where=self._reader.where,
                         remedy="Use a savepoint in canonical form, which has one type a state.",
                     )
@@ -425,11 +425,11 @@ def _scanned(
 ) -> Iterator[list[tuple[bytes, bytes]]]:
     """The entries of a state in a key group, some at a time.
 
-    Maps are whole; one whose entries are of several types comes as several, one after the other.
+    Maps and lists are whole; one of several types comes as several, one after the other.
     """
     if state.by_entry:
-        maps = maps_of(store, state, group)
-        while some := list(islice(maps, _ENTRIES_A_PIECE)):
+        wholes = wholes_of(store, state, group)
+        while some := list(islice(wholes, _ENTRIES_A_PIECE)):
             yield [(name, piece) for name, pieces in some for piece in pieces]
         return
     prefix = prefix_of(group, state.number)
@@ -438,12 +438,12 @@ def _scanned(
         yield some
 
 
-def _together(keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Each key once, with all that its map has."""
-    maps: dict[Any, dict[Any, Any]] = {}
-    for key, entries in zip(keys, values, strict=True):
-        maps.setdefault(key, {}).update(entries)
-    return list(maps), list(maps.values())
+def _each_once(keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Each key once, with all that its map or list has."""
+    found: dict[Any, list[Any]] = {}
+    for key, part in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(part)
+    return list(found), [together(parts) for parts in found.values()]
 
 
 def _keys(pieces: Sequence[bytes], reader: Reader) -> list[Any]:

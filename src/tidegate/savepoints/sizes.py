@@ -30,7 +30,7 @@ from tidegate.state.format import (
 )
 from tidegate.state.increments import in_streams
 from tidegate.state.keys import paired
-from tidegate.state.rocksdb.by_entry import split_name
+from tidegate.state.rocksdb.by_entry import name_of
 from tidegate.state.rocksdb.table import PREFIX_BYTES
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in
@@ -138,14 +138,14 @@ class _Sizes:
     def _database(self, handle: KeyedStateHandle) -> None:
         with key_space(handle, self._reader, cache_bytes=_CACHE_BYTES) as space:
             known = () if space.header is None else space.header.states
-            states = {state.number: self._of(state.name) for state in known}
-            by_entry = {state.number for state in known if state.by_entry}
+            states = {state.number: (state, self._of(state.name)) for state in known}
             before = b""
             for name, entry in space.store.scan(b""):
                 group, number = int.from_bytes(name[:2]), int.from_bytes(name[2:PREFIX_BYTES])
                 if number in states and group in handle.key_groups:
-                    owner = split_name(name)[0] if number in by_entry else name
-                    states[number][group].add(int(owner != before), len(name) + len(entry))
+                    state, sizes = states[number]
+                    owner = name_of(state, name)
+                    sizes[group].add(int(owner != before), len(name) + len(entry))
                     before = owner
             for data in space.columns:
                 self._all_columns(memoryview(data))

@@ -31,8 +31,8 @@ SECTIONS_MAGIC: Final = b"TGKI"
 VERSION: Final = 1
 """Of the formats of streams."""
 
-ROCKSDB_VERSION: Final = 2
-"""Of key spaces; in version 1 each map is one entry."""
+ROCKSDB_VERSION: Final = 3
+"""Of key spaces; in version 1 each map is one entry, and up to version 2 each list."""
 
 PRESENT: Final = 1
 MISSING: Final = 2
@@ -108,8 +108,9 @@ class Version(msgspec.Struct, frozen=True):
 class RocksDBState(msgspec.Struct, frozen=True):
     """A named state in a key space.
 
-    number: in the keys. versions: by the entries' first byte. by_entry: whether each entry of a map
-    is one of the key space; else a map is one as a whole.
+    number: in the keys. versions: by the entries' first byte. by_entry: whether each entry of a
+    map, or part of a list, is one of the key space; else a map or list is one as a whole. parts:
+    the numbers of the parts of lists are below.
     """
 
     name: str
@@ -118,6 +119,7 @@ class RocksDBState(msgspec.Struct, frozen=True):
     namespace: bytes | None
     versions: list[Version]
     by_entry: bool = False
+    parts: int = 0
 
 
 class RocksDBHeader(msgspec.Struct, frozen=True):

@@ -29,7 +29,7 @@ from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, MapTypeInfo, Tu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.state import MapState, State, StateDescriptor
+    from tidegate.api.state import ListState, MapState, State, StateDescriptor
     from tidegate.state.table import KeyedEntries, KeyedTable, Pruned
     from tidegate.typeinfo.serializers import Reader, SerializerSnapshot
     from tidegate.typeinfo.types import TypeInformation
@@ -79,13 +79,16 @@ def view(
     return _view(descriptor, table, life), life.kept if life.leaves_out else None
 
 
-def map_view(
-    descriptor: StateDescriptor, maps: Pruned, state: MapState[Any, Any], now_ms: Callable[[], int]
+def parts_view(
+    descriptor: StateDescriptor, table: Pruned, state: State, now_ms: Callable[[], int]
 ) -> State:
-    """The same for map state whose entries are stored one by one. state: the stored entries."""
+    """The same for maps and lists whose parts are stored one by one. state: of what is stored."""
     if not expires(descriptor):
         return state
-    return TtlMapState(state, Life(descriptor, maps, now_ms))
+    life = Life(descriptor, table, now_ms)
+    if isinstance(descriptor, ListStateDescriptor):
+        return TtlListState(cast("ListState[Any]", state), life)
+    return TtlMapState(cast("MapState[Any, Any]", state), life)
 
 
 def reader(
@@ -346,7 +349,7 @@ class TtlValueState:
 class TtlListState:
     """A list a key, whose elements expire one by one. held: the stamped elements."""
 
-    def __init__(self, held: kinds.TableListState, life: Life) -> None:
+    def __init__(self, held: ListState[Any], life: Life) -> None:
         self._held = held
         self._life = life
 

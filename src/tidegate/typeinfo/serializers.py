@@ -401,6 +401,30 @@ def join_map(entries: Sequence[tuple[bytes, bytes]], keys: Reader) -> bytes:
     return b"".join((_MSGPACK_OF_ONE, header, *parts))
 
 
+def join_lists(pieces: Sequence[bytes]) -> bytes:
+    """Pieces of one list each, all of one encoding, as a piece of one list with all elements.
+
+    Raises FormatError for what is no list.
+    """
+    if pieces[0].startswith(_PICKLE):
+        lists = cast("list[list[object]]", [unpickled(memoryview(p)[1:])[0] for p in pieces])
+        return _PICKLE + pickled([[element for each in lists for element in each]])
+    bodies = [_elements(piece, len(_MSGPACK_OF_ONE)) for piece in pieces]
+    header = _ARRAY_OF.pack(0xDD, sum(count for count, _ in bodies))
+    return b"".join((_MSGPACK_OF_ONE, header, *(body for _, body in bodies)))
+
+
+def _elements(piece: bytes, at: int) -> tuple[int, memoryview]:
+    """How many elements the list has that begins there in MessagePack, and their bytes."""
+    view, mark = memoryview(piece)[at:], piece[at]
+    if mark & 0xF0 == 0x90:
+        return mark & 0x0F, view[1:]
+    size = {0xDC: 2, 0xDD: 4}.get(mark)
+    if size is None:
+        raise FormatError("A list can't be read as MessagePack", found=f"{mark:02x}")
+    return int.from_bytes(view[1 : 1 + size]), view[1 + size :]
+
+
 def unpacked(body: memoryview) -> list[Any]:
     """What MessagePack makes of a piece by itself: lists for tuples, dicts for records."""
     try:

@@ -7,7 +7,7 @@ only those of an older type of their state are read and written anew.
 
 from __future__ import annotations
 
-from itertools import chain, groupby, islice
+from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +20,7 @@ from tidegate.state.format import (
     KeyedStreamWriter,
     StateHeader,
 )
-from tidegate.state.rocksdb.by_entry import maps_of
+from tidegate.state.rocksdb.by_entry import together, wholes_of
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
 from tidegate.storage.streams import written_beside
@@ -99,7 +99,7 @@ def _blocks(
 ) -> Iterator[Block]:
     for index, state in enumerate(header.states):
         of_state = values.get(state.name)
-        slices = _maps if state.by_entry else _slices
+        slices = _wholes if state.by_entry else _slices
         for names, pieces in slices(store, state, of_state, group):
             yield from _of_slice(index, names, pieces, state, of_state)
 
@@ -116,16 +116,16 @@ def _slices(
         yield from store.slices(first, behind, _ROWS_A_BLOCK)
 
 
-def _maps(
+def _wholes(
     store: RocksDBStore, state: RocksDBState, values: StoredValues | None, group: int
 ) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """The same of maps that are stored by entry."""
+    """The same of maps and lists that are stored by entry."""
     newest = bytes([len(state.versions) - 1])
-    maps = (
+    wholes = (
         (name, pieces[0] if len(pieces) == 1 else newest + _renewed(pieces, state, values))
-        for name, pieces in maps_of(store, state, group)
+        for name, pieces in wholes_of(store, state, group)
     )
-    for _, alike in groupby(maps, lambda entry: entry[0][PREFIX_BYTES]):
+    for _, alike in groupby(wholes, lambda entry: entry[0][PREFIX_BYTES]):
         while some := list(islice(alike, _ROWS_A_BLOCK)):
             yield [name for name, _ in some], [piece for _, piece in some]
 
@@ -166,7 +166,7 @@ def _heads(pieces: list[bytes]) -> tuple[bytes, bytes]:
 def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | None) -> bytes:
     """An entry of older versions as the newest one has it, without its number.
 
-    pieces: one, or those of the parts of a map.
+    pieces: one, or those of the parts of a map or list.
     """
     if values is None:
         raise StorageFailed(
@@ -175,6 +175,4 @@ def _renewed(pieces: list[bytes], state: RocksDBState, values: StoredValues | No
             where=f"state '{state.name}'",
             remedy="Ask for the state in open(), or take a savepoint in native form.",
         )
-    parts = values.decode_each(pieces)
-    entry = parts[0] if len(parts) == 1 else dict(chain.from_iterable(map(dict.items, parts)))
-    return values.encode_each([entry])[0][1:]
+    return values.encode_each([together(values.decode_each(pieces))])[0][1:]

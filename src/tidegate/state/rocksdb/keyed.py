@@ -34,6 +34,7 @@ from tidegate.state.rocksdb.codecs import (
     StoredMapKeys,
     StoredValues,
 )
+from tidegate.state.rocksdb.lists import RocksDBLists, RocksDBListState
 from tidegate.state.rocksdb.maps import RocksDBMaps, RocksDBMapState
 from tidegate.state.rocksdb.table import RocksDBTable
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
@@ -60,7 +61,7 @@ _HARD_LIMIT: Final = 4
 class _Registered:
     descriptor: StateDescriptor
     namespace: TypeInformation | None
-    table: RocksDBTable | RocksDBMaps
+    table: RocksDBTable | RocksDBMaps | RocksDBLists
     view: State
     values: StoredValues
 
@@ -105,7 +106,7 @@ class RocksDBKeyedStates:
         if header is not None and header.key is not None:
             self._keys.restore(header.key)
         self._states: dict[str, _Registered] = {}
-        self._plain: list[RocksDBTable | RocksDBMaps] = []
+        self._plain: list[RocksDBTable | RocksDBMaps | RocksDBLists] = []
         self._links: list[RocksDBSnapshot] = []
         self._lock = threading.RLock()
 
@@ -140,8 +141,8 @@ class RocksDBKeyedStates:
         place = cell, self._key_groups, self.max_parallelism, self._store, held.number
         log = None if self._append is None else _logging(held, self._append)
         if held.by_entry:
-            table = self._maps(place, descriptor, keys, values, held.versions, log, where)
-            view = ttl.map_view(descriptor, table, RocksDBMapState(table), self._now_ms)
+            table, state = self._in_parts(place, descriptor, keys, values, held, log, where)
+            view = ttl.parts_view(descriptor, table, state, self._now_ms)
         else:
             copy = kinds.entry_copier(ttl.stored(descriptor))
             table = RocksDBTable(*place, keys, values, copy=copy, entries_max=self._share, log=log)
@@ -220,6 +221,9 @@ class RocksDBKeyedStates:
     @property
     def held(self) -> list[RocksDBState]:
         """The states that there are."""
+        for name, state in self._states.items():
+            if isinstance(state.table, RocksDBLists):
+                self._held[name] = replace(self._held[name], parts=state.table.numbered)
         return list(self._held.values())
 
     def link_now(self) -> Path:
@@ -255,7 +259,7 @@ class RocksDBKeyedStates:
             self._store.destroy()
 
     @property
-    def _tables(self) -> list[RocksDBTable | RocksDBMaps]:
+    def _tables(self) -> list[RocksDBTable | RocksDBMaps | RocksDBLists]:
         return [state.table for state in self._states.values()]
 
     def _share(self) -> int:
@@ -304,10 +308,36 @@ class RocksDBKeyedStates:
         snapshots = [SerializerSnapshot.from_bytes(each.serializer) for each in held.versions]
         return held, self._values(serializer, descriptor, snapshots, held.versions, where)
 
-    def _maps(
+    def _in_parts(
         self,
         place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
         descriptor: StateDescriptor,
+        keys: StoredKeys,
+        whole: StoredValues,
+        held: RocksDBState,
+        log: Log | None,
+        where: str,
+    ) -> tuple[RocksDBMaps, RocksDBMapState] | tuple[RocksDBLists, RocksDBListState]:
+        """A state that is stored by entry, and what its user gets of it, without times to live."""
+        if isinstance(descriptor, MapStateDescriptor):
+            maps = self._maps(place, descriptor, keys, whole, held.versions, log, where)
+            return maps, RocksDBMapState(maps)
+        copy = kinds.part_copier(ttl.stored(descriptor))
+        lists = RocksDBLists(
+            *place,
+            keys,
+            whole,
+            copy=copy,
+            entries_max=self._share,
+            log=log,
+            numbered=held.parts,
+        )
+        return lists, RocksDBListState(lists)
+
+    def _maps(
+        self,
+        place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
+        descriptor: MapStateDescriptor,
         keys: StoredKeys,
         whole: StoredValues,
         versions: Sequence[Version],
@@ -315,7 +345,6 @@ class RocksDBKeyedStates:
         where: str,
     ) -> RocksDBMaps:
         """A map state of which each entry is stored for itself, as its value is by itself."""
-        assert isinstance(descriptor, MapStateDescriptor), "nothing else is stored by entry"
         assert descriptor.type_info is not None, "map keys that are stored have a type"
         value = ValueStateDescriptor(
             descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl

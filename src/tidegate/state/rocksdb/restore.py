@@ -31,8 +31,9 @@ from tidegate.state.format import (
     section,
 )
 from tidegate.state.increments import in_streams
+from tidegate.state.kinds import Kind
 from tidegate.state.log_streams import bases, log_streams
-from tidegate.state.rocksdb.by_entry import beginning, is_stored_by_entry, map_type_of
+from tidegate.state.rocksdb.by_entry import WHOLE, beginning, is_stored_by_entry, map_type_of
 from tidegate.state.rocksdb.files import download
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import prefix_of
@@ -171,9 +172,9 @@ class _Restore:
         fresh = self._store is None
         store = self._store = self._store or self._empty()
 
-        def clear(maps: list[bytes]) -> None:
+        def clear(beginnings: list[bytes]) -> None:
             if not fresh:
-                store.write(store.batch(Rows((), (), maps)))
+                store.write(store.batch(Rows((), (), beginnings)))
 
         data = self._bytes_of(handle.delegate)
         header = keyed_header(data, handle.delegate.physical_id)
@@ -249,7 +250,8 @@ class _Restore:
             number = 1 + max((each.number for each in header.states), default=-1)
             held = replace(state, number=number)
         added = [version for version in state.versions if version not in held.versions]
-        joined = replace(held, versions=[*held.versions, *added])
+        parts = max(held.parts, state.parts)
+        joined = replace(held, versions=[*held.versions, *added], parts=parts)
         others = [each for each in header.states if each.name != state.name]
         states = sorted([*others, joined], key=lambda each: each.number)
         self._header = RocksDBHeader(
@@ -261,7 +263,7 @@ class _Restore:
         for state, joined in targets:
             if state.by_entry != joined.by_entry:
                 raise SerializerIncompatible(
-                    "The subtasks of the snapshot have their maps in different forms",
+                    "The subtasks of the snapshot have their maps or lists in different forms",
                     where=f"{self._where}, state '{state.name}'",
                     remedy="Restore at the parallelism that the snapshot was taken with.",
                 )
@@ -293,8 +295,8 @@ def _section_runs(
 ) -> Iterator[Iterable[Slice]]:
     """The entries of a key group as they are to be in the key space, in its order.
 
-    gone: takes the keys that have none. clear: is given how the entries of those maps begin that
-    are to be replaced.
+    gone: takes the keys that have none. clear: is given how the entries of those maps and lists
+    begin that are to be replaced.
     """
     offset = handle.offset_of(group)
     if not offset:
@@ -307,7 +309,9 @@ def _section_runs(
         was, state = states[index]
         tag = bytes([state.versions.index(was.versions[0])])
         prefix = prefix_of(group, state.number)
-        if state.by_entry:
+        if state.by_entry and state.kind == Kind.LIST.value:
+            yield _list_run(found[index], prefix, tag, clear)
+        elif state.by_entry:
             yield _map_run(found[index], prefix, tag, map_type_of(state), clear)
         else:
             yield _run(found[index], prefix, tag, gone)
@@ -343,6 +347,18 @@ def _split(data: bytes | memoryview, block: Block, before: bytes) -> list[bytes]
     if len(pieces) != block.rows:
         raise FormatError("A block of keyed state has another number of rows than it says")
     return pieces
+
+
+def _list_run(
+    blocks: Sequence[Block], prefix: bytes, tag: bytes, clear: Callable[[list[bytes]], None]
+) -> Iterator[Slice]:
+    """The same of lists that are stored in parts."""
+    gone: list[bytes] = []
+    run = _run(blocks, prefix, tag, gone)
+    clear(gone)
+    for names, pieces in run:
+        clear(names)
+        yield [name + WHOLE for name in names], pieces
 
 
 def _map_run(

@@ -14,7 +14,7 @@ from tidegate.state.format import (
     keyed_header,
     rocksdb_header,
 )
-from tidegate.state.rocksdb.by_entry import maps_of
+from tidegate.state.rocksdb.by_entry import wholes_of
 from tidegate.state.rocksdb.files import download
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tidegate.state.format import RocksDBHeader, RocksDBState
     from tidegate.state.samples import Sampled
 
-_ENTRIES_OF_A_MAP: Final = 100
-"""What is taken, at most, of a map that is stored by entry."""
+_ENTRIES_OF_ONE: Final = 100
+"""What is taken, at most, of a map or list that is stored by entry."""
 
 
 def folder_sample(
@@ -92,9 +92,9 @@ def _blocks(
 
 
 def _entries(store: RocksDBStore, state: RocksDBState, group: int) -> Iterator[tuple[bytes, bytes]]:
-    """Names and pieces of a state's entries; a map's are one for each form of its values."""
+    """Names and pieces of a state's entries; a map's or list's are one for each form."""
     if state.by_entry:
-        maps = maps_of(store, state, group, _ENTRIES_OF_A_MAP)
-        return ((name, piece) for name, pieces in maps for piece in pieces)
+        wholes = wholes_of(store, state, group, _ENTRIES_OF_ONE)
+        return ((name, piece) for name, pieces in wholes for piece in pieces)
     prefix = prefix_of(group, state.number)
     return store.scan(prefix, after(prefix))

@@ -120,7 +120,8 @@ class Written(Generic[V]):
     def freeze(self) -> Layer[V]:
         """Set aside what was written since the last snapshot; it is to be written first."""
         groups = [group for group in self._key_groups if self.dirty[group]]
-        layer = Layer(self.dirty.copy(), groups)
+        # Of where nothing is, a dict of its own too: what is written there next is not the layer's.
+        layer = Layer([entries or {} for entries in self.dirty], groups)
         for group in groups:
             self.dirty[group] = {}
         self.more = 0
@@ -130,10 +131,14 @@ class Written(Generic[V]):
     def encode(self, layer: Layer[V]) -> Iterator[int]:
         """Make a layer's bytes, step by step; gives the entries of each step."""
         while layer.pending:
-            group = layer.pending[-1]
-            for batch in self._batches(group, layer.entries[group]):
-                layer.encoded.append(batch)
-                yield batch.rows
+            group, begun = layer.pending[-1], len(layer.encoded)
+            try:
+                for batch in self._batches(group, layer.entries[group]):
+                    layer.encoded.append(batch)
+                    yield batch.rows
+            except Exception:
+                del layer.encoded[begun:]  # a key group is taken back as a whole
+                raise
             layer.pending.pop()
 
     def take_back(self, layer: Layer[V]) -> None:
@@ -142,6 +147,7 @@ class Written(Generic[V]):
         for group in layer.pending:
             since = [*(each.entries[group] for each in newer), self.dirty[group]]
             self._stored.take_back(group, layer.entries[group], since)
+            layer.entries[group] = {}
         layer.pending.clear()
 
     def settle(self) -> None:
