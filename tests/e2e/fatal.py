@@ -36,8 +36,8 @@ class Doomed(MapFunction[Counted, Counted]):
                 os.kill(os.getpid(), signal.SIGKILL)
             call(writer, data)
 
-        def copy(call: Callable[..., None], reader: StateReader, *arguments: Any) -> None:
-            call(reader, *arguments)
+        def copy(call: Callable[..., None], *arguments: Any, **named: Any) -> None:
+            call(*arguments, **named)
             if restoring.take():
                 os.kill(os.getpid(), signal.SIGKILL)
 
@@ -55,7 +55,7 @@ def _replace(owner: type, method: str, by: Callable[..., None]) -> None:
         return
 
     @wraps(call)
-    def called(*arguments: Any) -> None:
-        by(call, *arguments)
+    def called(*arguments: Any, **named: Any) -> None:
+        by(call, *arguments, **named)
 
     setattr(owner, method, called)

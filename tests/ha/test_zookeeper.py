@@ -232,7 +232,7 @@ async def settled(leader: Leadership) -> CheckpointId:
 
 def test_a_server_that_is_started_again_still_knows_who_leads(own_server: ZooKeeperServer) -> None:
     async def work() -> None:
-        async with over_zookeeper(own_server.settings(answers_within_ms=1_000)) as store:
+        async with over_zookeeper(own_server.settings(answers_within_ms=5_000)) as store:
             leader = await leads(store, 1)
             await leader.add(await leader.next_checkpoint_id(), "/c/chk-1")
             own_server.stop()

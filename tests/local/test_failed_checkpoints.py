@@ -125,7 +125,7 @@ def test_a_declined_checkpoint_names_the_subtask_and_its_cause(jobs: Jobs, log: 
     unpicklable.release()
     assert failed.reason is FailureReason.CHECKPOINT_ASYNC_EXCEPTION
     assert failed.failed_at.startswith("counts") and failed.failed_at[-5:] in ("(1/2)", "(2/2)")
-    assert str(failed.failure).startswith("Asynchronous task checkpoint failed. ")
+    assert str(failed.failure).startswith("Asynchronous task checkpoint failed.\n")
     assert "anything" in str(failed.failure), "it names the state"
     line = warned(log, FailureReason.CHECKPOINT_ASYNC_EXCEPTION)
     assert line["where"][:-6] == failed.failed_at[:-6] and "anything" in line["message"]

@@ -157,9 +157,9 @@ def test_a_hook_that_hangs_in_its_close_does_not_keep_the_job_from_its_end(
     env = jobs.checkpointed(1, 50)
     env.add_master_hook(Hanging())
     running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
-    client = jobs.start(env, "hooked")
-    wait_completed(client, 1)
     with structlog.testing.capture_logs() as logs:
+        client = jobs.start(env, "hooked")
+        wait_completed(client, 1)
         client.cancel().result(timeout=30)
         until(lambda: any("do not end" in log["event"] for log in logs), "the driver's end")
     (failed,) = [log for log in logs if log["event"] == "closing a master hook failed"]
