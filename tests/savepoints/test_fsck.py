@@ -30,8 +30,10 @@ from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.ha.chain import beat_path
 from tidegate.model.snapshots import SavepointFormatType
+from tidegate.savepoints import snapshot_check
 from tidegate.savepoints.findings import Fault
 from tidegate.savepoints.fsck import check, fsck
+from tidegate.savepoints.integrity import contents_of
 from tidegate.storage.memory import MemoryFiles, MemoryStore
 from tidegate.storage.store import FileInfo, Store
 from tidegate.storage.stores import Stores
@@ -348,6 +350,24 @@ def test_a_snapshot_that_is_deleted_while_it_is_checked_does_not_count(
     world.files = snapshots.files
     report = check(Subsuming(world), snapshots.folder)
     assert snapshots.chk(1) not in str(report.findings)
+
+
+def test_a_snapshot_that_is_deleted_before_its_contents_are_looked_through_does_not_count(
+    healthy: dict[Kind, Snapshots], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshots = healthy[HEAP].restored()
+    looked: list[object] = []
+
+    def subsumed(*arguments: Any) -> Any:
+        for file in [file for file in snapshots.files if "/chk-1/" in file]:
+            del snapshots.files[file]
+        for each in contents_of(*arguments):
+            looked.append(each)
+            yield each
+
+    monkeypatch.setattr(snapshot_check, "contents_of", subsumed)
+    report = check(snapshots.stores, snapshots.folder)
+    assert looked and snapshots.chk(1) not in str(report.findings)
 
 
 def test_a_checkpoint_that_its_job_has_passed_meanwhile_is_not_missed(

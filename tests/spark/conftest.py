@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import ENDS_WITHIN_S
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import until
 from tidegate import StreamExecutionEnvironment
@@ -46,8 +48,13 @@ def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
     yield jobs
     jobs.end_all()
     check_session_is_idle(spark)
-    left = [thread.name for thread in set(threading.enumerate()) - threads]
-    assert not [name for name in left if name.startswith("tidegate")], left
+    started = set(threading.enumerate()) - threads
+    ours = [thread for thread in started if thread.name.startswith("tidegate")]
+    deadline = time.monotonic() + ENDS_WITHIN_S
+    for thread in ours:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = [thread.name for thread in ours if thread.is_alive()]
+    assert not left, f"threads are left behind: {left}"
 
 
 def check_session_is_idle(spark: SparkSession) -> None:

@@ -232,6 +232,9 @@ class SnapshotChecker:
                 try:
                     with reading(file):
                         look()
+                except FileMissing as error:
+                    # A job that runs has deleted the checkpoint since its files were read.
+                    check.found(Fault.MISSING, file, told(error), label(operator))
                 except FormatError as error:
                     held = error.where if error.where in places else file
                     check.found(Fault.CONTENTS, held, told(error), label(operator))
