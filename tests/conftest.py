@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from tests.e2e.kafka import KafkaServer
 from tests.e2e.zookeeper import ZooKeeperServer
 from tests.properties import register_profiles
+from tests.threads import left_behind
 
 register_profiles()
 
@@ -105,10 +105,7 @@ def nothing_is_left_behind(
         return
     threads = set(threading.enumerate())
     yield
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    for thread in set(threading.enumerate()) - threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = [thread.name for thread in set(threading.enumerate()) - threads]
+    left = left_behind(threads, within_s=ENDS_WITHIN_S)
     assert not left, f"threads are left behind: {left}"
     _, alive = psutil.wait_procs(child_processes() - known_processes, timeout=ENDS_WITHIN_S)
     known_processes.update(alive)

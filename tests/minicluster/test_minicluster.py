@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
 from tidegate.config.configuration import Configuration
 from tidegate.driver import start
@@ -83,17 +84,14 @@ def test_a_result_is_given_out_when_nothing_of_the_job_is_left() -> None:
     client = env.execute_async()
     client.get_job_execution_result().result(LIMIT_S)
     assert [t for t in drivers() if t.is_alive() and t.name == "tidegate-io"] == []
-    for thread in drivers():
-        thread.join(1)
-    assert drivers() == []
+    assert left_behind(set(), prefix="tidegate", within_s=1) == []
 
 
 def test_a_job_that_has_ended_still_answers() -> None:
     client = endless(1)
     view_once(client, all_run)
     client.cancel().result(LIMIT_S)
-    for thread in drivers():
-        thread.join(1)
+    assert left_behind(set(), prefix="tidegate", within_s=1) == []
     assert client.get_job_status().result(LIMIT_S) is JobStatus.CANCELED
     assert client.view().status is JobStatus.CANCELED  # type: ignore[attr-defined]
     with pytest.raises(JobCanceled):

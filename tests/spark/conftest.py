@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.conftest import ENDS_WITHIN_S
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import until
+from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
 
 CORES = 4
@@ -48,12 +48,7 @@ def jobs(spark: SparkSession, tmp_path: Path) -> Iterator[Jobs]:
     yield jobs
     jobs.end_all()
     check_session_is_idle(spark)
-    started = set(threading.enumerate()) - threads
-    ours = [thread for thread in started if thread.name.startswith("tidegate")]
-    deadline = time.monotonic() + ENDS_WITHIN_S
-    for thread in ours:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    left = [thread.name for thread in ours if thread.is_alive()]
+    left = left_behind(threads, prefix="tidegate", within_s=ENDS_WITHIN_S)
     assert not left, f"threads are left behind: {left}"
 
 

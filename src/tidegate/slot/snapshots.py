@@ -79,17 +79,20 @@ class Snapshots:
         place = CheckpointPlace(view, barrier, execution, world.chance.bits64, merging)
         try:
             await snapshot.ready(place, world.run_blocking, self._wake)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                self._decline(hosted, snapshot, error)
-            snapshot.cancel()
-            self._wake()
-            self._beside(snapshot.discard(world.run_blocking))
-            if not isinstance(error, Exception):
-                raise
+        except asyncio.CancelledError:
+            self._give_up(snapshot)
+            raise
+        except Exception as error:
+            self._decline(hosted, snapshot, error)
+            self._give_up(snapshot)
         else:
             writing = self._beside(self._write(hosted, snapshot, place))
             await asyncio.shield(writing)
+
+    def _give_up(self, snapshot: SubtaskSnapshot) -> None:
+        snapshot.cancel()
+        self._wake()
+        self._beside(snapshot.discard(self._world.run_blocking))
 
     async def _write(
         self, hosted: Hosted, snapshot: SubtaskSnapshot, place: CheckpointPlace
