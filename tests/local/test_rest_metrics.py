@@ -45,7 +45,9 @@ def values(rest: Rest, path: str) -> dict[str, str]:
 @pytest.mark.feature("F293")
 def test_metrics_have_flinks_names_and_say_what_is(jobs: Jobs) -> None:
     broken = Latch(jobs.folder / "broken")
-    env = jobs.checkpointed(2, DAY_MS, **SERVED)
+    # Else a checkpoint would follow the restart at once.
+    pause = {"execution.checkpointing.min-pause": DAY_MS}
+    env = jobs.checkpointed(2, DAY_MS, **SERVED, **pause)
     counts = running_counts(env, None, 500).map(BreakingOnce(broken))
     counts.sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "measured")

@@ -164,6 +164,11 @@ class Block:
     keys: bytes | memoryview
     values: bytes | memoryview
 
+    @property
+    def size(self) -> int:
+        """Bytes of it in a section."""
+        return _BLOCK.size + len(self.keys) + len(self.values)
+
 
 def header_bytes(
     header: KeyedHeader | OperatorHeader | RocksDBHeader | SectionsHeader,
@@ -204,9 +209,9 @@ def section_bytes(
     if compress is not None:
         plain = b"".join(piece for block in blocks for piece in _block_pieces(block))
         packed = Block(COMPRESSED, 0, 0, _SIZE.pack(len(plain)), compress(plain))
-        if _block_size(packed) < len(plain):
+        if packed.size < len(plain):
             blocks = [packed]
-    yield _SECTION.pack(group, sum(map(_block_size, blocks)))
+    yield _SECTION.pack(group, sum(block.size for block in blocks))
     for block in blocks:
         yield from _block_pieces(block)
 
@@ -282,10 +287,6 @@ def element_size(start: bytes, where: str) -> int:
     """Bytes of an element, told from its first `ELEMENT_BYTES`; raises FormatError."""
     [size] = _Cursor(memoryview(start), 0, where).unpack(_ELEMENT)
     return _ELEMENT.size + (size & ~_IS_COMPRESSED)
-
-
-def _block_size(block: Block) -> int:
-    return _BLOCK.size + len(block.keys) + len(block.values)
 
 
 def _block_pieces(block: Block) -> Iterator[bytes | memoryview]:

@@ -9,7 +9,7 @@ asks for goes into the next snapshot as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.errors import FormatError
@@ -21,7 +21,7 @@ from tidegate.state.misfits import encoded, encoded_as_declared
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
@@ -285,15 +285,13 @@ class KeyedSnapshot:
         self._where = where
         self.key = keys.snapshot().to_bytes()
         self.headers = [each.state.header for each in live] + [each.header for each in left]
-        self._blocks: dict[int, list[Block]] = {}
+        self._blocks = {
+            group: blocks
+            for group, blocks in as_restored(left, len(live)).items()
+            if group not in partly
+        }
         self._whole_below = 0
         self._waiting: dict[int, int] = {}
-        for index, restored in enumerate(left, start=len(live)):
-            for group, block in restored.blocks:
-                if group in partly:
-                    continue
-                again = Block(block.kind, index, block.rows, block.keys, block.values)
-                self._blocks.setdefault(group, []).append(again)
 
     @property
     def blocks(self) -> Mapping[int, list[Block]]:
@@ -328,7 +326,7 @@ class KeyedSnapshot:
                         blocks.append(self._encoded(piece, each))
                     yield len(piece.keys)
             self._whole_below = group + 1
-            self._waiting[group] = sum(len(block.keys) + len(block.values) for block in blocks)
+            self._waiting[group] = sum(block.size for block in blocks)
 
     def cancel(self) -> None:
         """Free what is kept for it."""
@@ -337,6 +335,18 @@ class KeyedSnapshot:
 
     def _encoded(self, piece: Present | Missing, live: _Live) -> Block:
         return block_of(piece, live.index, live.state, self._keys[live.index], self._where)
+
+
+def as_restored(left: Iterable[Restored], first: int) -> dict[int, list[Block]]:
+    """By key group the blocks of states that nobody has asked for.
+
+    first: index of the first of these states in the header of what is written.
+    """
+    found: dict[int, list[Block]] = {}
+    for index, restored in enumerate(left, start=first):
+        for group, block in restored.blocks:
+            found.setdefault(group, []).append(replace(block, state=index))
+    return found
 
 
 def block_of(

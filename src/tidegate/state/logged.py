@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.model.handles import KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format import Block, KeyedHeader, header_bytes, section_bytes
-from tidegate.state.keyed import block_of
+from tidegate.state.format import KeyedHeader, KeyedStreamWriter
+from tidegate.state.keyed import as_restored, block_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.changelog import Base, ChangeLog
+    from tidegate.state.format import Block
     from tidegate.state.hashmap import Missing, Present
     from tidegate.state.keyed import KeyedStates, Registered
     from tidegate.state.log_parts import Append, LogPlace
@@ -116,7 +117,7 @@ class Tail:
 
 
 class _AllRows:
-    """All keyed rows as a stream of keyed state, while they are written to."""
+    """All keyed rows by key group, while they are written to."""
 
     def __init__(
         self,
@@ -128,36 +129,23 @@ class _AllRows:
     ) -> None:
         self._states = states
         self._live = states.registered
-        self._left_of: dict[int, list[Block]] = {}
         left = states.unclaimed
-        for index, restored in enumerate(left, start=len(self._live)):
-            for group, block in restored.blocks:
-                again = Block(block.kind, index, block.rows, block.keys, block.values)
-                self._left_of.setdefault(group, []).append(again)
+        self._left = as_restored(left, len(self._live))
         self._where = where
-        self.offsets: list[int] = []
         headers = [each.header for each in (*self._live, *left)]
         key = self._learned_key()
-        self._header = KeyedHeader(operator, checkpoint, max_parallelism, key, headers, None)
+        self.header = KeyedHeader(operator, checkpoint, max_parallelism, key, headers, None)
 
-    def pieces(self) -> Iterator[bytes | memoryview]:
-        """The stream, piece by piece, each to be drawn on the loop; an empty one ends a step."""
-        position = 0
-        opening = header_bytes(self._header)
-        yield opening
-        position += len(opening)
+    def sections(self) -> Iterator[tuple[int, list[Block]] | None]:
+        """Each key group, once it is encoded; None ends a step. To be drawn on the loop."""
         for group in self._states.key_groups:
             blocks: list[Block] = []
             for index, state in enumerate(self._live):
                 for piece in state.table.current(group, lambda: _ROWS_A_STEP, state.kept):
                     keys = self._states.keys_of(state, piece.keys[0])
                     blocks.append(block_of(piece, index, state, keys, self._where))
-                    yield b""
-            blocks += self._left_of.get(group, ())
-            self.offsets.append(position if blocks else 0)
-            for section in section_bytes(group, blocks) if blocks else ():
-                position += len(section)
-                yield section
+                    yield None
+            yield group, blocks + self._left.get(group, [])
 
     def _learned_key(self) -> bytes | None:
         for state in self._live:
@@ -183,21 +171,22 @@ class StreamedBase:
         self._base = base
         self._place = place
         self._key_groups = key_groups
-        self._rows = rows
-        self._pieces = rows.pieces()
+        self._header = rows.header
+        self._sections = rows.sections()
         self._clock = clock
-        self._encoded: list[bytes | memoryview] = []
+        self._encoded: list[tuple[int, list[Block]]] = []
         self._whole = False
         self._stream: CheckpointStateOutputStream | None = None
+        self._rows: KeyedStreamWriter | None = None
         self.waiting = 0
 
     def encode(self, budget_ms: float) -> bool:
         """Encode for about that long; True once all is."""
         deadline = self._clock.precise_s() + budget_ms / 1000
-        for piece in self._pieces:
-            if piece:
-                self._encoded.append(piece)
-                self.waiting += len(piece)
+        for section in self._sections:
+            if section is not None:
+                self._encoded.append(section)
+                self.waiting += sum(block.size for block in section[1])
             elif self._clock.precise_s() >= deadline:
                 return False
         self._whole = True
@@ -208,15 +197,17 @@ class StreamedBase:
         encoded, self._encoded, self.waiting = self._encoded, [], 0
         stream = self._stream = self._stream or self._place.stream()
         try:
-            for piece in encoded:
-                stream.write(piece)
+            rows = self._rows = self._rows or KeyedStreamWriter(
+                stream.write, self._header, self._key_groups
+            )
+            for group, blocks in encoded:
+                rows.add(group, blocks)
             if self._whole:
                 handle = stream.close_and_get_handle()
-                offsets = tuple(self._rows.offsets)
                 name = self._place.new_name()
                 self._log.durable(
                     self._base,
-                    KeyGroupsStateHandle(self._key_groups, offsets, handle, name),
+                    KeyGroupsStateHandle(self._key_groups, rows.offsets, handle, name),
                     self._place,
                 )
         except BaseException:
