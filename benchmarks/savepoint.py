@@ -2,8 +2,8 @@
 
 Ten million keys of one operator in one subtask, without a job around it, in memory and on disk, in
 canonical and in native form. Guards: at least 60 % of what the disk, or what makes the bytes, does
-by itself in the same process, whichever is slower; beside the state itself no more memory than the
-bytes of the savepoint (in memory) or than RocksDB is given and 200 MB (on disk).
+by itself, whichever is slower, each in a process of its own and the median of three; beside the
+state itself no more memory than 200 MB, and on disk what RocksDB is given.
 
 What makes the bytes is MessagePack for state in memory, and RocksDB's own scan of its entries, or
 its writer of files, for the canonical form of state on disk; its native form is nothing but files.

@@ -102,7 +102,10 @@ class Logs:
         assert isinstance(handle, FileStateHandle)
         return self.files[handle.file_path]
 
-    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
+    def view(self, handle: StreamStateHandle, new_file: object = None) -> memoryview:
+        return memoryview(self.read(handle))
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
         target.write_bytes(self.read(handle))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state.world import MAX_PARALLELISM, READER, Subtask, restored, snapshot, stored
+from tests.state.world import MAX_PARALLELISM, READER, Subtask, Viewed, restored, snapshot, stored
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import (
     ConfigError,
@@ -159,6 +159,16 @@ def test_a_column_that_nobody_asks_for_goes_into_the_next_snapshot() -> None:
     Columns(second).index(pa.array([1, 2]))
     [third] = restored([snapshot(second, 2)])
     assert Columns(third).values(pa.array([1, 2]), SCORE) == {1: 2.0, 2: -1.0}
+
+
+def test_columns_outlive_the_file_that_they_were_read_from() -> None:
+    columns, reader = Columns(Subtask()), Viewed()
+    name = ColumnStateDescriptor("name", pa.string())
+    keys = pa.array(["one", "two"])
+    columns.subtask.backend.column_state(name).put(columns.index(keys), pa.array(["a", "b"]))
+    [again] = restored([snapshot(columns.subtask)], reader=reader)
+    reader.overwrite()
+    assert Columns(again).values(keys, name) == {"one": "a", "two": "b"}
 
 
 def test_a_new_default_holds_for_new_keys_only() -> None:

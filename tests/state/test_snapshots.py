@@ -13,6 +13,7 @@ from tests.state.world import (
     READER,
     MemoryPlace,
     Subtask,
+    Viewed,
     merged,
     restored,
     snapshot,
@@ -308,6 +309,25 @@ def test_what_nobody_asks_for_goes_into_the_next_snapshot() -> None:
     three = restored([snapshot(one, 2)], 3)
     assert merged(three, COUNT) == {key: key + 1 for key in range(50)}
     assert merged(three, ANY) == {7: "kept"}
+
+
+def test_what_nobody_asks_for_outlives_its_file_once_there_was_a_snapshot() -> None:
+    subtask, reader = Subtask(), Viewed()
+    counts(subtask, range(50))
+    [one] = restored([snapshot(subtask)], reader=reader)
+    snapshot(one, 2)
+    reader.overwrite()
+    [two] = restored([snapshot(one, 3)])
+    assert merged([two], COUNT) == {key: key + 1 for key in range(50)}
+
+
+def test_what_was_asked_for_outlives_its_file() -> None:
+    subtask, reader = Subtask(), Viewed()
+    counts(subtask, range(50))
+    [one] = restored([snapshot(subtask)], reader=reader)
+    one.backend.keyed_state(COUNT)
+    reader.overwrite()
+    assert merged([one], COUNT) == {key: key + 1 for key in range(50)}
 
 
 @pytest.mark.parametrize(

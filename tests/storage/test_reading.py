@@ -1,5 +1,6 @@
-"""What a subtask starts from is copied whole, or linked where it lies on the same disk."""
+"""What a subtask starts from is checked whole, and mapped where it lies on this machine."""
 
+from mmap import mmap
 from pathlib import Path
 
 import pytest
@@ -24,38 +25,51 @@ def on(folder: Path) -> Driver:
     return Driver(CheckpointSettings(storage="filesystem", directory=str(folder / "checkpoints")))
 
 
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_file_on_the_same_disk_is_linked_only_for_who_asks_for_it(
-    tmp_path: Path, linked: bool
-) -> None:
-    driver, target = on(tmp_path), tmp_path / "target"
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_file_of_this_machine_is_looked_at_where_it_is(tmp_path: Path, spill: bool) -> None:
+    driver = on(tmp_path)
     handle = written(driver)
-    driver.reader().copy(handle, target, linked=linked)
-    assert target.read_bytes() == DATA
-    assert target.is_symlink() == linked
-    target.unlink()
-    assert driver.reader().read(handle) == DATA
+    view = driver.reader().view(handle, (lambda: tmp_path / "new") if spill else None)
+    assert isinstance(view.obj, mmap)
+    Path(handle.physical_id).unlink()
+    assert view == DATA
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("data", [b"in the handle", DATA])
-def test_what_is_no_file_of_this_machine_is_copied(tmp_path: Path, data: bytes) -> None:
-    driver, target = Driver(SETTINGS), tmp_path / "target"
-    driver.reader().copy(written(driver, data), target, linked=True)
-    assert target.read_bytes() == data
-    assert not target.is_symlink()
+def test_what_is_no_file_of_this_machine_is_looked_at_in_memory(data: bytes) -> None:
+    driver = Driver(SETTINGS)
+    assert driver.reader().view(written(driver, data)) == data
 
 
-def test_a_file_is_not_linked_before_all_of_it_was_checked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", [b"in the handle", DATA])
+def test_what_is_no_file_of_this_machine_can_be_looked_at_in_a_file_without_a_name(
+    tmp_path: Path, data: bytes
+) -> None:
+    driver = Driver(SETTINGS)
+    view = driver.reader().view(written(driver, data), lambda: tmp_path / "new")
+    assert isinstance(view.obj, mmap) and view == data
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_looked_at_before_all_of_it_was_checked(tmp_path: Path) -> None:
     driver, target = on(tmp_path), tmp_path / "target"
     handle = written(driver)
-    file = Path(handle.physical_id)
+    file, reader = Path(handle.physical_id), driver.reader()
     file.write_bytes(DATA[:-1] + b"x")
     with pytest.raises(FormatError, match="is not as it was written"):
-        driver.reader().copy(handle, target, linked=True)
+        reader.view(handle)
     file.write_bytes(DATA[:-1])
     with pytest.raises(RestoreRefused, match="were written"):
-        driver.reader().copy(handle, target, linked=True)
+        reader.view(handle)
     file.unlink()
-    with pytest.raises(RestoreRefused, match="is missing"):
-        driver.reader().copy(handle, target, linked=True)
-    assert not target.is_symlink()
+    for new_file in (None, lambda: target):
+        with pytest.raises(RestoreRefused, match="is missing"):
+            reader.view(handle, new_file)
+    assert not target.exists()
+
+
+def test_a_copy_has_all_bytes(tmp_path: Path) -> None:
+    driver, target = on(tmp_path), tmp_path / "target"
+    driver.reader().copy(written(driver), target)
+    assert target.read_bytes() == DATA and not target.is_symlink()

@@ -59,8 +59,9 @@ class _LinkingReader:
         self._reader = reader
         self.where = reader.where
         self.read = reader.read
+        self.view = reader.view
 
-    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Link or copy a file; raises what `StateReader.copy` raises."""
         file = Path(handle.physical_id.removeprefix("file://"))
         alone = isinstance(handle, FileStateHandle | RelativeFileStateHandle)
@@ -68,4 +69,4 @@ class _LinkingReader:
         if here and file.stat().st_size == handle.state_size:
             target.symlink_to(file)
         else:
-            self._reader.copy(handle, target, linked=linked)
+            self._reader.copy(handle, target)

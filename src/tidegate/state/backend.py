@@ -71,8 +71,14 @@ class StateReads(Protocol):
         """All bytes of a handle."""
         ...
 
-    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
-        """Write all bytes of a handle to a new file. linked: it may be a link to its own file."""
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
+        """All bytes of a handle; many of them from its file or a new one, as they are needed."""
+        ...
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write all bytes of a handle to a new file."""
         ...
 
     @property
@@ -224,7 +230,7 @@ class OperatorBackend:
             self._log.restore(state.managed_keyed)
         if self._disk is None:
             for keyed in in_streams(state.managed_keyed, self._key_groups, reader.read):
-                self._restore_keyed(keyed, reader.read)
+                self._restore_keyed(keyed, reader)
         else:
             for columns in self._disk.restore(state.managed_keyed, reader):
                 self._restore_columns(columns)
@@ -358,7 +364,7 @@ class OperatorBackend:
             self._columns = KeyedColumnStates(self._where)
         return self._columns
 
-    def _restore_keyed(self, handle: KeyedStateHandle, read: Read) -> None:
+    def _restore_keyed(self, handle: KeyedStateHandle, reader: StateReads) -> None:
         if not isinstance(handle, KeyGroupsStateHandle):
             raise RestoreRefused(
                 f"Keyed state in the form of {type(handle).__name__} can't be read by the HashMap"
@@ -368,7 +374,7 @@ class OperatorBackend:
                 "savepoint in canonical form ('tidegate savepoint --type canonical').",
             )
         where = handle.delegate.physical_id
-        data = memoryview(read(handle.delegate))
+        data = reader.view(handle.delegate)
         header = keyed_header(data, where)
         if header.key is not None:
             self._keyed.restore_keys(header.key)

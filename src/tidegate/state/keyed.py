@@ -56,6 +56,18 @@ class Restored:
     header: StateHeader
     blocks: list[tuple[int, Block]] = field(default_factory=list[tuple[int, Block]])
 
+    def in_memory(self) -> Restored:
+        """The same, apart from the file that it was read from."""
+        if all(type(block.keys) is bytes for _, block in self.blocks):
+            return self
+        return Restored(
+            self.header,
+            [
+                (group, replace(block, keys=bytes(block.keys), values=bytes(block.values)))
+                for group, block in self.blocks
+            ],
+        )
+
 
 class KeyedStates:
     """All keyed row state of one operator. where: names the operator in errors.
@@ -197,7 +209,14 @@ class KeyedStates:
 
     @property
     def unclaimed(self) -> list[Restored]:
-        """What was restored of states that nobody has asked for."""
+        """What was restored of states that nobody has asked for.
+
+        It is in memory from the first snapshot on: once that is complete, the file that it was
+        read from may be deleted, where a file that is looked at does not outlive its name (NFS).
+        """
+        self._restored = {
+            name: [each.in_memory() for each in parts] for name, parts in self._restored.items()
+        }
         return [restored for parts in self._restored.values() for restored in parts]
 
     @property

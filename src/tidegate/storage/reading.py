@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from io import BytesIO
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ from tidegate.storage.paths import absolute, is_local
 from tidegate.storage.store import Checksum
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tidegate.model.handles import StreamStateHandle
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -82,22 +83,38 @@ class StateReader:
             raise self._missing(handle) from error
         return b"".join(parts)
 
-    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
+        """All bytes of a handle, read where they are looked at. Blocking. Raises as `copy`.
+
+        A file of this machine is mapped once it was checked: it may be deleted meanwhile, and
+        nobody makes a file of state shorter. Others are copied to a new file, which soon has no
+        name any more, and to memory where there is none.
+        """
+        own = _own_file(handle)
+        if own is not None:
+            for _ in self.parts(handle):
+                pass
+            if (mapped := _mapped(own)) is not None:
+                return mapped
+        if new_file is None:
+            return memoryview(self.read(handle))
+        file = new_file()
+        try:
+            self.copy(handle, file)
+            return _mapped(file) or memoryview(file.read_bytes())
+        finally:
+            file.unlink(missing_ok=True)
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Write all bytes of a handle to a new file of this machine. Blocking.
 
-        linked: for a reader that is soon done, the new file may be a symbolic link to the one that
-        is read, once that was checked, where both are on one disk.
         Raises RestoreRefused where the file is gone or has another size, FormatError where its
         bytes are others, StorageFailed where it cannot be read, or the new one not be written, or
         all was given up.
         """
         try:
-            own = _file_beside(handle, target) if linked else None
-            if own is not None:
-                for _ in self.parts(handle):
-                    pass
-                target.symlink_to(own)
-                return
             with target.open("xb") as file:
                 for part in self.parts(handle):
                     file.write(part)
@@ -154,14 +171,17 @@ class StateReader:
         return f"{self.where}, {file}" if self.where else file
 
 
-def _file_beside(handle: StreamStateHandle, target: Path) -> Path | None:
-    """The file that a handle has for itself, where it is on the disk of another one to be."""
+def _own_file(handle: StreamStateHandle) -> Path | None:
+    """The file of this machine that a handle has for itself."""
     if not isinstance(handle, FileStateHandle | RelativeFileStateHandle):
         return None
-    if not is_local(handle.physical_id):
-        return None
-    file = Path(absolute(handle.physical_id))
+    return Path(absolute(handle.physical_id)) if is_local(handle.physical_id) else None
+
+
+def _mapped(file: Path) -> memoryview | None:
+    """A file's bytes as they are looked at; None where it is empty, gone, or can't be mapped."""
     try:
-        return file if file.stat().st_dev == target.parent.stat().st_dev else None
-    except FileNotFoundError:
+        with file.open("rb") as stream:
+            return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
+    except (OSError, ValueError):
         return None

@@ -529,7 +529,13 @@ class _Inline:
         """All bytes of a handle."""
         return cast("ByteStreamStateHandle", handle).data
 
-    def copy(self, handle: StreamStateHandle, target: Path, *, linked: bool = False) -> None:
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
+        """The same, without a file."""
+        return memoryview(self.read(handle))
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Write them to a new file."""
         target.write_bytes(self.read(handle))
 

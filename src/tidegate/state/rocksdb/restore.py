@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from mmap import ACCESS_READ, mmap
 from operator import lt
 from typing import TYPE_CHECKING, Final
 
@@ -269,20 +268,10 @@ class _Restore:
                 )
 
     def _bytes_of(self, handle: StreamStateHandle) -> memoryview:
-        """All bytes of a handle; many of them not in memory but in a file without a name.
-
-        One that lies on the same disk is itself mapped: it may be deleted meanwhile, and nobody
-        makes a file of state shorter.
-        """
+        """All bytes of a handle; many of them not in memory but in a file."""
         if handle.state_size <= _READ_MAX:
             return memoryview(self._reader.read(handle))
-        file = self._local.folders.new_folder()
-        try:
-            self._reader.copy(handle, file, linked=True)
-            with file.open("rb") as stream:
-                return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))
-        finally:
-            file.unlink(missing_ok=True)
+        return self._reader.view(handle, self._local.folders.new_folder)
 
 
 def _section_runs(
