@@ -139,6 +139,8 @@ class HashMapTable:
             {group: _Unwritten(group, self._saved) for group in key_groups} if tracked else {}
         )
         self._frozen: list[int] = []
+        # What was noted before a freeze; a million keys would take it 6 ms to let go of at once.
+        self._noted: dict[int, Entries] = {}
         # Of a logged table: what was to be drained when a key group was frozen or cut.
         self._undrained: dict[int, Entries] = {}
         self._logged = logged
@@ -290,6 +292,8 @@ class HashMapTable:
         for group, unwritten in self._unwritten.items():
             saved = self._saved[group]
             if type(saved) is not _FirstWrite:
+                if saved is not None:
+                    self._noted[group] = saved
                 self._saved[group] = unwritten
                 unwritten.begin(busy=group in busy, told=saved is not None)
         for group in self._frozen:
@@ -345,6 +349,7 @@ class HashMapTable:
     def _thaw(self, group: int) -> Entries:
         saved = self._shared[group]
         assert saved is not None, f"key group {group} is not frozen"
+        self._noted.pop(group, None)
         unwritten = self._unwritten.get(group)
         told = unwritten is not None and unwritten.untold == 0
         self._shared[group] = None
