@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.flink.test_metadata_files import FIXTURES
 from tidegate import (
@@ -14,6 +15,7 @@ from tidegate import (
     dispose_savepoint,
     list_savepoints,
 )
+from tidegate.cli.main import commands
 from tidegate.errors import FormatError
 
 CANONICAL, NATIVE = (f"keyed-heapfile-savepoint-{name}" for name in ("canonical", "native"))
@@ -48,6 +50,12 @@ def test_a_savepoint_among_others_that_is_damaged_is_named(kept: Path) -> None:
     with pytest.raises(FormatError) as refused:
         list_savepoints(kept)
     assert NATIVE in str(refused.value)
+    damaged: list[FormatError] = []
+    [other] = list_savepoints(kept, on_damaged=damaged.append)
+    assert other.path == str(kept / CANONICAL)
+    assert [str(error) for error in damaged] == [str(refused.value)]
+    listed = CliRunner().invoke(commands, ["list", "--savepoints", str(kept)])
+    assert CANONICAL in listed.stdout and NATIVE in listed.stderr and listed.exit_code == 1
     with pytest.raises(ConfigError, match="There is no folder"):
         list_savepoints(kept / "nowhere")
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from tidegate.errors import FormatError
+
 _SCHEDULED: Final = {JobStatus.INITIALIZING.value, JobStatus.CREATED.value}
 _MEANT: Final = {
     "scheduled": _SCHEDULED,
@@ -41,12 +43,7 @@ def list_jobs(
     What they do, their ids, where their REST interfaces are, and what each would start from.
     """
     if savepoints is not None:
-        rows = [
-            (info.path, info.kind, info.format.value, info.job_name, info.size_bytes)
-            for info in list_savepoints(savepoints)
-        ]
-        head = "savepoint", "kind", "format", "job", "bytes"
-        _show(head, rows, none=f"no savepoint lies in {savepoints}")
+        _list_savepoints(savepoints)
         return
     folder = folder_of(dynamic, config, checkpoints)
     rows = [
@@ -63,6 +60,21 @@ def list_jobs(
     meant = "no job" if which == "all" else f"no {which} job"
     head = "job", "status", "id", "rest", "newest checkpoint"
     _show(head, rows, none=f"{meant} has kept records in {folder.directory}")
+
+
+def _list_savepoints(folder: str) -> None:
+    """Those that can be read; each that can't is an error of the command, after them."""
+    damaged: list[FormatError] = []
+    rows = [
+        (info.path, info.kind, info.format.value, info.job_name, info.size_bytes)
+        for info in list_savepoints(folder, on_damaged=damaged.append)
+    ]
+    head = "savepoint", "kind", "format", "job", "bytes"
+    _show(head, rows, none=f"no savepoint that can be read lies in {folder}")
+    for error in damaged[:-1]:
+        click.echo(f"error: {error}", err=True)
+    if damaged:
+        raise damaged[-1]
 
 
 def _show(head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.metadata.provenance import check_seal, provenance_of
-from tidegate.errors import ConfigError
+from tidegate.errors import ConfigError, FormatError
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import CheckpointProperties, SavepointType
@@ -22,6 +22,8 @@ from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.model.ids import CheckpointId
     from tidegate.model.snapshots import CheckpointMetadata, SavepointFormatType
 
@@ -44,11 +46,14 @@ class SavepointInfo:
     size_bytes: int
 
 
-def list_savepoints(directory: str | PathLike[str]) -> list[SavepointInfo]:
+def list_savepoints(
+    directory: str | PathLike[str], *, on_damaged: Callable[[FormatError], None] | None = None
+) -> list[SavepointInfo]:
     """The savepoints whose folders lie in this one, by path.
 
-    A folder without ``_metadata`` is none: its savepoint was never completed. Raises ConfigError
-    where there is no such folder, FormatError for a ``_metadata`` that cannot be read.
+    A folder without ``_metadata`` is none: its savepoint was never completed. on_damaged: is told
+    of each whose ``_metadata`` cannot be read, and the others are given; without it the first of
+    them is raised. Raises ConfigError where there is no such folder.
     """
     root = paths.absolute(fspath(directory))
     store, name = Stores().locate(root)
@@ -65,8 +70,17 @@ def list_savepoints(directory: str | PathLike[str]) -> list[SavepointInfo]:
         for file in inside
         if paths.name(file.path) == paths.METADATA and paths.parent(paths.parent(file.path)) == name
     )
-    infos = (_info(path) for path in found)
-    return [info for info in infos if info is not None]
+    infos: list[SavepointInfo] = []
+    for path in found:
+        try:
+            info = _info(path)
+        except FormatError as error:
+            if on_damaged is None:
+                raise
+            on_damaged(error)
+        else:
+            infos += [] if info is None else [info]
+    return infos
 
 
 def dispose_savepoint(path: str | PathLike[str]) -> None:
