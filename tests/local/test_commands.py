@@ -47,7 +47,7 @@ class Shell:
         return result.stdout.strip()
 
     def run(self, out: Path, *args: str) -> subprocess.Popen[bytes]:
-        """`tidegate run` in a process of its own, until it has committed something."""
+        """`tidegate run` in a process of its own, until it has committed a row of key 0."""
         settings = {
             "execution.checkpointing.dir": str(self._jobs.checkpoints),
             "execution.checkpointing.interval": "100 ms",
@@ -57,7 +57,7 @@ class Shell:
         command = [sys.executable, "-m", "tidegate.cli.main", "run", *given, *args]
         process = subprocess.Popen([*command, self._script, out], cwd=ROOT / "src")
         try:
-            until(lambda: committed(out) or process.poll() is not None, "rows are committed")
+            until(lambda: counts(committed(out)) or process.poll() is not None, "a row of key 0")
         except BaseException:
             process.kill()
             raise
