@@ -26,7 +26,14 @@ from tests.state.disk_world import FILES
 from tests.state.disk_world import SMALL as SMALL_DISK
 from tests.state.files_world import Driver
 from tests.state.log_world import SMALL
-from tests.state.test_incremental_properties import LEFT_BEHIND, MEMORY, NOTHING, STEPS, Job
+from tests.state.test_incremental_properties import (
+    LEFT_BEHIND,
+    MEMORY,
+    NOTHING,
+    SETTINGS_DRAWN,
+    STEPS,
+    Job,
+)
 from tests.state.world import Subtask
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.checkpoint.registry import paths_of, shared_handles
@@ -34,7 +41,7 @@ from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointAborted, JobStatus
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
+from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import SubtaskState
 from tidegate.state.backend import LocalPlace
 from tidegate.state.changelog import ChangeLog
@@ -340,30 +347,13 @@ class LoggedJob(Job):
 @examples(16)
 @given(
     seed=st.integers(0, 1 << 32),
-    max_concurrent=st.integers(1, 3),
-    retained_max=st.integers(1, 2),
-    timeout_ms=st.sampled_from([3_000, 600_000]),
+    settings=SETTINGS_DRAWN,
     status=st.sampled_from([JobStatus.FINISHED, JobStatus.CANCELED]),
-    retention=st.sampled_from(list(RetentionPolicy)),
     on_disk=st.booleans(),
 )
 def test_whatever_happens_the_state_comes_back_and_none_of_its_log_is_left_over(
-    seed: int,
-    max_concurrent: int,
-    retained_max: int,
-    timeout_ms: int,
-    status: JobStatus,
-    retention: RetentionPolicy,
-    on_disk: bool,
+    seed: int, settings: CheckpointSettings, status: JobStatus, on_disk: bool
 ) -> None:
-    settings = CheckpointSettings(
-        interval_ms=500,
-        max_concurrent=max_concurrent,
-        retained_max=retained_max,
-        timeout_ms=timeout_ms,
-        tolerable_failures=1_000,
-        retention=retention,
-    )
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         job = LoggedJob(settings, Path(folder), on_disk=on_disk)
         draw = random.Random(seed).randrange

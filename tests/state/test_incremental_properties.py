@@ -72,6 +72,15 @@ if TYPE_CHECKING:
 
 SHAPES = [chain(vertex("source", n, coordinator=True), vertex("sink", 1)) for n in (1, 2, 3)]
 STEPS = 250
+SETTINGS_DRAWN = st.builds(
+    CheckpointSettings,
+    interval_ms=st.just(500),
+    max_concurrent=st.integers(1, 3),
+    retained_max=st.integers(1, 2),
+    timeout_ms=st.sampled_from([3_000, 600_000]),
+    tolerable_failures=st.just(1_000),
+    retention=st.sampled_from(list(RetentionPolicy)),
+)
 LEFT_BEHIND = b"written by a slot that was killed"
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many small files for a short while
 SAVEPOINTS = "memory:/savepoints"
@@ -451,30 +460,13 @@ class Job(Chaos):
 @examples(30)
 @given(
     seed=st.integers(0, 1 << 32),
-    max_concurrent=st.integers(1, 3),
-    retained_max=st.integers(1, 2),
-    timeout_ms=st.sampled_from([3_000, 600_000]),
+    settings=SETTINGS_DRAWN,
     status=st.sampled_from([JobStatus.FINISHED, JobStatus.CANCELED]),
-    retention=st.sampled_from(list(RetentionPolicy)),
     local=st.booleans(),
 )
 def test_whatever_happens_files_come_back_and_none_is_left_over(
-    seed: int,
-    max_concurrent: int,
-    retained_max: int,
-    timeout_ms: int,
-    status: JobStatus,
-    retention: RetentionPolicy,
-    local: bool,
+    seed: int, settings: CheckpointSettings, status: JobStatus, local: bool
 ) -> None:
-    settings = CheckpointSettings(
-        interval_ms=500,
-        max_concurrent=max_concurrent,
-        retained_max=retained_max,
-        timeout_ms=timeout_ms,
-        tolerable_failures=1_000,
-        retention=retention,
-    )
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         job = Job(settings, Path(folder), local=local)
         # From a seed: in lists of numbers, as hypothesis draws them, few checkpoints complete.
