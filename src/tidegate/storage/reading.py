@@ -25,6 +25,9 @@ PART_BYTES: Final = 4 << 20
 _LOCAL_PART_BYTES: Final = 1 << 20
 """The same of a file of this machine: what a core's cache holds is checked and written quicker."""
 
+_READ_MAX: Final = 8 << 20
+"""Bytes of a handle that are read into memory at once: a file that is mapped stays open."""
+
 _REMEDY: Final = "Put the file back as it was, or start from another checkpoint."
 
 
@@ -86,12 +89,14 @@ class StateReader:
     def view(
         self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
     ) -> memoryview:
-        """All bytes of a handle, read where they are looked at. Blocking. Raises as `copy`.
+        """All bytes of a handle; many of them not in memory. Blocking. Raises as `copy`.
 
         A file of this machine is mapped once it was checked: it may be deleted meanwhile, and
         nobody makes a file of state shorter. Others are copied to a new file, which soon has no
         name any more, and to memory where there is none.
         """
+        if handle.state_size <= _READ_MAX:
+            return memoryview(self.read(handle))
         own = _own_file(handle)
         if own is not None:
             for _ in self.parts(handle):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
+    from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.backend import LocalPlace, StateReads
     from tidegate.state.format import Block
@@ -62,9 +62,6 @@ COLUMNS_FILE: Final = "columns"
 
 _ROWS_A_SLICE: Final = 1024
 """Entries that are written to a file at a time."""
-
-_READ_MAX: Final = 1 << 20
-"""Bytes of a stream of blocks that are read into memory at once."""
 
 
 @dataclass(slots=True)
@@ -175,7 +172,7 @@ class _Restore:
             if not fresh:
                 store.write(store.batch(Rows((), (), beginnings)))
 
-        data = self._bytes_of(handle.delegate)
+        data = self._reader.view(handle.delegate, self._local.folders.new_folder)
         header = keyed_header(data, handle.delegate.physical_id)
         if header.columns is not None:
             self._columns.append(data)
@@ -266,12 +263,6 @@ class _Restore:
                     where=f"{self._where}, state '{state.name}'",
                     remedy="Restore at the parallelism that the snapshot was taken with.",
                 )
-
-    def _bytes_of(self, handle: StreamStateHandle) -> memoryview:
-        """All bytes of a handle; many of them not in memory but in a file."""
-        if handle.state_size <= _READ_MAX:
-            return memoryview(self._reader.read(handle))
-        return self._reader.view(handle, self._local.folders.new_folder)
 
 
 def _section_runs(
