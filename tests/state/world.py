@@ -7,7 +7,7 @@ from pathlib import Path
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
-from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
+from tidegate.model.handles import StreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
@@ -15,6 +15,7 @@ from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
 from tidegate.state.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
 from tidegate.storage.checkpoints import CheckpointScope
+from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation
@@ -121,29 +122,16 @@ class MemoryPlace:
 MEMORY = MemoryPlace()
 
 
-class InlineReader:
-    """Reads what stays in its handle."""
-
-    where = "a test's memory"
-
-    def read(self, handle: StreamStateHandle) -> bytes:
-        assert isinstance(handle, ByteStreamStateHandle)
-        return handle.data
-
-    def view(self, handle: StreamStateHandle, new_file: object = None) -> memoryview:
-        return memoryview(self.read(handle))
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        target.write_bytes(self.read(handle))
-
-
 class Viewed(InlineReader):
     """What is restored stays where it is, until it is overwritten."""
 
     def __init__(self) -> None:
+        super().__init__("a test's memory")
         self.files: list[bytearray] = []
 
-    def view(self, handle: StreamStateHandle, new_file: object = None) -> memoryview:
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
         self.files.append(bytearray(self.read(handle)))
         return memoryview(self.files[-1])
 
@@ -152,7 +140,7 @@ class Viewed(InlineReader):
             file[:] = bytes(len(file))
 
 
-READER = InlineReader()
+READER = InlineReader("a test's memory")
 
 
 def stored(pending: PendingSnapshot) -> SubtaskState:

@@ -78,8 +78,9 @@ def list_savepoints(
             if on_damaged is None:
                 raise
             on_damaged(error)
-        else:
-            infos += [] if info is None else [info]
+            continue
+        if info is not None:
+            infos.append(info)
     return infos
 
 

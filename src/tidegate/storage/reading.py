@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
-from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
+from tidegate.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+)
 from tidegate.storage.paths import absolute, is_local
 from tidegate.storage.store import Checksum
 
@@ -174,6 +178,28 @@ class StateReader:
 
     def _place(self, file: str) -> str:
         return f"{self.where}, {file}" if self.where else file
+
+
+class InlineReader:
+    """Reads what stays in its handle, where there is no storage. where: for errors."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def read(self, handle: StreamStateHandle) -> bytes:
+        """All bytes of a handle."""
+        assert isinstance(handle, ByteStreamStateHandle), "nothing else is inline"
+        return handle.data
+
+    def view(
+        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
+    ) -> memoryview:
+        """The same, without a file."""
+        return memoryview(self.read(handle))
+
+    def copy(self, handle: StreamStateHandle, target: Path) -> None:
+        """Write them to a new file."""
+        target.write_bytes(self.read(handle))
 
 
 def _own_file(handle: StreamStateHandle) -> Path | None:

@@ -54,6 +54,7 @@ from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.output import ChannelOutput, Room, make_route
 from tidegate.state.backend import OperatorBackend
+from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.testing.clock import ManualClock
 from tidegate.testing.loop import ManualLoop
@@ -61,7 +62,6 @@ from tidegate.typeinfo.types import is_any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from tidegate.datastream.stream import DataStream
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
     from tidegate.model.elements import Batch, Element, OperatorEvent
-    from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
     from tidegate.model.settings import JobSettings
     from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.output import Route
@@ -393,7 +392,7 @@ class _Subtask:
 
     def open(self, state: RestoredOperatorState) -> None:
         """Bring back the state, then open the operator."""
-        self._backend.restore(state, _Inline())
+        self._backend.restore(state, InlineReader("a snapshot of the harness"))
         self.operator.open(self._context)
 
     def read_from(self, output: ChannelOutput) -> None:
@@ -518,26 +517,6 @@ async def _made_at_once(call: Callable[[], object]) -> object:
 def _rows(batch: Batch) -> list[tuple[Any, int | None]]:
     rows = as_rows(batch)
     return list(zip(rows.values, rows.timestamps_ms or repeat(None), strict=False))
-
-
-class _Inline:
-    """Reads what stays in its handle."""
-
-    where = "a snapshot of the harness"
-
-    def read(self, handle: StreamStateHandle) -> bytes:
-        """All bytes of a handle."""
-        return cast("ByteStreamStateHandle", handle).data
-
-    def view(
-        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
-    ) -> memoryview:
-        """The same, without a file."""
-        return memoryview(self.read(handle))
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write them to a new file."""
-        target.write_bytes(self.read(handle))
 
 
 _NAMES = count()

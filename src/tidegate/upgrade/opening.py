@@ -11,22 +11,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
 from tidegate.metrics import MetricRegistry
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
 from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from pathlib import Path
 
     from tidegate.api.operator import Operator
     from tidegate.clock import Clock
-    from tidegate.model.handles import ByteStreamStateHandle, StreamStateHandle
     from tidegate.model.ids import CheckpointId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo, Vertex
@@ -115,7 +114,7 @@ class DryOpening:
         errors: list[TidegateError] = []
         for part in sample.parts:
             try:
-                backend.restore(part, _Inline())
+                backend.restore(part, InlineReader("a sample"))
             except SerializerIncompatible as error:
                 # Under the old keys, so that the other states are judged all the same.
                 under_old, _, others = self._restored(info, vertex, None, sample)
@@ -168,23 +167,3 @@ def _as_ours(error: Exception, info: OperatorInfo) -> TidegateError:
         return error
     where = f"operator '{info.name}', in its open"
     return UserCodeFailed(f"{type(error).__name__}: {error}", where=where)
-
-
-class _Inline:
-    """Reads what stays in its handle, as samples do."""
-
-    where = "a sample"
-
-    def read(self, handle: StreamStateHandle) -> bytes:
-        """All bytes of a handle."""
-        return cast("ByteStreamStateHandle", handle).data
-
-    def view(
-        self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
-    ) -> memoryview:
-        """The same, without a file."""
-        return memoryview(self.read(handle))
-
-    def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write them to a new file."""
-        target.write_bytes(self.read(handle))
