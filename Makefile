@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate mutants chaos features bench docs clean
+.PHONY: help setup demo test check simulate mutants chaos fuzz soak features release bench docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -23,17 +23,28 @@ simulate: setup ## random jobs under random faults, on virtual time: make simula
 mutants: setup ## plants faults in the protocol, one at a time, and counts those the simulator finds
 	@.venv/bin/python -m scripts.mutants $(SEEDS)
 
-chaos: setup ## kills random slots of running jobs, then looks at what came out: make chaos KILLS=200 SPARK=20
-	@.venv/bin/python -m scripts.chaos $(or $(KILLS),200) $(or $(SPARK),20) $(SEED)
+chaos: setup ## kills slots and drivers of running jobs, then looks at what came out: make chaos KILLS=600 SPARK=20 DRIVERS=20
+	@.venv/bin/python -m scripts.chaos $(or $(KILLS),600) $(or $(SPARK),20) $(or $(DRIVERS),20) $(SEED)
+
+fuzz: setup ## changed bytes for every reader of bytes: make fuzz MINUTES=60 FIRST=fresh READER=metadata
+	@.venv/bin/python -W ignore -m scripts.fuzz $(or $(MINUTES),5) $(or $(FIRST),fresh) "$(READER)"
+
+soak: setup ## jobs that run for long, and what they take up by sixths of the time: make soak MINUTES=60
+	@.venv/bin/python -m scripts.soak $(or $(MINUTES),60) $(SEED)
 
 features: setup ## every row of docs/features.tsv with its tests and state
-	@.venv/bin/python scripts/features.py
+	@.venv/bin/python -m scripts.features
+
+release: setup ## what has to hold of a release beside `make test`: no stale figure
+	@.venv/bin/python -m scripts.features --brief --release
 
 bench: setup ## rates beside those of Flink and PyFlink, in one run: make bench ARGS="--rounds 1"
 	@bash scripts/bench.sh $(ARGS)
 
-docs: setup ## the generated pages of docs/reference
+docs: setup ## the generated pages of docs/reference, and the documentation site in build/site
 	@.venv/bin/python scripts/reference.py
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet --strict
+	@echo "docs: build/site/index.html"
 
 clean: ## all that can be made again, the virtual environment included
 	@rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache

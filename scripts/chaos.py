@@ -1,8 +1,8 @@
-"""Kills random slots of running jobs: python -m scripts.chaos KILLS SPARK_KILLS [SEED].
+"""Kills slots and drivers of running jobs: python -m scripts.chaos KILLS SPARK DRIVERS [SEED].
 
-Local slots first, then workers of Spark, each job in one of the ways to take exactly-once
-checkpoints; then the output of each is compared with what must have come out. The last line sums
-up.
+Local slots first, then workers of Spark, each job in one of the ways to take checkpoints and to
+keep state; then whole drivers, each followed by one that goes on from the latest checkpoint. The
+output of each job is compared with what must have come out. The last line sums up.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.e2e.chaos import MODES, Survived, survive
+from tests.e2e.chaos import MODES, Survived, survive, survive_driver_kills
 from tests.e2e.runtimes import Jobs, MakeEnvironment
 from tidegate import Configuration, StreamExecutionEnvironment
 
@@ -28,18 +28,25 @@ TELL_EVERY = 10
 
 def main() -> int:
     """Exit status 1 where rows were lost or doubled, or a job did not come back."""
-    local, spark = int(sys.argv[1]), int(sys.argv[2])
-    seed = int(sys.argv[3]) if len(sys.argv) > 3 else int(time.time())
-    print(f"chaos with seed {seed}: {local} kills of local slots, {spark} of Spark's workers")
+    local, spark, drivers = map(int, sys.argv[1:4])
+    seed = int(sys.argv[4]) if len(sys.argv) > 4 else int(time.time())
+    print(
+        f"chaos with seed {seed}: {local} kills of local slots, {spark} of Spark's workers, "
+        f"{drivers} of drivers"
+    )
     came_through = under("local", local_environment, local, seed)
     if spark:
         came_through += under("Spark", spark_environments(), spark, seed)
+    if drivers:
+        came_through.append(of_drivers(drivers, seed))
     rows = sum(each.rows for each in came_through)
     kills = sum(each.kills for each in came_through)
     took = sorted(one for each in came_through for one in each.recoveries_s)
     print(
         f"{kills} kills, {sum(each.restarts for each in came_through)} restarts, {rows} rows: "
-        f"lost 0, doubled 0; recovery {took[len(took) // 2]:.2f} s median, {took[-1]:.2f} s longest"
+        f"lost {sum(each.lost for each in came_through)}, "
+        f"doubled {sum(each.doubled for each in came_through)}, all of those at least once; "
+        f"recovery {took[len(took) // 2]:.2f} s median, {took[-1]:.2f} s longest"
     )
     return 0
 
@@ -79,10 +86,23 @@ def under(where: str, make: MakeEnvironment, kills: int, seed: int) -> list[Surv
         found.append(one)
         print(
             f"{where}, {mode}: {one.kills} kills, {one.restarts} restarts, "
-            f"{one.checkpoints} checkpoints, {one.rows} rows exactly once",
+            f"{one.checkpoints} checkpoints, {one.rows} rows, lost {one.lost}, "
+            f"doubled {one.doubled}",
             flush=True,
         )
     return found
+
+
+def of_drivers(kills: int, seed: int) -> Survived:
+    """Drivers of one job."""
+    folder = Path(tempfile.mkdtemp(prefix="tidegate-chaos-"))
+    one = survive_driver_kills(folder, kills, Random(seed), tell_of("local", "drivers", kills))
+    shutil.rmtree(folder, ignore_errors=True)
+    print(
+        f"drivers: {kills} kills, {one.rows} rows, lost {one.lost}, doubled {one.doubled}",
+        flush=True,
+    )
+    return one
 
 
 def tell_of(where: str, mode: str, share: int) -> Callable[[int], None]:

@@ -1,8 +1,8 @@
-"""Simulates jobs, a run a seed: python -m scripts.simulate SEEDS [FIRST].
+"""Simulates jobs, a run a seed: python -m scripts.simulate SEEDS [FIRST [calls]].
 
 FIRST is a number, or ``fresh``: then every seed that ever failed is run, and a range that nobody
-has run before. The last line sums up; a seed that fails is told at once. One seed alone prints its
-story.
+has run before. With ``calls``, calls of functions take time and block their slots. The last line
+sums up; a seed that fails is told at once. One seed alone prints its story.
 """
 
 import gc
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 from tests.simulation.seeds import FAILED
 from tests.simulation.simulation import Run, simulate
@@ -30,7 +31,8 @@ def main() -> int:
         )
     else:
         seeds = list(range(int(first), int(first) + count))
-    runs = in_parallel(seeds) if len(seeds) > 1 else told(simulate(seeds[0]))
+    calls = "calls" in sys.argv[3:]
+    runs = in_parallel(seeds, calls) if len(seeds) > 1 else told(simulate(seeds[0], calls=calls))
     failed: list[int] = []
     virtual_s = 0.0
     for run in runs:
@@ -44,7 +46,8 @@ def main() -> int:
         f"{took_s:.1f} s: {len(failed)} failed"
     )
     if failed:
-        print(f"replay with: make simulate SEEDS=1 FIRST={failed[0]}; all: {failed[:50]}")
+        first_failed = f"{failed[0]} calls" if calls else str(failed[0])
+        print(f"replay with: make simulate SEEDS=1 FIRST='{first_failed}'; all: {failed[:50]}")
     return 1 if failed else 0
 
 
@@ -54,17 +57,17 @@ def told(run: Run) -> Iterator[Run]:
     yield run
 
 
-def in_parallel(seeds: Iterable[int]) -> Iterator[Run]:
+def in_parallel(seeds: Iterable[int], calls: bool) -> Iterator[Run]:
     """In processes of their own, one a core."""
     with ProcessPoolExecutor(os.cpu_count(), initializer=gc.freeze) as pool:
-        yield from pool.map(one, seeds, chunksize=CHUNK)
+        yield from pool.map(partial(one, calls=calls), seeds, chunksize=CHUNK)
 
 
-def one(seed: int) -> Run:
+def one(seed: int, *, calls: bool = False) -> Run:
     """Run a seed; garbage is collected after it, which is cheaper than within."""
     gc.disable()
     try:
-        return simulate(seed)
+        return simulate(seed, calls=calls)
     except Exception as error:
         error.add_note(f"simulating seed {seed}")
         raise

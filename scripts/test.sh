@@ -1,26 +1,39 @@
 #!/usr/bin/env bash
 # Lint, types, all tests, coverage, and the state of the features. Spark's tests share one worker
-# (tests/conftest.py).
-set -euo pipefail
+# (tests/conftest.py). Each part's output stays in build/logs; the last lines name what failed.
+set -uo pipefail
 cd "$(dirname "$0")/.."
 . scripts/java.sh
 . scripts/maven.sh
 bin=.venv/bin
-mkdir -p build/coverage
-rm -f build/coverage/data*
-failed=0
+logs=build/logs
+mkdir -p build/coverage "$logs"
+# What an earlier run has left says nothing about this one.
+rm -f build/coverage/data* build/test-results.json "$logs"/*.log
+failed=()
 # As in check.sh; and the slots that tests start find their modules prepared.
 unset PYTHONDONTWRITEBYTECODE
+
+part() { # part NAME COMMAND...
+    local name="$1"
+    shift
+    "$@" 2>&1 | tee "$logs/$name.log" || failed+=("$name")
+}
+
 # What is said of the source takes the time in which tests wait.
-bash scripts/check.sh source >build/source.log 2>&1 &
+bash scripts/check.sh source >"$logs/source.log" 2>&1 &
 source_check="$!"
 # Three at once on two cores: tests of whole jobs wait for more than half of their time.
-"$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
-    --cov --cov-report= --results=build/test-results.json || failed=1
-wait "$source_check" || failed=1
-cat build/source.log
-"$bin/python" -W ignore -m scripts.simulate 600 fresh || failed=1
-"$bin/python" -m coverage report || failed=1
-"$bin/python" scripts/core_coverage.py || failed=1
-"$bin/python" scripts/features.py --brief || failed=1
-exit "$failed"
+part tests "$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
+    --cov --cov-report= --results=build/test-results.json
+wait "$source_check" || failed+=(source)
+cat "$logs/source.log"
+part simulate "$bin/python" -W ignore -m scripts.simulate 600 fresh
+# Openings of the readers add about as much; half of the inputs are the same every time.
+part fuzz "$bin/python" -W ignore -m scripts.fuzz 1 fresh ""
+part coverage "$bin/python" -m coverage report
+part core-coverage "$bin/python" scripts/core_coverage.py
+part features "$bin/python" -m scripts.features --brief
+[ "${#failed[@]}" = 0 ] && exit 0
+"$bin/python" scripts/failed_parts.py "${failed[@]}"
+exit 1

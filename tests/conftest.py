@@ -11,21 +11,25 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from scripts.trees import tree_hash
 from tests.e2e.kafka import KafkaServer
 from tests.e2e.zookeeper import ZooKeeperServer
 from tests.properties import register_profiles
 from tests.threads import left_behind
+from tidegate.minicluster.forking import forking
 
 register_profiles()
 
 TESTS = Path(__file__).parent
 SPARK_TESTS = TESTS / "spark"
-ENDS_WITHIN_S = 3.0
+ENDS_WITHIN_S = 30.0
+LINUX = sys.platform == "linux"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,10 +74,11 @@ def feature_ids(item: pytest.Item) -> list[str]:
 
 
 class OutcomeRecord:
-    """Writes the outcome of each test of a session: passed, failed or skipped."""
+    """Writes the outcome of each test of a session, with the name of the tree that was tested."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._tree = tree_hash()
         self._outcomes: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -85,7 +90,8 @@ class OutcomeRecord:
 
     def pytest_sessionfinish(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(self._outcomes, indent=1))
+        record = {"tree": self._tree, "outcomes": self._outcomes}
+        self._path.write_text(json.dumps(record, indent=1))
 
 
 @pytest.fixture(scope="session")
@@ -141,12 +147,24 @@ def kafka(
 
 
 def child_processes() -> set[psutil.Process]:
-    """The living children of this process, theirs included."""
+    """The living children of this process, theirs included, beside the fork server of its jobs."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return set()  # the usual case, and known without reading all of /proc after every test
-    return set(psutil.Process().children(recursive=True))
+        return set()  # a usual case, and known without reading all of /proc after every test
+    server = forking().pid
+    if LINUX and children_of(os.getpid()) == {server} and not children_of(server):
+        return set()  # the other one
+    return {each for each in psutil.Process().children(recursive=True) if each.pid != server}
+
+
+def children_of(pid: int | None) -> set[int]:
+    """Read from the kernel's own lists; a thread may end meanwhile."""
+    children: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children.update(map(int, (task / "children").read_text().split()))
+    return children
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,7 @@ _PLACES: Final = {
     "AllWindowedStream": "tidegate.datastream.windowed",
     "AppendingState": "tidegate.api.state",
     "AsyncDataStream": "tidegate.datastream.async_stream",
+    "ArrowBatch": "tidegate.model.elements",
     "AsyncFunction": "tidegate.api.async_functions",
     "AsyncRetryPredicate": "tidegate.api.async_functions",
     "AsyncRetryStrategy": "tidegate.api.async_functions",
@@ -45,6 +46,7 @@ _PLACES: Final = {
     "CoGroupFunction": "tidegate.api.co_functions",
     "CoGroupedWindows": "tidegate.datastream.joined",
     "CoMapFunction": "tidegate.api.co_functions",
+    "CommitFailed": "tidegate.errors",
     "CommittableMessage": "tidegate.api.sink",
     "CoProcessFunction": "tidegate.api.co_functions",
     "Collect": "tidegate.api.aggregates",
@@ -67,6 +69,7 @@ _PLACES: Final = {
     "DataStream": "tidegate.datastream.stream",
     "DataStreamSink": "tidegate.datastream.stream_sink",
     "DataStreamUtils": "tidegate.datastream.utils",
+    "DeadLetter": "tidegate.api.dead_letters",
     "DeltaEvictor": "tidegate.api.evictors",
     "Duration": "tidegate.model.duration",
     "DynamicEventTimeSessionWindows": "tidegate.api.windows",
@@ -99,6 +102,7 @@ _PLACES: Final = {
     "IntervalJoin": "tidegate.datastream.joined",
     "IntervalJoined": "tidegate.datastream.joined",
     "JobCanceled": "tidegate.errors",
+    "JobSuspended": "tidegate.errors",
     "JobClient": "tidegate.api.client",
     "JobExecutionResult": "tidegate.api.client",
     "JobExecutionStatusEvent": "tidegate.api.listeners",
@@ -128,6 +132,7 @@ _PLACES: Final = {
     "MasterTriggerRestoreHook": "tidegate.api.hooks",
     "Max": "tidegate.api.aggregates",
     "Mean": "tidegate.api.aggregates",
+    "MemorySize": "tidegate.datastream.slot_sharing",
     "MergingState": "tidegate.api.state",
     "MergingWindowAssigner": "tidegate.api.windows",
     "MetricGroup": "tidegate.metrics",
@@ -145,6 +150,7 @@ _PLACES: Final = {
     "OperatorSummary": "tidegate.savepoints.summary",
     "OutputTag": "tidegate.api.output_tag",
     "Partitioner": "tidegate.api.functions",
+    "PredefinedOptions": "tidegate.config.state_backends",
     "Prepared": "tidegate.api.sink",
     "ProcessAllWindowFunction": "tidegate.api.window_functions",
     "ProcessFunction": "tidegate.api.functions",
@@ -164,6 +170,7 @@ _PLACES: Final = {
     "RestartStrategyConfiguration": "tidegate.config.restart_strategies",
     "RestoreRefused": "tidegate.errors",
     "Row": "tidegate.typeinfo.row",
+    "RowBatch": "tidegate.model.elements",
     "RowKind": "tidegate.typeinfo.row",
     "RowTypeInfo": "tidegate.typeinfo.types",
     "RuntimeContext": "tidegate.api.functions",
@@ -251,19 +258,43 @@ _PLACES: Final = {
     "state_options": "tidegate.spark.state_source",
 }
 
-__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]  # __getattr__ gives them
-    "__version__",
-    *_PLACES,
-]
+_SPARK: Final = "tidegate.spark."
 
 
 def __getattr__(name: str) -> object:
+    if name == "__all__":
+        return _importable()
     place = _PLACES.get(name)
     if place is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _missing(name)
     module, _, attribute = place.partition(":")
+    if module.startswith(_SPARK):
+        from tidegate.graph.runtime import load_of_spark
+
+        return getattr(load_of_spark(module, where=f"tidegate.{name}"), attribute or name)
     return getattr(import_module(module), attribute or name)
 
 
 def __dir__() -> list[str]:
     return [*globals(), *_PLACES]
+
+
+def _importable() -> list[str]:
+    """What `import *` gives: all names, without PySpark all but those made of its classes."""
+    from importlib.util import find_spec
+
+    has_spark = find_spec("pyspark") is not None
+    names = [name for name, at in _PLACES.items() if has_spark or not at.startswith(_SPARK)]
+    return ["__version__", *names]
+
+
+def _missing(name: str) -> AttributeError:
+    text = f"module {__name__!r} has no attribute {name!r}"
+    if not name[:1].isupper():  # Python itself asks for submodules and for names of its own
+        return AttributeError(text)
+    from difflib import get_close_matches
+
+    if name in import_module("tidegate.connectors").__all__:
+        return AttributeError(f"{text}; it is in tidegate.connectors")
+    close = get_close_matches(name, _PLACES, n=1, cutoff=0.8)
+    return AttributeError(f"{text}{f'; did you mean {close[0]!r}?' if close else ''}")

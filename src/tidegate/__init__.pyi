@@ -27,6 +27,7 @@ from tidegate.api.co_functions import JoinFunction as JoinFunction
 from tidegate.api.co_functions import KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction
 from tidegate.api.co_functions import KeyedCoProcessFunction as KeyedCoProcessFunction
 from tidegate.api.co_functions import ProcessJoinFunction as ProcessJoinFunction
+from tidegate.api.dead_letters import DeadLetter as DeadLetter
 from tidegate.api.evictors import CountEvictor as CountEvictor
 from tidegate.api.evictors import DeltaEvictor as DeltaEvictor
 from tidegate.api.evictors import Evictor as Evictor
@@ -153,6 +154,7 @@ from tidegate.config.state_backends import HashMapStateBackend as HashMapStateBa
 from tidegate.config.state_backends import (
     JobManagerCheckpointStorage as JobManagerCheckpointStorage,
 )
+from tidegate.config.state_backends import PredefinedOptions as PredefinedOptions
 from tidegate.config.state_backends import StateBackend as StateBackend
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
 from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream
@@ -168,6 +170,7 @@ from tidegate.datastream.joined import JoinedWindows as JoinedWindows
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
 from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
+from tidegate.datastream.slot_sharing import MemorySize as MemorySize
 from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
@@ -176,10 +179,12 @@ from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
 from tidegate.datastream.windowed import WindowedStream as WindowedStream
 from tidegate.errors import BadRecord as BadRecord
 from tidegate.errors import CheckpointAborted as CheckpointAborted
+from tidegate.errors import CommitFailed as CommitFailed
 from tidegate.errors import ConfigError as ConfigError
 from tidegate.errors import GraphError as GraphError
 from tidegate.errors import JobCanceled as JobCanceled
 from tidegate.errors import JobFailed as JobFailed
+from tidegate.errors import JobSuspended as JobSuspended
 from tidegate.errors import RescaleRefused as RescaleRefused
 from tidegate.errors import RestoreRefused as RestoreRefused
 from tidegate.errors import SlotsMissing as SlotsMissing
@@ -193,6 +198,8 @@ from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Instant as Instant
 from tidegate.model.duration import Time as Time
+from tidegate.model.elements import ArrowBatch as ArrowBatch
+from tidegate.model.elements import RowBatch as RowBatch
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode

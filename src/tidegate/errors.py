@@ -15,7 +15,9 @@ TidegateError                     carries what, where, remedy; pickles, since it
 ├─ CheckpointAborted              a checkpoint was given up; carries Flink's reason
 ├─ StopWithSavepointFailed        the savepoint is there, but the job has not stopped with it
 ├─ JobFailed                      the job ended in FAILED; carries the failure that ended it
+├─ JobSuspended                   the job has stopped, to go on later; its checkpoints are there
 ├─ JobCanceled                    the job was ended from outside
+├─ OutputClosed                   nobody reads any more what the job prints
 ├─ WorldError                     retried by policy
 │  ├─ StorageFailed               bytes could not be read or written
 │  │  └─ FileMissing              there is no such file
@@ -155,8 +157,34 @@ class JobFailed(TidegateError):
         return f"{super().__str__()}\n{self.cause_text}" if self.cause_text else super().__str__()
 
 
+class JobSuspended(TidegateError):
+    """The job has stopped without having ended: ``--from latest`` goes on with it.
+
+    refused: the checkpoint that could not be restored, where that is why; else None.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", remedy: str = "", refused: int | None = None
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.refused = refused
+
+
 class JobCanceled(TidegateError):
-    """The job was ended from outside."""
+    """The job was ended from outside.
+
+    output_closed: whether it was because nobody reads what it prints.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", remedy: str = "", output_closed: bool = False
+    ) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.output_closed = output_closed
+
+
+class OutputClosed(TidegateError):
+    """Nobody reads any more what the job prints."""
 
 
 class WorldError(TidegateError):

@@ -39,8 +39,10 @@ def test_the_pointers_of_a_job_that_is_over_are_forgotten_once() -> None:
 
 
 def test_a_job_that_another_leader_goes_on_with_forgets_nothing() -> None:
-    absent = begun()
-    assert absent.handle(events.JobEnded(JobStatus.SUSPENDED), 0) == []
+    absent = begun(4)
+    forget = commands.ForgetPointers(JobStatus.SUSPENDED, (CheckpointId(4),))
+    assert absent.handle(events.JobEnded(JobStatus.SUSPENDED), 0) == [forget]
+    assert absent.handle(events.PointersForgotten(), 0) == []
     assert absent.ended
 
 

@@ -88,8 +88,8 @@ def test_the_savepoint_of_a_stop_makes_the_last_checkpoint_needless() -> None:
 @pytest.mark.parametrize(
     ("policy", "kept"),
     [
-        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, set[JobStatus]()),
-        (RetentionPolicy.DELETE_ON_CANCELLATION, {JobStatus.FAILED}),
+        (RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS, {JobStatus.SUSPENDED}),
+        (RetentionPolicy.DELETE_ON_CANCELLATION, {JobStatus.FAILED, JobStatus.SUSPENDED}),
         (
             RetentionPolicy.RETAIN_ON_CANCELLATION,
             {JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED},
@@ -103,9 +103,29 @@ def test_the_policy_says_what_outlives_a_job(
     policy: RetentionPolicy, kept: set[JobStatus], status: JobStatus
 ) -> None:
     completed = restored_checkpoint(1, CheckpointProperties.for_checkpoint(policy))
-    store = CompletedCheckpoints(1, [completed])
+    store = CompletedCheckpoints(1)
+    store.add(completed)
     assert store.end(status) == ([] if status in kept else [completed])
     assert ids(store.retained) == ([1] if status in kept else [])
+    assert ids(store.dropped) == ([] if status in kept else [1])
+
+
+@pytest.mark.parametrize("policy", RetentionPolicy)
+@pytest.mark.parametrize("status", [JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED])
+def test_what_a_job_started_from_is_kept_until_it_has_a_checkpoint_of_its_own(
+    policy: RetentionPolicy, status: JobStatus
+) -> None:
+    properties = CheckpointProperties.for_checkpoint(policy)
+    found = [restored_checkpoint(number, properties) for number in (6, 7)]
+    store = CompletedCheckpoints(2, found)
+    assert store.end(status) == [] and ids(store.retained) == [6, 7]
+    store.add(restored_checkpoint(8, properties))
+    assert bool(store.end(status)) == found[0].discarded_on(status)
+
+
+def test_a_finished_job_drops_what_it_started_from() -> None:
+    store = CompletedCheckpoints(2, [restored_checkpoint(7)])
+    assert ids(store.end(JobStatus.FINISHED)) == [7]
 
 
 def test_a_job_does_not_end_by_running() -> None:

@@ -249,6 +249,27 @@ def test_the_first_checkpoint_after_an_unclaimed_restore_is_full() -> None:
     assert [c.checkpoint for c in world.all(commands.DiscardCheckpoint)] == [8]
 
 
+def test_a_claimed_checkpoint_goes_without_the_files_that_it_names_elsewhere() -> None:
+    claimed = restored_checkpoint(7)
+    operator = OperatorState(
+        operator_id=OperatorId(b"o" * 16),
+        parallelism=1,
+        max_parallelism=1,
+        subtasks={0: keyed_state("/elsewhere/letters")},
+    )
+    claimed = replace(
+        claimed,
+        metadata=replace(claimed.metadata, operators=(operator,)),
+        foreign=frozenset({"/elsewhere/letters"}),
+    )
+    world = World(EVERY_SECOND, completed=[claimed], acknowledges=True)
+    world.start()
+    given = world.advance(0)
+    assert only(given, commands.DiscardCheckpoint) == [
+        commands.DiscardCheckpoint(CheckpointId(7), "/old-7", ())
+    ]
+
+
 def test_a_claimed_checkpoint_is_deleted_once_it_is_subsumed() -> None:
     world = World(EVERY_SECOND, completed=[restored_checkpoint(7)], acknowledges=True)
     world.send(events.Restored(CheckpointId(7), WALL_MS))
@@ -407,7 +428,8 @@ def test_nobody_goes_on_from_a_snapshot_that_a_newer_checkpoint_has_passed(
 def test_a_suspended_job_keeps_its_pointers_and_so_its_files() -> None:
     world = started(acknowledges=True)
     world.advance(0)
-    assert world.send(events.JobEnded(JobStatus.SUSPENDED)) == []
+    suspended = commands.ForgetPointers(JobStatus.SUSPENDED, (CheckpointId(1),))
+    assert world.send(events.JobEnded(JobStatus.SUSPENDED)) == [suspended]
     assert world.coordinator.ended
 
 

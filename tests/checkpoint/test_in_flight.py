@@ -15,13 +15,23 @@ from tests.checkpoint.test_assignment import (
     vertex,
 )
 from tidegate.checkpoint.assignment import assign
+from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.in_flight import deal_in_flight
 from tidegate.checkpoint.metadata.channels import merge_inputs
 from tidegate.errors import RestoreRefused
+from tidegate.jobmaster.restoring import shares
 from tidegate.model.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
-from tidegate.model.ids import ChannelId, SubtaskId, VertexId
+from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId, VertexId
 from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import EMPTY, FINISHED, InFlightData, OperatorState, SubtaskState
+from tidegate.model.settings import RestoreSettings
+from tidegate.model.snapshots import (
+    EMPTY,
+    FINISHED,
+    CheckpointProperties,
+    InFlightData,
+    OperatorState,
+    SubtaskState,
+)
 from tidegate.model.topology import OperatorInfo, Partitioner
 
 COUNTS = VertexId(COUNT)
@@ -122,6 +132,23 @@ def test_in_flight_data_are_dropped_where_the_user_wants_it() -> None:
     both = states([[came(0, 1, 4)], []], [[], []])
     assigned = assign(snapshot(*both), job(), drop_in_flight=True)
     assert not any(restore.in_flight for restore in assigned.values())
+
+
+@pytest.mark.feature("F242")
+@pytest.mark.parametrize(("named", "kept"), [(None, True), (16, True), (17, False), (18, True)])
+def test_the_option_drops_the_in_flight_data_of_the_checkpoint_that_it_names(
+    named: int | None, kept: bool
+) -> None:
+    both = states([[came(0, 1, 4)], []], [[], []])
+    newest = CompletedCheckpoint(
+        CheckpointId(17),
+        "/chk-17",
+        "/chk-17",
+        snapshot(*both),
+        CheckpointProperties.for_unclaimed_snapshot(),
+    )
+    started = shares(newest, job(), RestoreSettings(without_in_flight_of=named))
+    assert any(restore.in_flight for restore in started.values()) is kept
 
 
 @pytest.mark.parametrize(

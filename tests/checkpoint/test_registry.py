@@ -237,6 +237,13 @@ def test_a_claimed_checkpoint_s_files_become_ours_to_delete() -> None:
     assert registry.release_below(CheckpointId(8)) == ["/shared/a"]
 
 
+def test_a_claimed_checkpoint_s_files_elsewhere_are_used_and_never_deleted() -> None:
+    registry = SharedStateRegistry()
+    registry.register_restored(snapshot(7, CHECKPOINT), CHECKPOINT, frozenset({"/shared/a"}))
+    assert registry.register("/shared/a", placeholder("a"), CheckpointId(8)) == file("a")
+    assert registry.release_below(CheckpointId(9)) == [] and len(registry) == 0
+
+
 @pytest.mark.parametrize("properties", [CheckpointProperties.for_unclaimed_snapshot(), NATIVE])
 def test_what_is_not_ours_to_delete_is_left_out(properties: CheckpointProperties) -> None:
     registry = SharedStateRegistry()

@@ -9,19 +9,19 @@ now; the difference is for a review.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.checkpoint.world import World, chain, render, vertex
+from tests.checkpoint.world import BY_HAND, World, chain, render, vertex
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import OperatorEvent, SnapshotKind
 from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId
-from tidegate.model.settings import CheckpointSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ class Script:
                     for (name, parallelism), star in zip(vertices, stars, strict=True)
                 )
             )
-            self._world = World(CheckpointSettings(**self.settings), topology)  # type: ignore[arg-type]
+            self._world = World(replace(BY_HAND, **self.settings), topology)  # type: ignore[arg-type]
         return self._world
 
     def play(self, line: str) -> list[CheckpointCommand]:

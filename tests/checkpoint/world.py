@@ -34,7 +34,7 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings
+from tidegate.model.settings import CheckpointSettings, RetentionPolicy
 from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command")
 WALL_MS = 1_700_000_000_000
-EVERY_SECOND = CheckpointSettings(interval_ms=1_000)
-BY_HAND = CheckpointSettings()
+BY_HAND = CheckpointSettings(retained_max=1, retention=RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS)
+EVERY_SECOND = replace(BY_HAND, interval_ms=1_000)
 TOLERANT = replace(EVERY_SECOND, tolerable_failures=100)
 
 
@@ -95,7 +95,7 @@ def keyed_state(path: str, size: int = 10) -> SubtaskState:
 def restored_checkpoint(
     checkpoint: int, properties: CheckpointProperties | None = None
 ) -> CompletedCheckpoint:
-    kept = properties or CheckpointProperties.for_checkpoint(CheckpointSettings().retention)
+    kept = properties or CheckpointProperties.for_checkpoint(BY_HAND.retention)
     number = CheckpointId(checkpoint)
     metadata = CheckpointMetadata(checkpoint_id=number, operators=(), properties=kept)
     return CompletedCheckpoint(number, f"/old-{checkpoint}", f"/old-{checkpoint}", metadata, kept)
@@ -118,7 +118,7 @@ class World:
         acknowledges: bool = False,
         holds: Iterable[type] = (),
     ) -> None:
-        self.settings = settings or CheckpointSettings(interval_ms=1_000)
+        self.settings = settings or EVERY_SECOND
         self.topology = topology
         self.completed = CompletedCheckpoints(self.settings.retained_max, completed)
         self.registry = SharedStateRegistry()

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tidegate import __version__
-from tidegate.cli.main import Commands, commands
+from tidegate.cli.main import SECTIONS, Commands, commands
 from tidegate.errors import ConfigError, JobFailed
 
 
@@ -31,8 +31,52 @@ def test_help_lists_every_command_with_a_line() -> None:
     assert "run" in result.output
     assert "Run the program SCRIPT" in result.output
     assert "demo" in result.output
-    lines = result.output.partition("Commands:")[2].splitlines()
+    lines = result.output.partition("Running:")[2].splitlines()
     assert not any(line.endswith("...") for line in lines), "a line that is cut off says little"
+
+
+def test_the_lines_of_the_help_are_those_of_the_commands() -> None:
+    context = click.Context(commands)
+    listed = {name: line for section in SECTIONS.values() for name, (_, line) in section.items()}
+    assert sorted(listed) == commands.list_commands(context)
+    for name, line in listed.items():
+        command = commands.get_command(context, name)
+        assert command is not None and command.get_short_help_str(limit=200) == line
+
+
+LOADED = """
+import sys
+from click.testing import CliRunner
+from tidegate.cli.main import commands
+assert CliRunner().invoke(commands, ["-h"]).exit_code == 0
+print(sorted(name for name in sys.modules if name.startswith("tidegate.")))
+"""
+
+
+def test_the_help_loads_no_command() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert run.stdout.strip() == "['tidegate.cli', 'tidegate.cli.main', 'tidegate.errors']"
+
+
+def test_h_is_short_for_help_of_each_command() -> None:
+    for name in commands.list_commands(click.Context(commands)):
+        result = CliRunner().invoke(commands, [name, "-h"])
+        assert (result.exit_code, result.output[:6]) == (0, "Usage:"), name
+
+
+def test_the_package_is_the_command_line_too() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tidegate", "--version"], stdout=subprocess.PIPE, text=True
+    )
+    assert run.stdout == f"tidegate {__version__}\n"
+
+
+def test_a_misspelt_command_is_told_with_the_nearest() -> None:
+    result = CliRunner().invoke(commands, ["inpsect"])
+    assert result.exit_code == 2
+    assert "No such command 'inpsect'. Did you mean 'inspect'?" in result.output
 
 
 def test_the_version_is_the_packages() -> None:

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from click.testing import CliRunner, Result
 
 from tidegate.cli.main import commands
-from tidegate.datastream.environment import RUNTIME_VARIABLE
-from tidegate.datastream.outside import CONFIGURATION_VARIABLE, SETTINGS_VARIABLE
+from tidegate.datastream.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE, SETTINGS_VARIABLE
 
 SHOW = f"""
 import json, os, sys
@@ -97,6 +97,19 @@ def test_what_is_given_holds_in_the_environment_that_the_script_gets(tmp_path: P
     assert result.output == "5 1000\n"
 
 
+def test_a_runtime_that_the_script_passes_over_is_warned_about(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "from tidegate import StreamExecutionEnvironment\nStreamExecutionEnvironment.local()\n"
+    )
+    with structlog.testing.capture_logs() as logs:
+        run("--runtime", "spark", script)
+        run("--runtime", "local", script)
+    assert [(log["warning"], log["asked"], log["taken"]) for log in logs] == [
+        ("runtime-ignored", "spark", "local")
+    ]
+
+
 def test_nothing_of_the_script_stays_behind_in_the_process(script: Path) -> None:
     before = dict(os.environ), list(sys.argv), list(sys.path)
     shown(run("-p", 3, script, "x"))
@@ -110,6 +123,7 @@ def test_nothing_of_the_script_stays_behind_in_the_process(script: Path) -> None
         (["-D", "sets nothing"], "sets nothing"),
         (["-p", "0"], "parallelism"),
         (["-c", "missing.yaml"], "missing.yaml"),
+        (["--runtime", "mesos"], "There is no runtime 'mesos'"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_the_script_starts(

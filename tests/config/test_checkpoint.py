@@ -107,9 +107,9 @@ def test_a_relative_folder_is_that_of_the_program_for_all_its_processes() -> Non
     assert checkpoint_settings(configuration).directory == "s3://bucket/checkpoints"
 
 
-def test_at_least_one_checkpoint_is_retained() -> None:
+def test_no_checkpoint_retained_counts_as_the_default() -> None:
     configuration = with_interval().set(options.RETAINED_CHECKPOINTS, 0)
-    assert checkpoint_settings(configuration).retained_max == 1
+    assert checkpoint_settings(configuration).retained_max == 2
     configuration.set(options.RETAINED_CHECKPOINTS, 3)
     assert checkpoint_settings(configuration).retained_max == 3
 

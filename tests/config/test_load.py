@@ -91,6 +91,26 @@ def test_what_is_no_file_of_options_is_refused(
     assert caught.value.where.endswith(f"line {line}")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "k0: &a0 x\n" + "".join(f"k{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(60)),
+        "a: &a {b: *a}\n",
+        "a: " + "[" * 20_000,
+        "".join(f"{' ' * n}a:\n" for n in range(150)),
+    ],
+    ids=["aliases of aliases", "an alias of itself", "brackets", "levels"],
+)
+def test_a_file_that_grows_without_end_is_refused_at_once(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match="more than 10000 values or 100 levels"):
+        read_file(written(tmp_path, text))
+
+
+def test_a_file_with_what_is_no_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no YAML"):
+        read_file(written(tmp_path, "a: \0\n"))
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read") as caught:
         load_configuration(tmp_path / "none.yaml")

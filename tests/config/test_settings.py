@@ -160,7 +160,7 @@ def test_what_has_no_effect_is_said() -> None:
     first, second = configuration_warnings(configuration)
     assert first.startswith("rest.flamegraph.enabled is an option of Flink")
     assert second == (
-        "execution.checkpointing.num-retained is -3; at least one checkpoint is kept, so 1 is used."
+        "execution.checkpointing.num-retained is -3; at least one checkpoint is kept, so 2 is used."
     )
 
 

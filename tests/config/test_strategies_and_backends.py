@@ -110,7 +110,9 @@ def test_what_a_rocksdb_backend_was_told_can_be_asked_for() -> None:
 def test_a_checkpoint_storage_is_what_the_job_has() -> None:
     configuration = Configuration()
     config = CheckpointConfig(configuration)
-    storage = FileSystemCheckpointStorage("s3://bucket/chk/", 1_024, "s3://bucket/save")
+    storage = FileSystemCheckpointStorage(
+        "s3://bucket/chk/", 1_024, savepoint_path="s3://bucket/save"
+    )
     assert config.set_checkpoint_storage(storage) is config
     settings = job_settings(configuration).checkpoints
     assert (settings.storage, settings.directory) == ("filesystem", "s3://bucket/chk")

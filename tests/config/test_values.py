@@ -56,7 +56,7 @@ def test_a_duration_may_be_given_as_an_object(given: object) -> None:
         ("", "no duration"),
         ("P", "no duration"),
         ("PT", "no duration"),
-        ("-3 s", "no duration"),
+        ("-3 s", "negative"),
         (-3, "negative"),
         ("1 us", "finer than a millisecond"),
         (True, "no duration"),

@@ -155,7 +155,7 @@ class NumbersOf(SourceReaderOperator):
 
     def poll(self, out):
         class Numbers:
-            rows_max = out.rows_max
+            rows_max = piece_rows = out.rows_max
 
             def emit(self, batch):
                 batch.values = [row["n"] for row in batch.values]
@@ -258,6 +258,16 @@ def test_a_pattern_chooses_files(world: World, tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", [{"n": 1}])
     (tmp_path / "b.csv").write_text("n\n2\n")
     assert read_all(world, FileSource.json(f"{tmp_path}/*.json")) == [{"n": 1}]
+
+
+def test_a_pattern_that_matches_nothing_is_refused_unless_it_is_watched(tmp_path: Path) -> None:
+    source = FileSource.json(f"{tmp_path}/*.json")
+    with pytest.raises(ConfigError, match="No file matches the pattern") as refused:
+        source.check()
+    assert refused.value.where == f"{tmp_path}/*.json"
+    source.monitor_continuously(1_000).check()
+    write_json(tmp_path / "a.json", [{"n": 1}])
+    source.check()
 
 
 def test_columns_are_chosen_in_their_order(world: World, tmp_path: Path) -> None:

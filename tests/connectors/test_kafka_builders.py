@@ -328,6 +328,12 @@ def test_a_json_schema_says_what_the_rows_are() -> None:
         ('{"type":"object","properties":{"a":{"$ref":"#/nowhere"}}}', "#/properties/a"),
         ('{"type":"object","properties":{"a":{"$ref":"#/properties/a"}}}', "#/properties/a"),
         ('{"type":"string"}', "JsonRowDeserializationSchema"),
+        ('{"type":"object","properties":"none"}', "#"),
+        ('{"oneOf":["string"]}', "#/oneOf"),
+        ('{"anyOf":{"type":"string"}}', "#/anyOf"),
+        ("[" * 100_000, "#"),
+        ('{"items":' * 800 + "{}" + "}" * 800, "#"),
+        ('{"type":"array","items":' * 600 + "{}" + "}" * 600, "#"),
     ],
 )
 def test_what_is_no_schema_of_rows_is_refused_with_its_place(schema: str, place: str) -> None:
@@ -402,3 +408,11 @@ def test_properties_reach_the_client() -> None:
     assert given["client.id"] == "orders-job"
     assert given["fetch.min.bytes"] == "7"
     assert given["isolation.level"] == "read_committed"
+
+
+def test_a_truth_value_is_no_decimal() -> None:
+    builder = JsonRowDeserializationSchema.builder()
+    builder = builder.type_info(Types.ROW_NAMED(["price"], [Types.BIG_DEC()]))
+    with pytest.raises(ValueError, match="price"):
+        builder.build().deserialize(b'{"price":true}')
+    assert builder.ignore_parse_errors().build().deserialize(b'{"price":true}') is None

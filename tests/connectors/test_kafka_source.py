@@ -11,6 +11,7 @@ from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
 from tests.properties import examples
+from tidegate import DeadLetter, OutputTag
 from tidegate.api import ship
 from tidegate.api.operator import Polled
 from tidegate.connectors import (
@@ -361,6 +362,23 @@ def test_a_record_that_cannot_be_read_is_named(kafka: KafkaServer, world: World)
         step_until(job, lambda: False)
     assert "JsonSchema" in bad.value.where
     close(job)
+
+
+def test_records_that_cannot_be_read_are_counted_or_told_with_their_place(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    kafka.write(topic, ["1", "x", "[" * 100_000, "4"])
+    json = bounded(kafka, topic).set_value_only_deserializer(JsonSchema())
+    assert read(world, json.on_malformed("skip")) == [1, 4]
+    letters: list[DeadLetter] = []
+    job = job_of(world, json.on_malformed(OutputTag[DeadLetter]("bad")).build())
+    job.readers[0].out.emit_side = lambda tag, batch: letters.extend(batch.values)
+    job.run_to_end()
+    close(job)
+    assert job.emitted == [1, 4]
+    assert [letter.raw for letter in letters] == [b"x", b"[" * 100_000]
+    assert letters[0].where == f"partition {topic}-0, record 1" and letters[0].why
 
 
 def test_topics_and_partitions_that_are_missing_are_refused(kafka: KafkaServer) -> None:

@@ -1,5 +1,6 @@
 """Sequences, generators and collections, killed and restored at any moment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -24,6 +25,7 @@ from tidegate.errors import ConfigError, UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
 from tidegate.operators.source import SourceReaderOperator
+from tidegate.testing.clock import ManualClock
 
 SMALL = SlotSettings(rows=7, arrow_rows=7)
 
@@ -86,6 +88,7 @@ class Rows:
 
     rows: int
     arrow_rows: int = 0
+    monotonic_ms: Callable[[], int] = lambda: 0
 
 
 @examples(100)
@@ -192,3 +195,18 @@ def test_an_open_source_says_when_it_has_nothing_yet(world: World) -> None:
     assert len(reader.context.sent) == 1
     assert reader.poll() is Polled.NOTHING
     assert len(reader.context.sent) == 1
+
+
+@pytest.mark.parametrize("call_ms", [0, 1, 50])
+def test_a_generator_function_that_takes_long_is_called_a_few_times_at_once(call_ms: int) -> None:
+    clock = ManualClock()
+
+    def slow(number: int) -> int:
+        clock.advance(call_ms)
+        return number
+
+    context = Rows(1_000, monotonic_ms=clock.monotonic_ms)
+    reader = DataGeneratorSource(slow).reader(context)
+    reader.add_splits([NumberSplit(0, 10_000)])
+    sizes = [len(reader.poll() or []) for _ in range(6)]
+    assert sizes == {0: [1, 8, 64, 512, 1_000, 1_000], 1: [1] + [5] * 5, 50: [1] * 6}[call_ms]

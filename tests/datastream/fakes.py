@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.api.client import JobExecutionResult
 from tidegate.config.configuration import Configuration
 from tidegate.datastream.environment import StreamExecutionEnvironment
+from tidegate.errors import JobSuspended
 from tidegate.model.ids import JobId
 
 if TYPE_CHECKING:
@@ -54,14 +55,15 @@ class Client:
         self._rows = rows
         self.error = error
         self.cancelled = False
-        self.interrupted = False
+        self.suspended = ""
+        self.interrupted: type[BaseException] | None = None
 
     def get_job_id(self) -> JobId:
         return JobId("0" * 32)
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        if self.interrupted:
-            raise KeyboardInterrupt
+        if self.interrupted and not self.suspended:
+            raise self.interrupted
         ended: Future[JobExecutionResult] = Future()
         if self.error is None:
             ended.set_result(JobExecutionResult(self.get_job_id(), 1))
@@ -74,6 +76,13 @@ class Client:
 
     def cancel(self) -> Future[None]:
         self.cancelled = True
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
+
+    def suspend(self, reason: str = "") -> Future[None]:
+        self.suspended = reason
+        self.error = JobSuspended(f"the job was suspended: {reason}")
         done: Future[None] = Future()
         done.set_result(None)
         return done

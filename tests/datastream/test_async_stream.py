@@ -20,6 +20,7 @@ from tidegate import (
 )
 from tidegate.api.operator import VertexPlan
 from tidegate.operators.async_wait import AsyncWaitOperator
+from tidegate.testing import OperatorHarness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,10 +41,10 @@ def collected(stream: DataStream[Any]) -> list[Any]:
         return list(rows)
 
 
-async def backwards(n: int) -> list[int]:
+async def backwards(n: int) -> int:
     """The later ones first, if they are called together."""
     await asyncio.sleep((10 - n) / 1000)
-    return [n]
+    return n
 
 
 class Named(NamedTuple):
@@ -105,8 +106,8 @@ def test_order_is_that_of_the_input_or_of_the_answers(ordered: bool) -> None:
 
 
 def test_answers_are_of_the_type_that_a_hint_declares() -> None:
-    async def ask(n: int) -> list[Any]:
-        return [{"id": n, "name": f"name {n}"}]
+    async def ask(n: int) -> Any:
+        return {"id": n, "name": f"name {n}"}
 
     named = AsyncDataStream.ordered_wait(local().from_sequence(1, 9), ask, LONG, output_type=Named)
     found = sorted(collected(named))
@@ -115,9 +116,9 @@ def test_answers_are_of_the_type_that_a_hint_declares() -> None:
 
 
 def test_a_keyed_stream_is_asked_where_its_keys_are() -> None:
-    async def ask(row: tuple[str, int]) -> list[tuple[str, int]]:
+    async def ask(row: tuple[str, int]) -> tuple[str, int]:
         await asyncio.sleep(0.001)
-        return [(row[0], 10 * row[1])]
+        return row[0], 10 * row[1]
 
     keyed = local().from_collection([("a", 1), ("b", 2), ("a", 3)]).key_by(lambda row: row[0])
     tens = AsyncDataStream.ordered_wait(keyed, ask, LONG)
@@ -126,8 +127,8 @@ def test_a_keyed_stream_is_asked_where_its_keys_are() -> None:
 
 
 def test_arrow_batches_come_row_by_row() -> None:
-    async def ask(row: dict[str, int]) -> list[int]:
-        return [row["n"]]
+    async def ask(row: dict[str, int]) -> int:
+        return row["n"]
 
     def in_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch
@@ -143,27 +144,27 @@ def test_more_input_than_capacity_passes_through_a_chain() -> None:
     assert collected(second) == [n for n in range(100) for _ in range(10)]
 
 
-async def backwards_of_ten(n: int) -> list[int]:
+async def backwards_of_ten(n: int) -> int:
     for _ in range(9 - n % 10):
         await asyncio.sleep(0)
-    return [n]
+    return n
 
 
 def test_a_job_fails_with_the_calls_exception_and_the_row() -> None:
-    async def broken(n: int) -> list[int]:
-        return [10 // n]
+    async def broken(n: int) -> int:
+        return 10 // n
 
     stream = AsyncDataStream.unordered_wait(local().from_collection([5, 0]), broken, LONG)
     with pytest.raises(JobFailed, match="raised ZeroDivisionError") as caught:
         collected(stream.name("tenths"))
     assert "operator 'tenths', at the row 0" in str(caught.value)
-    assert "return [10 // n]" in str(caught.value)
+    assert "return 10 // n" in str(caught.value)
 
 
 def test_a_job_fails_at_a_timeout() -> None:
-    async def silent(n: int) -> list[int]:
+    async def silent(n: int) -> int:
         await asyncio.Event().wait()
-        return [n]
+        return n
 
     ids = local().from_collection([5])
     stream = AsyncDataStream.ordered_wait(ids, silent, Time.milliseconds(20))
@@ -174,20 +175,15 @@ def test_a_job_fails_at_a_timeout() -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def blocking(n: int) -> list[int]:
-    return [n]
-
-
-class Blocking(AsyncFunction[int, int]):
-    def async_invoke(self, value: int) -> list[int]:  # type: ignore[override]
-        return [value]
+class Nothing(AsyncFunction[int, int]):
+    """Has neither method."""
 
 
 class Calling:
     """Can be called, and gives a coroutine."""
 
-    async def __call__(self, n: int) -> list[int]:
-        return [n]
+    async def __call__(self, n: int) -> int:
+        return n
 
 
 @pytest.mark.parametrize(
@@ -202,8 +198,24 @@ def test_a_type_that_the_answers_cannot_have_is_refused(declared: Any, what: str
 @pytest.mark.parametrize(
     ("wait", "what"),
     [
-        (lambda s: AsyncDataStream.ordered_wait(s, blocking, LONG), "blocking is not declared"),
-        (lambda s: AsyncDataStream.ordered_wait(s, Blocking(), LONG), "Blocking is not declared"),
+        (lambda s: AsyncDataStream.ordered_wait(s, Nothing(), LONG), "Nothing has neither async_"),
+        (
+            lambda s: AsyncDataStream.ordered_wait(s, str, LONG, executor="gpu"),
+            "The executor is 'gpu'",
+        ),
+        (
+            lambda s: AsyncDataStream.ordered_wait(s, str, LONG, workers=0),
+            "The workers is 0",
+        ),
+        (
+            lambda s: AsyncDataStream.ordered_wait(s, backwards, LONG, workers=2),
+            "workers is 2, and an 'async def' has neither",
+        ),
+        (
+            lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_size=0),
+            "The batch_size is 0",
+        ),
+        (lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_wait=5), "batch_wait is 5"),
         (lambda s: AsyncDataStream.ordered_wait(s, Names, LONG), "Names is a class"),
         (lambda s: AsyncDataStream.ordered_wait(s, 7, LONG), "not int"),
         (lambda s: AsyncDataStream.ordered_wait(s, backwards, Time(0)), "The timeout is"),
@@ -250,6 +262,26 @@ def test_it_is_a_step_like_any_other_with_state() -> None:
     (vertex,) = graph.topology.vertices
     plan = graph.plan(vertex.id)
     assert isinstance(plan, VertexPlan) and isinstance(plan.operators[1], AsyncWaitOperator)
+
+
+def test_a_strategy_that_names_no_reason_repeats_every_exception() -> None:
+    calls: list[int] = []
+
+    async def third_time(n: int) -> int:
+        calls.append(n)
+        if len(calls) < 3:
+            raise ConnectionError("503")
+        return n
+
+    again = AsyncRetryStrategy.fixed_delay(3, 1)
+    with OperatorHarness(
+        lambda s: AsyncDataStream.ordered_wait_with_retry(s, third_time, LONG, again)
+    ) as harness:
+        harness.process(5)
+        harness.advance_time(5)
+        assert harness.take() == [5]
+    only_results = AsyncRetryStrategy.fixed_delay(3, 1, lambda results: not results)
+    assert only_results.get_retry_predicate().exception_predicate() is None
 
 
 def test_strategies_count_attempts_and_pauses() -> None:

@@ -247,7 +247,7 @@ def test_keys_are_found_by_selectors_of_each_kind() -> None:
 # --- broadcast ------------------------------------------------------------------------------------
 
 
-class Judge(KeyedBroadcastProcessFunction[Pair, Pair, tuple[str, int]]):
+class Judge(KeyedBroadcastProcessFunction[str, Pair, Pair, tuple[str, int]]):
     """Payments wait for all rules, then are held to the limit in force (program 7)."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

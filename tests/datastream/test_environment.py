@@ -114,6 +114,14 @@ def test_the_execution_config_is_a_view_that_compares_by_content() -> None:
     assert config.enable_auto_generated_uids().has_auto_generated_uids_enabled()
 
 
+def test_a_mapping_is_a_configuration() -> None:
+    env = StreamExecutionEnvironment.local(configuration={"parallelism.default": 3})
+    assert env.get_parallelism() == 3
+    assert env.configure({"parallelism.default": "4"}).get_parallelism() == 4
+    with pytest.raises(ConfigError, match="configure takes a Configuration or a mapping, not list"):
+        env.configure([("parallelism.default", "4")])  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize(
     ("given", "configured", "expected"),
     [("given", "configured", "given"), (None, "configured", "configured")],
@@ -216,14 +224,20 @@ def test_the_failure_of_the_job_is_raised() -> None:
         env.execute()
 
 
-def test_an_interrupt_cancels_the_job() -> None:
+@pytest.mark.parametrize(
+    ("told", "reason"), [(KeyboardInterrupt, "Ctrl-C"), (SystemExit, "SIGTERM")]
+)
+def test_who_interrupts_the_program_suspends_the_job_and_is_told_what_became_of_it(
+    told: type[BaseException], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     client = Client([])
-    client.interrupted = True
+    client.interrupted = told
     env = environment(KeepingRuntime(client))
     numbers(env).map(str)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(told):
         env.execute()
-    assert client.cancelled
+    assert client.suspended == reason
+    assert f"the job was suspended: {reason}" in capsys.readouterr().err
 
 
 def test_state_without_a_uid_is_warned_about_with_a_name_to_use(

@@ -27,6 +27,57 @@ def test_a_name_that_is_not_there_is_no_attribute() -> None:
         _ = tidegate.Nothing  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_a_misspelt_name_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'MapFunction'"):
+        _ = tidegate.MapFuntion  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_connector_is_told_with_its_module() -> None:
+    with pytest.raises(AttributeError, match=r"'FileSource'; it is in tidegate\.connectors"):
+        _ = tidegate.FileSource  # pyright: ignore[reportAttributeAccessIssue]
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules["pyspark"] = None  # as if it were not installed
+from importlib import import_module
+import tidegate
+from tidegate import *
+from tidegate.connectors import *
+from tidegate.cli.main import commands
+for command in commands.list_commands(None):
+    commands.get_command(None, command)
+def told(call):
+    try:
+        call()
+    except ConfigError as error:
+        print(error.where, "-", error.remedy)
+env = StreamExecutionEnvironment.local()
+told(lambda: tidegate.register_state_source)
+told(lambda: tidegate.StateDataSource)
+told(StreamExecutionEnvironment.on_spark)
+told(lambda: env.from_spark(None))
+"""
+
+
+def test_all_that_needs_no_pyspark_can_be_had_without_it() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = run.stdout.splitlines()
+    assert [line.partition(" - ")[0] for line in told] == [
+        "tidegate.register_state_source",
+        "tidegate.StateDataSource",
+        "tidegate.spark.elastic:SparkRuntime",
+        "from_spark, to_spark",
+    ]
+    assert all("pip install 'tidegate[spark]'" in line for line in told)
+
+
 def test_the_stub_types_the_same_names() -> None:
     stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     imported = {

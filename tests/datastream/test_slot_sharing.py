@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.datastream.fakes import environment, numbers
-from tidegate import GraphError, SlotSharingGroup
+from tidegate import GraphError, MemorySize, SlotSharingGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def test_a_group_keeps_what_it_was_given() -> None:
     builder = SlotSharingGroup.builder("heavy").set_cpu_cores(2).set_task_heap_memory_mb(512)
     builder.set_task_off_heap_memory_mb(1).set_managed_memory_mb(2).set_external_resource("gpu", 1)
-    assert builder.build() == SlotSharingGroup("heavy", 2, 512, 1, 2, {"gpu": 1})
+    assert builder.build() == SlotSharingGroup(
+        "heavy", 2, *map(MemorySize.of_mebi_bytes, (512, 1, 2)), {"gpu": 1}
+    )
     assert SlotSharingGroup.builder("light").build().get_name() == "light"
 
 

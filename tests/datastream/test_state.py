@@ -43,13 +43,15 @@ class Wall(SystemClock):
 
 @pytest.fixture(autouse=True)
 def wall(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("tidegate.minicluster.minicluster.SystemClock", Wall)
+    monkeypatch.setattr("tidegate.minicluster.in_process.SystemClock", Wall)
     monkeypatch.setattr(Wall, "now_ms", Wall.now_ms)
     yield
 
 
 def local(settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
-    configuration = Configuration.from_dict(settings or {})
+    configuration = Configuration.from_dict(
+        {"tidegate.local.in-process": "true", **(settings or {})}
+    )
     return StreamExecutionEnvironment.local(1, configuration=configuration)
 
 

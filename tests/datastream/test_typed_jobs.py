@@ -329,9 +329,9 @@ def test_print_is_in_flinks_form(capfd: pytest.CaptureFixture[str]) -> None:
     rows.key_by("f0").print("keyed")
     env.execute()
     assert sorted(capfd.readouterr().out.splitlines()) == [
-        "+I[a,true,null]",
+        "+I[a,True,None]",
         "any> ('a', True)",
-        "keyed> +I[a,true,null]",
+        "keyed> +I[a,True,None]",
         "typed> (a,1.5)",
     ]
 

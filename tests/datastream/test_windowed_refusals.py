@@ -17,7 +17,6 @@ from tidegate import (
     ProcessWindowFunction,
     PurgingTrigger,
     StreamExecutionEnvironment,
-    Time,
     TimeWindow,
     Trigger,
     TumblingEventTimeWindows,
@@ -35,7 +34,7 @@ from tidegate.testing import OperatorHarness
         (lambda s: s.window(TEN).evictor(CountTrigger(1)), "evictor takes an? Evictor"),
         (lambda s: s.window(TEN).side_output_late_data("late"), "takes an? OutputTag, not .late"),
         (lambda s: s.window(TEN).allowed_lateness(-1), "allowed lateness is -1"),
-        (lambda s: s.window(TEN).allowed_lateness(Time.seconds(1)), "allowed lateness is Time"),
+        (lambda s: s.window(TEN).allowed_lateness(1.5), "allowed lateness is 1.5"),
         (lambda s: s.window(TEN).apply(Kept()), "apply takes a WindowFunction"),
         (lambda s: s.window(TEN).process(Whole()), "process takes a ProcessWindowFunction"),
         (lambda s: s.window(TEN).aggregate(max), "aggregate takes an? AggregateFunction"),
@@ -61,6 +60,11 @@ def test_what_is_wrong_with_a_window_is_said_at_the_call(
 
 def named(key: str, window: TimeWindow, elements: Iterable[Any]) -> list[str]:
     return [key]
+
+
+def mixed(key: str, window: TimeWindow, elements: Iterable[Any]) -> Any:
+    yield key
+    return ["b"]
 
 
 def joined(left: str, right: str) -> str:
@@ -114,6 +118,8 @@ ANY = PurgingTrigger(EventTimeTrigger())
     [
         (lambda s: s.window(TEN).apply(lambda k, w, e: 5), "has returned 5"),
         (lambda s: s.window(FIVE).apply(lambda k, w, e: "ab"), "has returned 'ab'"),
+        (lambda s: s.window(TEN).apply(mixed), r"also returned \['b'\], which would be lost"),
+        (lambda s: s.window(FIVE).apply(mixed), r"also returned \['b'\], which would be lost"),
         (lambda s: s.window(TEN).aggregate(Forgets()), "AggregateFunction.add has returned None"),
         (lambda s: s.window(FIVE).aggregate(Forgets()), "AggregateFunction.add has returned None"),
         (lambda s: s.count_window(9).aggregate(Forgets()), "AggregateFunction.add has returned"),

@@ -1,7 +1,7 @@
 """What a function gives that cannot be taken is told with the step, the row and a remedy."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from tidegate import (
     BroadcastProcessFunction,
     CheckpointedFunction,
     CoFlatMapFunction,
+    Configuration,
     DataStream,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -157,6 +158,39 @@ def test_a_generator_that_fails_is_told_as_it_fails() -> None:
     harness = OperatorHarness(lambda s: s.flat_map(broken).name("bad"))
     with harness, pytest.raises(UserCodeFailed, match=told):
         harness.process(7)
+
+
+class Lazy:
+    """Begins anew each time it is gone through."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return mixed()
+
+
+def mixed() -> Any:
+    """What a generator function gives that yields and returns a value."""
+    yield "one"
+    return ["two"]
+
+
+@pytest.mark.parametrize(("inputs", "build"), GIVING.values(), ids=GIVING)
+@pytest.mark.parametrize("reuse", ["true", "false"])
+def test_a_generator_that_also_returns_a_value_is_told(
+    inputs: int, build: Callable[[object], Build], reuse: str
+) -> None:
+    def named(*streams: DataStream[Any]) -> DataStream[Any]:
+        return build(Lazy())(*streams).name("bad")
+
+    settings = Configuration.from_dict({"pipeline.object-reuse": reuse})
+    harness = OperatorHarness(named, inputs=inputs, configuration=settings)
+    with harness, pytest.raises(UserCodeFailed) as failed:
+        for number in range(inputs):
+            harness.process(7, timestamp=3, source=number)
+        harness.watermark(20)
+    message = str(failed.value)
+    assert "'bad' yields records and also returned ['two'], which would be lost" in message
+    assert "at the row 7" in message or "in its on_timer" in message
+    assert "Yield what it returns" in message
 
 
 # State where there are no keys

@@ -14,8 +14,9 @@ import structlog
 
 from tests.datastream.fakes import Client
 from tidegate.driver.door import Door, DoorSign, answer, ask_at, read_sign
-from tidegate.errors import ConfigError, PeerLost, TidegateError, UserError
+from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
 from tidegate.model.ids import Epoch
+from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 JOB = "orders/eu"
@@ -154,3 +155,21 @@ def test_a_door_of_a_job_that_has_ended_already_stays_shut(tmp_path: Path) -> No
     door.open(Saving(), Epoch(1))
     door.close()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[1]", b'{"host":1}', b"\xff", b"[" * 100_000])
+def test_a_sign_that_was_damaged_is_told_and_is_in_no_drivers_way(
+    damage: bytes, client: Saving, tmp_path: Path
+) -> None:
+    store = Stores().open(str(tmp_path))
+    store.create(paths.door_file(JOB, Epoch(1)), damage)
+    with pytest.raises(FormatError, match="sign") as told:
+        read_sign(store, JOB)
+    assert str(tmp_path) in told.value.where
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(client, Epoch(2))
+    try:
+        assert sign_in(tmp_path).pid == os.getpid()
+    finally:
+        door.shut()
+        door.close()

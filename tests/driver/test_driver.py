@@ -17,6 +17,7 @@ from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.errors import (
     JobCanceled,
     JobFailed,
+    JobSuspended,
     RestoreRefused,
     SlotLost,
     StorageFailed,
@@ -25,8 +26,8 @@ from tidegate.errors import (
 )
 from tidegate.ha.leadership import HaWorld, latest, lead
 from tidegate.ha.memory import MemoryHaStore
-from tidegate.jobmaster.events import CancelRequested
-from tidegate.minicluster.minicluster import LoopProvider
+from tidegate.jobmaster.events import CancelRequested, SuspendRequested
+from tidegate.minicluster.in_process import LoopProvider
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import ExecutionState, JobStatus, SlotInvitation
 from tidegate.model.ids import CheckpointId
@@ -35,12 +36,14 @@ from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
 
 LIMIT_S = 10
+WARNED = "records of the job were deleted"
 
 
 def graph(map_: Callable[[int], int] = lambda n: n + 1, **settings: str) -> JobGraph:
@@ -141,6 +144,14 @@ class World:
                 if view.status is status and states == {ExecutionState.RUNNING}:
                     return
 
+    async def completed(self, count: int) -> None:
+        """Wait until so many checkpoints are completed."""
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                await asyncio.sleep(0.005)
+                if self.driver.view().checkpoints.counts.completed >= count:
+                    return
+
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
@@ -185,6 +196,49 @@ def test_a_cancelled_job_ends_as_canceled() -> None:
         await running
         error = world.result.exception()
         assert isinstance(error, JobCanceled) and "the test" in str(error)
+
+    run(work)
+
+
+def on_disk(folder: Path) -> dict[str, str]:
+    return {
+        "execution.checkpointing.interval": "20 ms",
+        "execution.checkpointing.dir": str(folder / "checkpoints"),
+    }
+
+
+@pytest.mark.parametrize("ends", [CancelRequested("the test"), SuspendRequested("the test")])
+def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
+    ends: CancelRequested | SuspendRequested, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        world = World(endless_graph(**on_disk(tmp_path)), chain=chain)
+        running = asyncio.ensure_future(world.run())
+        await world.until(JobStatus.RUNNING)
+        await world.completed(2)
+        world.driver.post(ends)
+        await running
+        error = world.result.exception()
+        cancelled = isinstance(ends, CancelRequested)
+        assert isinstance(error, JobCanceled if cancelled else JobSuspended)
+        assert "the test" in error.what and "go on with '--from latest'" in error.remedy
+        record = await latest(store)
+        assert record is not None and record.status is world.driver.view().status
+        assert record.completed[-1].location in error.remedy
+
+        restore = {"execution.state-recovery.path": "latest"}
+        again = World(endless_graph(**on_disk(tmp_path), **restore), chain=chain)
+        running = asyncio.ensure_future(again.run())
+        await again.until(JobStatus.RUNNING)
+        assert again.driver.job == world.driver.job
+        assert again.driver.view().restored == record.completed[-1].checkpoint
+        again.driver.post(CancelRequested())
+        await running
 
     run(work)
 
@@ -282,6 +336,58 @@ def test_a_job_that_begins_over_one_that_could_go_on_says_so(ended: JobStatus) -
 
     told = asyncio.run(work())
     assert told == (["memory:/former/chk-7"] if ended is JobStatus.SUSPENDED else [])
+
+
+@pytest.mark.parametrize("ended", [JobStatus.CANCELED, JobStatus.SUSPENDED])
+def test_a_job_that_begins_anew_names_what_its_earlier_run_has_kept(
+    tmp_path: Path, ended: JobStatus
+) -> None:
+    async def work() -> list[dict[str, object]]:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        ha = HaWorld(store, SystemClock(), SeededChance(2), asyncio.sleep)
+        former = await lead(ha, "numbers", resume=False)
+        kept = tmp_path / former.job / "chk-7"
+        kept.mkdir(parents=True)
+        (kept / "_metadata").write_bytes(b"12345")
+        await former.add(CheckpointId(7), str(kept))
+        await former.end(ended)
+        with structlog.testing.capture_logs() as logs:
+            settings = {"execution.checkpointing.dir": str(tmp_path)}
+            await World(graph(**settings), chain=chain).run()
+        return [dict(log) for log in logs if "begins anew" in log["event"]]
+
+    [told] = asyncio.run(work())
+    assert (told["kept_checkpoints"], told["size_bytes"]) == ([7], 5)
+    assert told["removed_by"] == f"tidegate prune {tmp_path}"
+
+
+def test_a_job_whose_records_are_deleted_goes_on_and_says_so() -> None:
+    async def work() -> list[str]:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        world = World(endless_graph(**{"execution.checkpointing.interval": "20 ms"}), chain=chain)
+        with structlog.testing.capture_logs() as logs:
+            running = asyncio.create_task(world.run())
+            await world.until(JobStatus.RUNNING)
+            await store.delete(await store.list("claims/"))
+            while True:
+                await asyncio.sleep(0.005)
+                if running.done() or any(WARNED in log["event"] for log in logs):
+                    break
+            assert await store.list("claims/"), "they stand again"
+            world.driver.post(CancelRequested("over"))
+            await running
+        return [log["event"] for log in logs]
+
+    told = asyncio.run(work())
+    assert sum(WARNED in event for event in told) == 1
 
 
 def test_who_ends_the_runtimes_job_from_outside_cancels_ours() -> None:

@@ -74,8 +74,13 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties
+from tidegate.model.settings import CheckpointSettings, JobSettings, RetentionPolicy
+from tidegate.model.snapshots import (
+    CheckpointMetadata,
+    CheckpointProperties,
+    SavepointFormatType,
+    SavepointType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -99,7 +104,7 @@ class Recorder:
         self.calls: list[tuple[Any, ...]] = []
         self.posted: list[object] = []
         self.work: list[Coroutine[object, object, None]] = []
-        self.savepoint_directory: str | None = None
+        self.settings = JobSettings()
         self.hint = "look at the cores"
 
     def _act(self, name: str, *what: object, result: Any = None) -> Any:
@@ -261,6 +266,32 @@ def test_only_a_refusal_that_is_certain_says_that_no_pointer_stands(
     assert isinstance(answer, PointerFailed) and answer.outcome_unknown is unknown
 
 
+SAVED = CheckpointMetadata(
+    checkpoint_id=ONE,
+    operators=(),
+    properties=CheckpointProperties.for_savepoint(
+        SavepointType.savepoint(SavepointFormatType.CANONICAL), forced=False
+    ),
+)
+
+
+@pytest.mark.parametrize("failure", [None, BROKEN], ids=["the same", "another"])
+def test_a_savepoint_is_written_only_when_its_metadata_was_read_back(
+    failure: Exception | None,
+) -> None:
+    recorder = Recorder(**({} if failure is None else {"check_metadata": failure}))
+    performed(WriteMetadata(ONE, SAVED, "/savepoint-1"), recorder)
+    assert [call[0] for call in recorder.calls] == ["metadata", "check_metadata"]
+    (answer,) = recorder.posted
+    assert isinstance(answer, MetadataWritten if failure is None else MetadataFailed)
+
+
+def test_a_checkpoint_is_not_read_back() -> None:
+    recorder = Recorder()
+    performed(WriteMetadata(ONE, METADATA, "/chk-1"), recorder)
+    assert [call[0] for call in recorder.calls] == ["metadata"]
+
+
 def test_a_savepoint_without_a_folder_fails_with_the_option_to_set() -> None:
     recorder = Recorder()
     performed(PrepareLocation(ONE, savepoint=True, target=None), recorder)
@@ -268,7 +299,8 @@ def test_a_savepoint_without_a_folder_fails_with_the_option_to_set() -> None:
     assert isinstance(answer, LocationFailed)
     assert "execution.checkpointing.savepoint-dir" in str(answer.error)
     recorder = Recorder()
-    recorder.savepoint_directory = "/all-savepoints"
+    there = CheckpointSettings(savepoint_directory="/all-savepoints")
+    recorder.settings = JobSettings(checkpoints=there)
     performed(PrepareLocation(ONE, savepoint=True, target=None), recorder)
     assert recorder.posted == [LocationReady(ONE, "/all-savepoints/savepoint-1")]
 

@@ -1,6 +1,9 @@
 """Requests for savepoints: each once, whoever asks again."""
 
 from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
 
 from tidegate import CheckpointDone, SavepointFormatType
 from tidegate.api.client import JobExecutionResult
@@ -10,7 +13,7 @@ from tidegate.driver.savepoints import (
     SavepointRequests,
     savepoint_asked,
 )
-from tidegate.errors import StorageFailed
+from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import JobId
 
@@ -65,3 +68,39 @@ def test_the_oldest_ids_are_forgotten() -> None:
         asked.requests.ask(PLAIN, str(number))
     assert asked.requests.ask(PLAIN, "0") is not first
     assert len(asked.begun) == TRIGGER_IDS_MAX + 2
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "memory://x/y",
+        "memory:/x",
+        "local:///tmp/x",
+        "LOCAL:///tmp/x",
+        "simplecache::file:///tmp/x",
+        "filecache::s3://bucket/x",
+        "zip://x::file:///tmp/y.zip",
+    ],
+)
+@pytest.mark.parametrize("is_default", [False, True], ids=["asked for", "default"])
+def test_a_place_that_nobody_else_can_read_is_refused(target: str, is_default: bool) -> None:
+    given, default = (None, target) if is_default else (target, None)
+    with pytest.raises(ConfigError, match="nobody else could read it") as refused:
+        savepoint_asked(SnapshotKind.SUSPEND, given, SavepointFormatType.CANONICAL, default=default)
+    assert refused.value.remedy
+
+
+@pytest.mark.parametrize("target", ["s3://bucket/savepoints", "hdfs://host/x", "/data/a::b"])
+def test_a_place_that_others_can_read_is_taken_as_it_is(target: str) -> None:
+    asked = savepoint_asked(
+        SnapshotKind.SAVEPOINT, target, SavepointFormatType.NATIVE, default="memory:/unused"
+    )
+    assert asked.directory == target
+
+
+def test_a_relative_folder_is_taken_from_the_current_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = savepoint_asked(SnapshotKind.SAVEPOINT, Path("mine"), SavepointFormatType.NATIVE)
+    assert asked.directory == str(tmp_path / "mine")

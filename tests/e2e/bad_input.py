@@ -63,15 +63,15 @@ def check_refused(
 def check_fails(
     jobs: Jobs, build: Callable[[StreamExecutionEnvironment], object], *texts: object
 ) -> None:
-    """The job fails at once though restarts are allowed: it is the user's turn."""
-    env = jobs.checkpointed(2, 100)
+    """The job fails when its restarts are used up: the data are the same each time."""
+    env = jobs.checkpointed(2, 100, **{"restart-strategy.fixed-delay.attempts": 2})
     build(env)
     with soon():
         client = jobs.start(env, "failing")
         error = failure_of(client)
     assert isinstance(error, JobFailed)
     check_clear(error, *texts)
-    assert view(client).restarts == 0
+    assert view(client).restarts == 2
 
 
 def check_missing_path(jobs: Jobs) -> None:

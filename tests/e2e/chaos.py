@@ -1,23 +1,34 @@
-"""Random slots of a running job killed, again and again; asked of every runtime."""
+"""Slots and drivers of a running job killed at random, again and again; asked of every runtime."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tests.e2e.backpressure import slow_counts
+from tests.e2e.driver import Orders
+from tests.e2e.drivers import ORPHANS_S, START_S, driver
+from tests.e2e.files import committed_rows
 from tests.e2e.ledger import ledger_rows
 from tests.e2e.runtimes import finished
 from tests.e2e.verify import check_each_counted_once
-from tests.e2e.watch import kill_slot, pids, runs, view, wait_for, wait_running
+from tests.e2e.watch import kill_slot, pids, runs, until, view, wait_for, wait_running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import subprocess
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
     from random import Random
 
     from tests.e2e.runtimes import Jobs
     from tidegate import JobClient
+
+AT_LEAST_ONCE = "execution.checkpointing.mode"
 
 MODES: dict[str, dict[str, object]] = {
     "aligned": {},
@@ -26,8 +37,18 @@ MODES: dict[str, dict[str, object]] = {
         "execution.checkpointing.unaligned.enabled": "true",
         "execution.checkpointing.aligned-checkpoint-timeout": "50 ms",
     },
+    "RocksDB": {
+        "state.backend.type": "rocksdb",
+        "execution.checkpointing.incremental": "true",
+    },
+    "changelog": {
+        "state.backend.type": "rocksdb",
+        "state.changelog.enabled": "true",
+        "state.changelog.periodic-materialize.interval": "1 s",
+    },
+    "at least once": {AT_LEAST_ONCE: "AT_LEAST_ONCE"},
 }
-"""The ways of exactly-once checkpoints; kills are spread over them."""
+"""The ways to take checkpoints and to keep state; kills are spread over them."""
 
 ROW_S = 0.002
 """What a row costs as long as slots are killed, so that channels are full."""
@@ -37,15 +58,26 @@ PAUSE_MAX_S = 1.2
 SMALL = {"tidegate.batch.rows": 64, "tidegate.net.credit": 2}
 """Little in flight, so that aligned checkpoints come through between the kills as well."""
 
+RATE_OF_DRIVERS = 4_000.0
+ROWS_A_DRIVER = 40_000
+"""More than a driver brings about before it is killed, so that none finds the job over."""
+
+END_OF_DRIVER_S = 600.0
+
 AGAIN_AT_ONCE = 0.15
 """Share of the kills that do not wait until the job runs again after the one before."""
 
 
 @dataclass(frozen=True)
 class Survived:
-    """What a job has come through. recoveries_s: from a kill until all subtasks ran again."""
+    """What a job has come through.
+
+    rows, lost, doubled: of its output. recoveries_s: from a kill until all subtasks ran again.
+    """
 
     rows: int
+    lost: int
+    doubled: int
     kills: int
     restarts: int
     checkpoints: int
@@ -84,10 +116,20 @@ def survive(
     slow.release()
     finished(client, timeout_s=120)
     rows = ledger_rows(jobs.folder / "out")
-    check_each_counted_once(rows, total)
+    lost, doubled = missing_and_repeated((row["number"] for row in rows), total)
+    if AT_LEAST_ONCE in MODES[mode]:
+        assert not lost, f"lost {lost} of {total}"
+    else:
+        check_each_counted_once(rows, total)
     seen = view(client)
     return Survived(
-        len(rows), kills, seen.restarts, seen.checkpoints.counts.completed, tuple(recoveries)
+        len(rows),
+        lost,
+        doubled,
+        kills,
+        seen.restarts,
+        seen.checkpoints.counts.completed,
+        tuple(recoveries),
     )
 
 
@@ -98,3 +140,42 @@ def wait_without(client: JobClient, pid: int) -> None:
         lambda seen: runs(seen) and pid not in pids(seen),
         f"running again without process {pid}",
     )
+
+
+def missing_and_repeated(numbers: Iterable[int], total: int) -> tuple[int, int]:
+    """How many of the numbers up to the total are not there, and how many come once too often."""
+    times = Counter(numbers)
+    return sum(number not in times for number in range(total)), times.total() - len(times)
+
+
+def survive_driver_kills(
+    folder: Path, kills: int, chance: Random, killed: Callable[[int], None] = lambda _: None
+) -> Survived:
+    """A job whose drivers are killed; the next one goes on from the latest checkpoint each time."""
+    orders = Orders(str(folder), rows=(kills + 1) * ROWS_A_DRIVER, rate=RATE_OF_DRIVERS)
+    log, recoveries = folder / "driver.log", list[float]()
+    for number in range(1, kills + 1):
+        before, began = len(committed_rows(folder / "out")), monotonic()
+        with driver(replace(orders, resume=number > 1), log) as process:
+            until(partial(more_than, folder, before, process), "committed rows", START_S)
+            recoveries.append(monotonic() - began)
+            sleep(chance.uniform(0, PAUSE_MAX_S))
+            assert process.poll() is None, "the job was over before its driver was killed"
+            family = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            process.wait()
+            _, alive = psutil.wait_procs(family, timeout=ORPHANS_S)
+            assert not alive, f"processes that outlive their driver: {alive}"
+        killed(number)
+    with driver(replace(orders, resume=True), log) as process:
+        assert process.wait(END_OF_DRIVER_S) == 0, log.read_text()
+    rows = committed_rows(folder / "out")
+    lost, doubled = missing_and_repeated((row["number"] for row in rows), orders.rows)
+    check_each_counted_once(rows, orders.rows)
+    return Survived(len(rows), lost, doubled, kills, kills, 0, tuple(recoveries))
+
+
+def more_than(folder: Path, before: int, process: subprocess.Popen[bytes]) -> bool:
+    """True once more rows are committed; fails where the driver has ended."""
+    assert process.poll() is None, (folder / "driver.log").read_text()
+    return len(committed_rows(folder / "out")) > before

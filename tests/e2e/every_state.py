@@ -146,7 +146,7 @@ class KeyedState(KeyedProcessFunction[int, Row]):
             }
 
 
-class BroadcastRules(KeyedBroadcastProcessFunction[int, int, Row]):
+class BroadcastRules(KeyedBroadcastProcessFunction[int, int, int, Row]):
     """The rules up to a time, told at that time once for each key."""
 
     def process_element(

@@ -31,10 +31,10 @@ RECOVERY_S = 10.0
 """What a recovery may take here, where the machine is shared; benchmarks hold the real figure."""
 
 
-def check_two_kills(jobs: Jobs) -> None:
+def check_two_kills(jobs: Jobs, **settings: object) -> None:
     """Two slots are killed in turn; each time the other stays, and nothing is lost or doubled."""
     total, out = 6_000, jobs.folder / "out"
-    env = jobs.checkpointed(2, 200)
+    env = jobs.checkpointed(2, 200, **settings)
     running_counts(env, total, 1_500).sink_to(FileSink.parquet(str(out), COUNT_SCHEMA))
     client = jobs.start(env, "counts")
     before = pids(wait_completed(client, 2))

@@ -6,10 +6,10 @@ from tests.e2e.jobs import Counted, RunningCount, key_of, same
 from tidegate import AsyncDataStream, DataStream, StreamExecutionEnvironment, Time, Types
 
 
-async def looked_up(number: int) -> list[int]:
+async def looked_up(number: int) -> int:
     """The number, after a while that is another for each."""
     await asyncio.sleep(number * 37 % 11 / 50)
-    return [number]
+    return number
 
 
 def counted_lookups(

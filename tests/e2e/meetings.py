@@ -84,7 +84,7 @@ def meetings(env: StreamExecutionEnvironment, rows: int, rate: float) -> DataStr
     return both.process(Meeting()).uid("meetings")
 
 
-class Ruled(KeyedBroadcastProcessFunction[int, int, Counted]):
+class Ruled(KeyedBroadcastProcessFunction[int, int, int, Counted]):
     """Counts by key; after all, a row for each key tells how many rules there were, and their sum.
 
     Its number is below 0.

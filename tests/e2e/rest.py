@@ -9,7 +9,7 @@ from tests.e2e.runtimes import END_S
 from tests.e2e.watch import until
 from tidegate import JobClient
 
-SERVED = {"rest.port": "0"}
+SERVED = {"rest.port": "0", "tidegate.rest.savepoint-dirs": "*"}
 
 DAY_MS = 24 * 3_600_000
 """An interval of checkpoints at which no test sees one: the first comes at random within it."""
@@ -31,8 +31,10 @@ class Rest:
         return Rest(url)
 
     def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
-        """Status and answer. body: sent as JSON, bytes as they are."""
+        """Status and answer. body: sent as JSON, bytes as they are; both are said to be JSON."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        if method == "POST":
+            headers = {"Content-Type": "application/json", **headers}
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
             with urllib.request.urlopen(request, timeout=END_S) as response:

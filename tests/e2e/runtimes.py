@@ -16,6 +16,9 @@ RESTART_AT_ONCE = {
     "restart-strategy.fixed-delay.delay": "0 ms",
     "restart-strategy.fixed-delay.attempts": 1_000,
 }
+WITHOUT_CHECKPOINTS = {"tidegate.warnings.silenced": "no-checkpoints"}
+"""For a job whose sink would show its output with a checkpoint, of which the job takes none."""
+
 RETAIN = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"}
 
 
@@ -36,6 +39,8 @@ class Jobs:
         configuration = Configuration()
         for key, value in settings.items():
             configuration.set(key, value)
+        if str(settings.get("execution.checkpointing.dir")).startswith("faulty:"):
+            configuration.set("tidegate.local.in-process", "true")  # see tests/e2e/faulty_store.py
         return self._make(parallelism, configuration)
 
     def checkpointed(

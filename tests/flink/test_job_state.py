@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.flink.state_text import shown, text
-from tidegate.errors import RestoreRefused
+from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.handles import StateDistribution
 from tidegate.savepoints.flink.headers import KEY
 from tidegate.savepoints.flink.snapshot import FlinkKeyedState, FlinkSnapshot
@@ -143,3 +144,19 @@ def test_a_shared_file_that_is_elsewhere_is_named() -> None:
         for part in snapshot.keyed_state(operator):
             list(part.entries())
     assert "operator 'alpha-keyed', subtask 0" in caught.value.where
+
+
+def test_a_manifest_that_rocksdb_would_wait_over_for_ever_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "snapshot"
+    shutil.copytree(FIXTURES / "keyed-rocks-savepoint-native", folder)
+    manifests = [f for f in folder.iterdir() if b"leveldb.BytewiseComp" in f.read_bytes()[:60]]
+    assert manifests
+    for file in manifests:
+        data = file.read_bytes()
+        # Its second half is that of another time: found by a fuzzer.
+        file.write_bytes(data[:529] + data[600:] + bytes(71))
+    snapshot = FlinkSnapshot.open(folder)
+    with pytest.raises(FormatError, match="manifest of the database is damaged"):
+        for operator in snapshot.operators:
+            for part in snapshot.keyed_state(operator):
+                list(part.entries())

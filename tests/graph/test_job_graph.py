@@ -141,7 +141,7 @@ def test_a_vertex_has_the_id_of_its_head_and_a_uid_decides_it() -> None:
 def test_two_operators_with_one_uid_are_refused() -> None:
     program = word_count()
     program.made[1].uid = program.made[2].uid = "same"
-    with pytest.raises(GraphError, match='Hash collision on user-specified ID "same"'):
+    with pytest.raises(GraphError, match="uid 'same' is on 'FlatMap' and on 'Reduce'"):
         built(program)
 
 

@@ -42,7 +42,17 @@ def test_a_record_comes_back_from_its_bytes(record: JobRecord | Seal) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"\xff", b"{", b"[]", b"{}", b'{"version": 1}', b'{"version": 1, "job": 3}', b"null"],
+    [
+        b"",
+        b"\xff",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"version": 1}',
+        b'{"version": 1, "job": 3}',
+        b"null",
+        b"[" * 100_000,
+    ],
 )
 def test_what_is_no_record_is_refused_with_its_path(data: bytes) -> None:
     with pytest.raises(FormatError, match="cannot be read") as caught:

@@ -15,7 +15,7 @@ from tidegate.errors import (
     RestoreRefused,
     StorageFailed,
 )
-from tidegate.ha.chain import HaStore, JobRecord, Pointer, decode, last_beat, place_path
+from tidegate.ha.chain import HaStore, JobRecord, Pointer, claim_path, decode, last_beat, place_path
 from tidegate.ha.filesystem import FileSystemHaStore, open_chain
 from tidegate.ha.leadership import HaWorld, Leadership, latest, lead
 from tidegate.ha.memory import MemoryHaStore
@@ -151,6 +151,10 @@ def test_a_snapshot_that_was_claimed_stays_so_under_the_next_leader(store: Open)
         await first.close()
         second = await drivers.start(resume=True)
         assert (second.job, second.completed) == (first.job, (SAVEPOINT,))
+        await complete(second, retained=1)
+        await second.close()
+        third = await drivers.start(resume=True)
+        assert SAVEPOINT not in third.completed and third.claimed == (SAVEPOINT.location,)
 
     play(store, script)
 
@@ -244,6 +248,16 @@ def test_a_job_that_was_suspended_goes_on_at_once_without_a_gap(store: Open) -> 
     play(store, script)
 
 
+def test_a_job_that_took_no_checkpoint_is_told_how_to_take_some(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        first = await drivers.start()
+        await first.end(JobStatus.CANCELED)
+        with pytest.raises(ConfigError, match=r"execution\.checkpointing\.interval"):
+            await drivers.start(resume=True)
+
+    play(store, script)
+
+
 def test_a_fresh_job_over_an_ended_chain_has_a_new_id_and_counts_from_one(store: Open) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
@@ -290,16 +304,23 @@ def test_an_ended_job_can_be_resumed_from_what_it_retained(store: Open) -> None:
     play(store, script)
 
 
-@pytest.mark.parametrize("status", [JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED])
+WOULD_HAVE_HELPED = {
+    JobStatus.FINISHED: "end it by a stop with savepoint",
+    JobStatus.CANCELED: "and a savepoint by",
+    JobStatus.FAILED: "or DELETE_ON_CANCELLATION",
+}
+
+
+@pytest.mark.parametrize(("status", "helps"), WOULD_HAVE_HELPED.items())
 def test_an_ended_job_that_retained_nothing_is_not_begun_again_by_resuming(
-    store: Open, status: JobStatus
+    store: Open, status: JobStatus, helps: str
 ) -> None:
     async def script(drivers: Drivers) -> None:
         first = await drivers.start()
         await complete(first)
         await first.end(status, retained=[])
         for _ in range(2):
-            with pytest.raises(ConfigError, match=f"ended \\({status.value}\\) and kept no"):
+            with pytest.raises(ConfigError, match=f"(?s){status.value}. and kept no.*{helps}"):
                 await drivers.start(resume=True)
         assert (await drivers.start()).completed == ()
 
@@ -457,6 +478,39 @@ def test_a_leader_that_lives_on_learns_that_it_was_deposed(store: Open) -> None:
         assert first.is_lost
 
     play(store, script)
+
+
+def test_a_leader_whose_records_were_deleted_notices_and_is_still_deposed(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        old = await drivers.start()
+        await complete(old)
+        everything = [path for kind in KINDS for path in await drivers.store.list(kind)]
+        await drivers.store.delete(everything)
+        await complete(old)
+        await asyncio.wait_for(old.deleted(), 60)
+        await old.close()
+        new = await drivers.start()
+        assert new.epoch > old.epoch, "the claim stands again"
+        with pytest.raises(LeadershipLost):
+            await complete(old)
+
+    play(store, script)
+
+
+def test_a_leader_whose_claim_another_has_taken_since_leads_no_more(store: Open) -> None:
+    async def script(drivers: Drivers) -> None:
+        leader = await drivers.start()
+        claim = claim_path(leader.epoch)
+        await drivers.store.delete([claim])
+        assert await drivers.store.create(claim, b"of another driver")
+        with pytest.raises(LeadershipLost):
+            await complete(leader)
+        assert leader.is_lost
+
+    play(store, script)
+
+
+KINDS = ("claims/", "chains/", "beats/")
 
 
 def hidden_beats(store: Open) -> Callable[[str], Awaitable[list[str]]]:

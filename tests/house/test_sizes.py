@@ -2,7 +2,7 @@
 
 from tests.house.source import functions, place, python_files
 
-MODULE_LINES_MAX = 600
+MODULE_LINES_MAX = 650
 FUNCTION_LINES_MAX = 60
 FOLDERS = ("src", "tests", "scripts", "benchmarks", "examples")
 

@@ -446,7 +446,10 @@ def test_a_failure_while_a_region_is_being_restored_is_one_of_its_own() -> None:
 
 
 def test_what_only_the_user_can_mend_ends_the_job_though_another_region_restarts() -> None:
-    world = World(RESTARTS, STRANDS).running()
+    world = World(RESTARTS, STRANDS, prompt=False).start()
+    while world.coming:
+        world.offer()
+    world.prompt = True
     fail(world, "read/0")
     fail(world, "write/2", ConfigError("no such folder"))
     assert world.over is not None and world.over.status is JobStatus.FAILED

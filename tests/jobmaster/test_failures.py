@@ -7,8 +7,6 @@ from tests.jobmaster.world import World, with_checkpoints
 from tidegate.checkpoint.commands import AddPointer
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.errors import (
-    ConfigError,
-    JobFailed,
     PeerLost,
     SlotLost,
     UserCodeFailed,
@@ -39,7 +37,12 @@ from tidegate.model.control import (
     SubtaskChanged,
 )
 from tidegate.model.ids import CheckpointId, SlotId
-from tidegate.model.settings import FixedDelay, JobSettings, NoRestart, SlotSettings
+from tidegate.model.settings import (
+    FixedDelay,
+    JobSettings,
+    NoRestart,
+    SlotSettings,
+)
 
 RESTARTS = JobSettings(restart=FixedDelay(attempts=100, delay_ms=2_000), slots_timeout_ms=10**9)
 LEASE_MS = 10_000
@@ -134,15 +137,6 @@ def test_when_the_strategy_gives_up_it_is_named() -> None:
         world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
     assert world.over is not None
     assert "maxNumberRestartAttempts=1" in str(world.over.error)
-
-
-def test_a_fault_that_only_the_user_can_mend_is_not_tried_again() -> None:
-    world = World(RESTARTS).running()
-    error = ConfigError("no such folder", where="FileSink", remedy="Make it.")
-    world.change(world.executions[0], ExecutionState.FAILED, error)
-    assert world.over is not None and isinstance(world.over.error, JobFailed)
-    assert world.over.error.remedy == "Make it."
-    assert "suppressed" not in str(world.over.error)
 
 
 def test_what_an_older_attempt_says_changes_nothing() -> None:

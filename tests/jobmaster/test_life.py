@@ -59,6 +59,7 @@ def test_nothing_is_deployed_before_all_slots_are_there() -> None:
     assert len(world.sent(Deploy)) == 6
 
 
+@pytest.mark.feature("F180")
 def test_master_hooks_are_restored_before_each_deployment() -> None:
     world = World(JobSettings(restart=FixedDelay(attempts=5, delay_ms=0)), hooks=True).running()
     assert world.of(RestoreHooks) == [RestoreHooks(None, (), allow_unmatched=False)]
@@ -261,6 +262,27 @@ def test_slots_that_do_not_come_in_time_end_the_job_with_their_number_and_reason
     assert "0 of 3 slots came within 20000 ms" in str(error) and "no core is free" in str(error)
     assert "tidegate.slots.start-timeout" in str(error)
     assert SlotsMissing.__name__ not in str(world.statuses)
+
+
+def test_while_slots_keep_coming_they_are_waited_for() -> None:
+    world = World(JobSettings(slots_timeout_ms=20_000)).start()
+    for now in range(1_000, 50_000, 1_000):
+        world.wake_up_to(now)
+        world.beat()
+        if now in (15_000, 30_000):
+            world.offer()
+    assert world.over is None
+    world.wake_up_to(51_000)
+    assert world.over is not None and "2 of 3 slots" in str(world.over.error)
+
+
+def test_one_that_comes_and_goes_does_not_lengthen_the_wait() -> None:
+    world = World(JobSettings(slots_timeout_ms=20_000)).start()
+    for now in range(1_000, 40_000, 1_000):
+        world.wake_up_to(now)
+        if world.over is None:
+            world.lose(world.offer().id)
+    assert world.over is not None and world.now_ms > 20_000
 
 
 def test_a_request_that_failed_is_made_again_after_a_pause() -> None:

@@ -1,4 +1,11 @@
-"""Calls in flight when a slot is killed: each record counts once."""
+"""Calls in flight when a slot is killed or a job is stopped: each record counts once."""
+
+import os
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -6,9 +13,12 @@ from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.lookups import counted_lookups
 from tests.e2e.runtimes import Jobs, finished
 from tests.e2e.verify import check_each_counted_once
-from tests.e2e.watch import kill_slot, view, wait_completed, wait_recovered
+from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
+from tidegate import AsyncDataStream, JobClient, StreamExecutionEnvironment, Time
 
 pytestmark = pytest.mark.slow
+
+ROWS, HANGING = 20, range(12, 20)
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -23,3 +33,76 @@ def test_a_killed_slot_loses_and_doubles_no_call(jobs: Jobs, ordered: bool) -> N
     finished(client)
     assert view(client).restarts == 1
     check_each_counted_once(ledger_rows(out), total)
+
+
+def asked(number: int, folder: Path) -> int:
+    """The number; for the last ones once a test lets the calls go."""
+    with (folder / "calls").open("a") as calls:
+        calls.write(f"{number}\n")
+    while number in HANGING and not (folder / "go").exists():
+        time.sleep(0.01)
+    return number
+
+
+def calls(folder: Path) -> Counter[int]:
+    """How often each number was asked for."""
+    made = folder / "calls"
+    return Counter(map(int, made.read_text().split())) if made.exists() else Counter()
+
+
+def start_asking(jobs: Jobs) -> JobClient:
+    """A job whose last calls hang on threads, as soon as all of them do."""
+    env = jobs.checkpointed(2, 100)
+    numbers = env.from_collection(range(ROWS)).uid("numbers")
+    ask = partial(asked, folder=jobs.folder)
+    found = AsyncDataStream.unordered_wait(numbers, ask, Time.hours(1)).uid("asked")
+    found.rebalance().sink_to(LedgerSink(jobs.folder / "out")).uid("out")
+    client = jobs.start(env, "asking")
+    until(lambda: calls(jobs.folder).total() == ROWS, "each number is asked for")
+    return client
+
+
+def test_checkpoints_pass_calls_that_hang_and_a_kill_repeats_those_alone(jobs: Jobs) -> None:
+    client = start_asking(jobs)
+    wait_completed(client, view(client).checkpoints.counts.completed + 3)
+    kill_slot(client, 0)
+    wait_recovered(client, 1)
+    until(lambda: calls(jobs.folder).total() == ROWS + len(HANGING), "they are asked for again")
+    (jobs.folder / "go").touch()
+    finished(client)
+    assert calls(jobs.folder) == {n: 2 if n in HANGING else 1 for n in range(ROWS)}
+    assert sorted(ledger_rows(jobs.folder / "out")) == list(range(ROWS))
+
+
+def test_a_stop_with_savepoint_leaves_calls_that_hang_to_the_savepoint(jobs: Jobs) -> None:
+    client = start_asking(jobs)
+    client.stop_with_savepoint(False, jobs.folder / "savepoints").result(timeout=60)
+    finished(client)
+    left = set(range(ROWS)) - set(HANGING)
+    assert set(ledger_rows(jobs.folder / "out")) == left
+    (jobs.folder / "go").touch()
+
+
+def test_a_stop_that_drains_waits_for_calls(jobs: Jobs) -> None:
+    client = start_asking(jobs)
+    stopped = client.stop_with_savepoint(True, jobs.folder / "savepoints")
+    assert not stopped.done()
+    (jobs.folder / "go").touch()
+    stopped.result(timeout=60)
+    finished(client)
+    assert sorted(ledger_rows(jobs.folder / "out")) == list(range(ROWS))
+
+
+def elsewhere(number: int) -> tuple[int, int]:
+    return number, os.getpid()
+
+
+def test_work_that_holds_the_interpreter_is_done_in_a_process_of_its_own() -> None:
+    numbers = StreamExecutionEnvironment.local().from_collection(range(3))
+    stream = AsyncDataStream.ordered_wait(
+        numbers, elsewhere, Time.minutes(1), executor="process", workers=1
+    )
+    with stream.execute_and_collect() as rows:
+        found: list[Any] = list(rows)
+    assert [number for number, _ in found] == [0, 1, 2]
+    assert len({pid for _, pid in found} | {os.getpid()}) == 2

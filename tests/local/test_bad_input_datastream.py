@@ -292,11 +292,11 @@ REFUSED: dict[str, tuple[Build, list[str]]] = {
     ),
     "windows of no length of time": (
         sales(lambda stream: windowed(stream, 1_000)),
-        ["1000 is no length of time", "TumblingEventTimeWindows", "Give a Time or a Duration"],
+        ["1000 is no length of time", "TumblingEventTimeWindows", "Give a timedelta, a Time"],
     ),
     "an allowed lateness that is no number": (
-        sales(lambda stream: windowed(stream).allowed_lateness(Time.seconds(1))),
-        ["The allowed lateness is Time(", "Give milliseconds as an int"],
+        sales(lambda stream: windowed(stream).allowed_lateness("soon")),
+        ["'soon' is no length of time", "Give a timedelta, a Time"],
     ),
     "a trigger's class": (
         sales(lambda stream: windowed(stream).trigger(CLASS)),

@@ -78,7 +78,7 @@ class Features(KeyedProcessFunction[dict[str, int], dict[str, object]]):
 def test_features_of_a_model_are_those_of_row_functions_and_of_a_loop(jobs: Jobs) -> None:
     numbers = NumberSequenceSource(0, TRANSACTIONS - 1, arrow=True)
     batches = jobs.env(2).from_source(numbers, source_name="numbers").set_parallelism(1)
-    batches = batches.map_batches(transactions)
+    batches = batches.map_batches(transactions).set_parallelism(1)  # which keeps the order
     found = collected(batches.key_by("user").aggregate_batches(*FEATURES))
     rows = jobs.env(2).from_collection(list(map(transaction, range(TRANSACTIONS))))
     by_row = collected(rows.key_by("user").process(Features()))

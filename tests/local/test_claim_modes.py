@@ -30,9 +30,11 @@ def savepoint(jobs: Jobs) -> str:
     return client.stop_with_savepoint(False, jobs.folder / "savepoints").result(END_S)
 
 
-def gone_on(jobs: Jobs, path: str, mode: str, failing: Latch) -> JobClient:
+def gone_on(
+    jobs: Jobs, path: str, mode: str, failing: Latch, more: dict[str, object] | None = None
+) -> JobClient:
     """A job that goes on from there, slowly, and fails once where it is told to."""
-    settings = {RESTORE_PATH: path, CLAIM_MODE: mode, **IN_FILES}
+    settings = {RESTORE_PATH: path, CLAIM_MODE: mode, **IN_FILES, **(more or {})}
     env = jobs.checkpointed(1, 100, **settings)
     numbers = running_counts(env, TOTAL, 1_000).map(BreakingOnce(failing))
     numbers.sink_to(LedgerSink(jobs.folder / "out")).uid("ledger")
@@ -84,9 +86,9 @@ def test_a_kept_checkpoint_of_another_job_is_deleted_only_where_it_is_claimed(
 
 
 POLICIES = {
-    "NO_EXTERNALIZED_CHECKPOINTS": set(),
-    "DELETE_ON_CANCELLATION": {"fail"},
-    "RETAIN_ON_CANCELLATION": {"cancel", "fail"},
+    "NO_EXTERNALIZED_CHECKPOINTS": {"suspend"},
+    "DELETE_ON_CANCELLATION": {"fail", "suspend"},
+    "RETAIN_ON_CANCELLATION": {"cancel", "fail", "suspend"},
 }
 
 
@@ -95,8 +97,7 @@ POLICIES = {
 def test_what_is_left_of_checkpoints_is_up_to_the_policy_and_to_how_the_job_ends(
     jobs: Jobs, policy: str
 ) -> None:
-    """The fourth end, SUSPENDED: tests/checkpoint/test_coordinator_completion.py."""
-    for end in ("finish", "cancel", "fail"):
+    for end in ("finish", "cancel", "fail", "suspend"):
         broken = Latch(jobs.folder / "broken")
         settings = {RETENTION: policy, "restart-strategy.type": "disable"}
         env = jobs.checkpointed(1, 50, **settings)
@@ -106,9 +107,30 @@ def test_what_is_left_of_checkpoints_is_up_to_the_policy_and_to_how_the_job_ends
         wait_completed(client, 1)
         if end == "cancel":
             client.cancel().result(END_S)
+        elif end == "suspend":
+            client.suspend().result(END_S)
         elif end == "fail":
             broken.set()
         assert (failure_of(client) is None) == (end == "finish")
         broken.release()
         kept = list((jobs.checkpoints / client.get_job_id()).glob("chk-*/_metadata"))
-        assert len(kept) == (end in POLICIES[policy]), end
+        assert bool(kept) == (end in POLICIES[policy]), end
+
+
+@pytest.mark.feature("F251")
+def test_a_claimed_snapshot_is_deleted_without_the_files_that_it_names_elsewhere(
+    jobs: Jobs,
+) -> None:
+    env = jobs.checkpointed(1, 100, **IN_FILES, **{"state.backend.type": "rocksdb"})
+    running_counts(env, TOTAL, 1_000).sink_to(LedgerSink(jobs.folder / "out")).uid("ledger")
+    before = stopped_with_checkpoint(jobs.start(env, "counts"))
+    assert before.pointer is not None
+    job, copy = Path(before.pointer).parent, jobs.folder / "copy"
+    shutil.copytree(before.pointer, copy)
+    files = {path for path in job.rglob("*") if path.is_file()}
+    failing = Latch(jobs.folder / "failing")
+    client = gone_on(jobs, str(copy), "CLAIM", failing, {"state.backend.type": "rocksdb"})
+    until(lambda: not copy.exists(), "the claimed snapshot is deleted")
+    client.cancel().result(END_S)
+    assert any(path.parent.name == "shared" for path in files)
+    assert all(path.is_file() for path in files)

@@ -9,10 +9,10 @@ import structlog
 from tests.e2e.files import committed_rows
 from tests.e2e.jobs import COUNT_SCHEMA, running_counts
 from tests.e2e.journal import Journal
-from tests.e2e.runtimes import END_S, RETAIN, Jobs, finished
+from tests.e2e.runtimes import END_S, RETAIN, Jobs, failure_of, finished
 from tests.e2e.verify import check_each_counted_once
-from tests.e2e.watch import until
-from tidegate import JobClient, RestoreRefused
+from tests.e2e.watch import until, view
+from tidegate import JobClient, JobStatus, JobSuspended, RestoreRefused
 from tidegate.connectors import FileSink
 from tidegate.errors import FormatError
 
@@ -138,3 +138,41 @@ def test_a_snapshot_that_was_named_and_lacks_files_is_refused(jobs: Jobs) -> Non
         start(jobs, **{"execution.state-recovery.path": str(checkpoints[1])})
     assert told.value.where == str(checkpoints[1])
     assert "Put the files back" in told.value.remedy
+
+
+def flip_a_bit(checkpoint: Path) -> None:
+    """In the largest file of state: only who reads it all can tell."""
+    states = [file for file in checkpoint.iterdir() if file.name != "_metadata"]
+    largest = max(states, key=lambda file: file.stat().st_size)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 1
+    largest.write_bytes(data)
+
+
+def test_a_flipped_bit_in_a_state_file_suspends_the_job_and_deletes_nothing(jobs: Jobs) -> None:
+    checkpoints = three_checkpoints(jobs)
+    flip_a_bit(checkpoints[-1])
+    for _ in range(2):
+        client = start(jobs, **{"execution.state-recovery.path": "latest"})
+        error = failure_of(client)
+        assert isinstance(error, JobSuspended) and error.refused == 3
+        assert f"start from it with '--from {checkpoints[1]}'" in error.remedy
+        assert (view(client).status, view(client).restarts) == (JobStatus.SUSPENDED, 0)
+        assert all((folder / "_metadata").exists() for folder in checkpoints)
+
+
+@pytest.mark.parametrize("damage", [flip_a_bit, lose_metadata])
+def test_a_damaged_newest_checkpoint_is_left_for_an_older_one_where_that_was_asked_for(
+    jobs: Jobs, damage: Callable[[Path], None]
+) -> None:
+    checkpoints = three_checkpoints(jobs)
+    before = committed_rows(jobs.folder / "out")
+    damage(checkpoints[-1])
+    latest = {"execution.state-recovery.path": "latest", "tidegate.restore.fall-back": True}
+    with structlog.testing.capture_logs() as logs:
+        finished(start(jobs, **latest))
+    [warning] = [log for log in logs if "goes back to an older one" in log["event"]]
+    assert (warning["damaged"], warning["checkpoint"]) == (3, 2)
+    rows = committed_rows(jobs.folder / "out")
+    assert 0 < len(rows) - ROWS < len(before)
+    assert {row["number"] for row in rows} == set(range(ROWS))

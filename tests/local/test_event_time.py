@@ -6,10 +6,11 @@ from itertools import islice
 from statistics import median
 
 import pytest
+import structlog
 
 from tests.e2e.journal import Latch
 from tests.e2e.runtimes import Jobs, finished
-from tests.e2e.watch import view, wait_completed, wait_for
+from tests.e2e.watch import until, view, wait_completed, wait_for
 from tidegate import (
     DataStream,
     Duration,
@@ -23,8 +24,11 @@ from tidegate import (
 )
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
+from tidegate.driver import event_time
+from tidegate.jobmaster import standstill
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
+NAMED = "event-time-stands-still"
 AUTO_INTERVAL = "pipeline.auto-watermark-interval"
 
 
@@ -262,3 +266,24 @@ def test_a_timestamp_that_is_none_is_told_with_operator_and_row(jobs: Jobs) -> N
     stream = jobs.env().from_collection([5]).assign_timestamps_and_watermarks(nothing).name("times")
     with pytest.raises(JobFailed, match=r"(?s)'times' gave None.*at the row 5"):
         collected(stream)
+
+
+def test_an_input_that_rests_is_named_where_others_go_on(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standstill, "STANDSTILL_MS", 500)
+    monkeypatch.setattr(event_time, "_LOOK_S", 0.05)
+    env = jobs.checkpointed(1, 100)
+    going = env.generate(lambda n: n, rate=500).assign_timestamps_and_watermarks(MONOTONOUS)
+    resting = env.generate(lambda n: n, rate=0.001).assign_timestamps_and_watermarks(MONOTONOUS)
+    both = going.name("going").union(resting.name("resting"))
+    both.key_by(lambda value: value % 2).reduce(max).name("waiting")
+    with structlog.testing.capture_logs() as logs:
+        client = jobs.start(env, "standstill")
+        until(
+            lambda: any(log.get("warning") == NAMED for log in logs), "the standstill is told", 90
+        )
+    client.cancel().result(60)
+    told = next(log for log in logs if log.get("warning") == NAMED)
+    assert "waiting" in told["waits"]
+    assert "resting (1/1)" in told["for_input"] and "going" not in told["for_input"]

@@ -11,7 +11,7 @@ from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink, Rows, ledger_rows
 from tests.e2e.probes import BreakingOnce
 from tests.e2e.regions import DyingOnce, pipeline, strands
-from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.runtimes import WITHOUT_CHECKPOINTS, Jobs, failure_of, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import (
     attempts,
@@ -198,7 +198,7 @@ def test_an_enricher_labels_failures_and_they_are_found_by_it(jobs: Jobs) -> Non
 def test_the_failure_that_ends_a_job_is_labelled_too(jobs: Jobs) -> None:
     broken = Latch(jobs.folder / "broken")
     broken.set()
-    env = jobs.env(1, **{"restart-strategy.type": "none"})
+    env = jobs.env(1, **{"restart-strategy.type": "none", **WITHOUT_CHECKPOINTS})
     env.add_failure_enricher(BlamesData())
     running_counts(env, None, 500).map(BreakingOnce(broken)).sink_to(LedgerSink(jobs.folder / "o"))
     client = jobs.start(env, "labelled")

@@ -37,7 +37,10 @@ def start_many(
     jobs: Jobs, parallelism: int, journal: Journal, *, rate: float | None, **settings: object
 ) -> JobClient:
     """Running counts through many operators, each with a little state of its own."""
-    files = {"execution.checkpointing.data-inline-threshold": "0 b"}
+    files = {
+        "execution.checkpointing.data-inline-threshold": "0 b",
+        "execution.checkpointing.num-retained": 1,
+    }
     env = jobs.checkpointed(parallelism, 300, **RETAIN, **files, **settings)
     chain = running_counts(env, TOTAL, rate)
     for number in range(OPERATORS):

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 def start(jobs: Jobs, **settings: object) -> JobClient:
     kept = {
         "state.backend.type": "rocksdb",
+        "execution.checkpointing.num-retained": 1,
         "execution.checkpointing.unaligned.enabled": True,
         "execution.checkpointing.data-inline-threshold": "0 b",
     }

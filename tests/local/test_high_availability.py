@@ -54,7 +54,11 @@ class Runs:
     settings: Mapping[str, str]
 
     def orders(self, **changed: object) -> Orders:
-        settings = {"tidegate.ha.lease": "1 s", "tidegate.ha.beat-interval": "100 ms"}
+        settings = {
+            "tidegate.ha.lease": "1 s",
+            "tidegate.ha.beat-interval": "100 ms",
+            "execution.checkpointing.num-retained": 1,
+        }
         orders = Orders(str(self.folder), ROWS, rate=1_000, settings={**settings, **self.settings})
         return replace(orders, **changed)
 
@@ -133,7 +137,7 @@ def test_a_driver_that_was_stopped_for_a_while_can_complete_and_delete_nothing(r
             os.kill(first.pid, signal.SIGCONT)
             assert first.wait(START_S) != 0
             assert second.wait(START_S) == 0, successor.path.read_text()
-    assert "another driver leads this job now" in log.path.read_text()
+    assert "another driver leads it now" in log.path.read_text()
     assert log.numbers(COMPLETED) == completed
     assert successor.numbers(STARTING)[0] >= completed[-1]
     assert successor.numbers(COMPLETED)[0] > successor.numbers(STARTING)[0]

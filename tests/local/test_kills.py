@@ -15,6 +15,11 @@ def test_two_killed_slots_lose_and_double_nothing(jobs: Jobs) -> None:
     kills.check_two_kills(jobs)
 
 
+def test_slots_that_replace_killed_ones_come_in_over_encrypted_links(jobs: Jobs) -> None:
+    kills.check_two_kills(jobs, **{"tidegate.security.internal": "on"})
+
+
+@pytest.mark.feature("F026")
 def test_a_slot_killed_during_a_checkpoint_leaves_none_behind(jobs: Jobs) -> None:
     kills.check_kill_during_checkpoint(jobs)
 

@@ -3,14 +3,15 @@
 from itertools import pairwise
 
 import pytest
+import structlog
 
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.probes import Breaking, Probe, Unpicklable
-from tests.e2e.runtimes import Jobs, failure_of
+from tests.e2e.runtimes import END_S, Jobs, failure_of
 from tests.e2e.watch import view, wait_completed, wait_for, wait_running
-from tidegate import JobCanceled, JobFailed
+from tidegate import JobCanceled, JobClient, JobFailed
 from tidegate.model.control import ExecutionState, JobStatus
 
 pytestmark = pytest.mark.slow
@@ -63,6 +64,36 @@ def test_a_job_that_fails_again_and_again_is_given_up_by_its_strategy(
     assert isinstance(error, JobFailed) and "Recovery is suppressed" in error.what
     assert view(client).restarts == restarts
     assert len(view(client).failures) == restarts + 1
+
+
+def test_the_same_row_again_and_again_ends_a_job_that_no_strategy_was_set_for(jobs: Jobs) -> None:
+    """Its checkpoint stays, so that it goes on once the function is mended."""
+    broken = Latch(jobs.folder / "broken")
+    settings = {
+        "execution.checkpointing.interval": "1 h",
+        "execution.checkpointing.dir": str(jobs.checkpoints),
+    }
+
+    def start(**more: object) -> JobClient:
+        env = jobs.env(1, **settings, **more)
+        numbers = running_counts(env, None, 1_000).map(lambda row: row["number"])
+        numbers.map(Breaking(broken)).print()
+        return jobs.start(env, "failing")
+
+    with structlog.testing.capture_logs() as logs:
+        client = start()
+        wait_running(client)
+        taken = client.trigger_checkpoint().result(timeout=END_S)
+        broken.set()
+        error = failure_of(client)
+    assert isinstance(error, JobFailed) and "failed 3 times" in error.what
+    assert f"kept, the newest in {taken.pointer}" in error.remedy
+    told = [log["error"] for log in logs if log["event"] == "job restarts"]
+    assert told[-1].startswith("the same again (2): ") and "Traceback" not in told[-1]
+    broken.release()
+    again = start(**{"execution.state-recovery.path": "latest"})
+    wait_running(again)
+    assert view(again).restored == taken.checkpoint
 
 
 @pytest.mark.feature("F273")

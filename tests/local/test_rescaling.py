@@ -1,6 +1,7 @@
 """A running job gets another parallelism under its living driver: nothing lost, nothing doubled."""
 
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -10,7 +11,14 @@ from tests.e2e.journal import Journal, Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.probes import Probe
 from tests.e2e.regions import strands
-from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finish_by_checkpoints, finished
+from tests.e2e.runtimes import (
+    RETAIN,
+    WITHOUT_CHECKPOINTS,
+    Jobs,
+    failure_of,
+    finish_by_checkpoints,
+    finished,
+)
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import (
     kill_slot,
@@ -24,6 +32,7 @@ from tests.e2e.watch import (
 )
 from tidegate import JobClient, JobFailed, RescaleRefused, RuntimeContext
 from tidegate.connectors import FileSource
+from tidegate.errors import CheckpointAborted
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState
 
@@ -109,10 +118,11 @@ def test_a_slot_killed_while_a_rescale_waits_does_not_undo_it(jobs: Jobs) -> Non
     first = seen.vertices[0].subtasks[0].slot
     pid = next(slot.pid for slot in seen.slots if slot.id == first)
     kill_slot(client, sorted(pids(seen)).index(pid))
-    seen = wait_recovered(client, 1)
-    assert shape(seen) == {(2, 2)} and not done.done()
+    wait_recovered(client, 1)
     wait_for(client, lambda seen: len(seen.slots) == 3, "the third slot again")
-    client.trigger_checkpoint().result(RESCALE_S)
+    # The first checkpoint behind a restart may come before this one, and with it the rescale.
+    with suppress(CheckpointAborted):
+        client.trigger_checkpoint().result(RESCALE_S)
     done.result(RESCALE_S)
     seen = wait_running(client)
     assert (shape(seen), seen.rescales) == ({(3, 3)}, 1) and seen.restarts >= 1
@@ -216,7 +226,7 @@ def test_what_cannot_be_is_refused_and_the_job_runs_on(jobs: Jobs) -> None:
 
 
 def test_a_job_without_checkpoints_is_not_rescaled(jobs: Jobs) -> None:
-    env = jobs.env(2)
+    env = jobs.env(2, **WITHOUT_CHECKPOINTS)
     running_counts(env, None, RATE).sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "no checkpoints")
     before = wait_running(client)

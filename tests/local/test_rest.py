@@ -119,7 +119,8 @@ PROGRAM = """
 def test_a_program_does_not_end_before_the_savepoint_of_its_stop_is_told(jobs: Jobs) -> None:
     script, port = jobs.folder / "alone.py", a_port()
     script.write_text(textwrap.dedent(PROGRAM))
-    run = [sys.executable, "-m", "tidegate.cli.main", "run", f"-Drest.port={port}", script]
+    options = [f"-Drest.port={port}", f"-Dtidegate.rest.savepoint-dirs={jobs.folder}"]
+    run = [sys.executable, "-m", "tidegate.cli.main", "run", *options, script]
     with subprocess.Popen(run, cwd=ROOT / "src", stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
         rest = Rest(f"http://localhost:{port}")
@@ -167,6 +168,7 @@ def test_what_cannot_be_answered_is_told_with_its_status(jobs: Jobs) -> None:
         ("POST", f"{job}/savepoints", b"", 400, NO_FOLDER.format("target-directory")),
         ("POST", f"{job}/stop", {}, 400, NO_FOLDER.format("targetDirectory")),
         ("POST", f"{job}/savepoints", {"target-directory": " "}, 400, "has no name"),
+        ("POST", f"{job}/savepoints", {"target-directory": "memory://x"}, 400, "nobody else"),
         ("POST", f"{job}/checkpoints", {"checkpointType": "INCREMENTAL"}, 500, "incremental"),
         ("PATCH", f"{job}?mode=stop", None, 308, "/jobs/:jobid/stop"),
         ("PATCH", f"{job}?mode=dance", None, 400, 'from value "dance".'),

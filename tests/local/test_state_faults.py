@@ -24,7 +24,7 @@ from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_for, wait_recovered
 from tidegate import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.errors import FormatError, JobFailed, RestoreRefused
+from tidegate.errors import FormatError, JobSuspended, RestoreRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -170,7 +170,7 @@ def test_a_damaged_shared_file_is_named_with_its_checkpoint_and_operator(
     data = file.read_bytes()
     damage(file)
     again = {"restart-strategy.type": "none", RESTORE_PATH: last.pointer}
-    with pytest.raises((RestoreRefused, FormatError, JobFailed)) as raised:
+    with pytest.raises((RestoreRefused, FormatError, JobSuspended)) as raised:
         finished(start(jobs, parallelism=1, rate=None, **again))
     told = str(raised.value)
     assert text in told and str(file) in told

@@ -17,7 +17,8 @@ from tidegate.driver.start import start_driver
 from tidegate.errors import JobCanceled, JobFailed, StorageFailed
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.minicluster import processes
-from tidegate.minicluster.minicluster import LoopProvider
+from tidegate.minicluster.forking import forking
+from tidegate.minicluster.in_process import LoopProvider
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.model.control import (
     CheckpointAcknowledged,
@@ -25,7 +26,9 @@ from tidegate.model.control import (
     Offer,
     SlotInvitation,
 )
+from tidegate.model.settings import LinkSettings
 from tidegate.transport.memory import MemoryNetwork
+from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,22 +63,27 @@ def all_run(view: JobView) -> bool:
     return states == {"RUNNING"}
 
 
+def slot_processes() -> set[int]:
+    """Slots of this process's jobs: what its fork server has forked and not buried."""
+    server = forking().pid
+    assert server is not None, "a local environment has started it"
+    return {child.pid for child in psutil.Process(server).children()}
+
+
 def drivers() -> list[threading.Thread]:
     return [t for t in threading.enumerate() if t.name.startswith("tidegate")]
 
 
 @pytest.mark.feature("F080", "F082")
 def test_a_job_of_two_takes_two_slot_processes_and_gives_them_back() -> None:
-    before = len(psutil.Process().children())
     client = endless(2)
     view = view_once(client, all_run)
     assert view.status is JobStatus.RUNNING and view.name == "endless"
     assert (len(view.slots), view.slots_wanted) == (2, 2)
     pids = {slot.pid for slot in view.slots}
-    assert pids <= {child.pid for child in psutil.Process().children()}
-    assert len(psutil.Process().children()) == before + 2
+    assert pids == slot_processes()
     client.cancel().result(LIMIT_S)
-    assert len(psutil.Process().children()) == before
+    assert slot_processes() == set()
 
 
 def test_a_result_is_given_out_when_nothing_of_the_job_is_left() -> None:
@@ -142,12 +150,11 @@ def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processes, "CLOSE_TIMEOUT_S", 0.3)
-    before = set(psutil.Process().children())
 
     async def work() -> None:
         server = await asyncio.start_server(_hold, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        provider = ProcessProvider()
+        provider = ProcessProvider(forking(), LinkSecurity(LinkSettings(), "127.0.0.1"))
         failures: list[str] = []
         provider.start(
             SlotInvitation(driver=f"127.0.0.1:{port}", secret=b"s" * 32),
@@ -166,7 +173,7 @@ def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhil
         await asyncio.wait_for(asyncio.gather(*held), LIMIT_S)
 
     asyncio.run(work())
-    assert set(psutil.Process().children()) <= before
+    assert slot_processes() == set()
 
 
 async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -179,7 +186,7 @@ def test_a_slot_process_that_fails_before_its_offer_is_asked_for_again() -> None
     failures: list[tuple[str, bool]] = []
 
     async def work() -> None:
-        provider = ProcessProvider()
+        provider = ProcessProvider(forking(), LinkSecurity(LinkSettings(), "127.0.0.1"))
         failed = asyncio.Event()
         loop = asyncio.get_running_loop()
 

@@ -7,33 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.world import Collected, Hosted, World, arrow, values_of
+from tests.operators.async_results import InOrder, Several
+from tests.operators.world import Hosted, World, arrow
 from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.functions import RuntimeContext
+from tidegate.api.operator import Pause
 from tidegate.errors import UserCodeFailed
-from tidegate.model.elements import Batch, RowBatch, Watermark, WatermarkStatus
+from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
+from tidegate.operators.async_calls.call_settings import CallSettings
 from tidegate.operators.async_wait import AsyncWaitOperator
 
 ONCE = AsyncRetryStrategy.no_restart()
 LONG_MS = 60_000
-
-
-class InOrder(Collected):
-    """Keeps values and marks in the order in which they come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[object] = []
-
-    def emit(self, batch: Batch) -> None:
-        super().emit(batch)
-        self.log += values_of(batch)
-
-    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        super().emit_watermark(watermark)
-        self.log.append(watermark)
 
 
 class Step(Hosted):
@@ -52,9 +39,9 @@ class Step(Hosted):
         retry: AsyncRetryStrategy[object] = ONCE,
         **options: object,
     ) -> None:
-        operator = AsyncWaitOperator(
-            function, retry, ordered=ordered, timeout_ms=timeout_ms, capacity=capacity
-        )
+        several = function if isinstance(function, AsyncFunction) else Several(function)
+        settings = CallSettings(timeout_ms, capacity)
+        operator = AsyncWaitOperator(several, retry, settings, ordered=ordered)
         super().__init__(operator, world, **options)
         self.out = InOrder()
 
@@ -148,7 +135,7 @@ def test_rows_with_and_without_timestamps_leave_in_batches_of_their_own(world: W
     step.process(RowBatch([1, 2], [10, 20]))
     step.process(RowBatch([3]))
     step.finish()
-    assert step.out.batches == [RowBatch([1, 2], [10, 20]), RowBatch([3])]
+    assert step.out.batches == [RowBatch([1], [10]), RowBatch([2], [20]), RowBatch([3])]
 
 
 def test_arrow_rows_come_as_dicts(world: World) -> None:
@@ -165,7 +152,7 @@ def test_many_results_leave_in_batches_of_bounded_size_as_there_is_room(world: W
     step = Step(many, world, settings=SlotSettings(rows=4))
     step.rows(20, 3)
     step.finish()
-    assert [len(batch) for batch in step.out.batches] == [8, 8, 7]
+    assert [len(batch) for batch in step.out.batches] == [8, 8, 4, 3]
 
 
 # --- capacity -------------------------------------------------------------------------------------
@@ -197,8 +184,9 @@ def test_a_batch_that_comes_although_input_is_held_back_waits_its_turn(world: Wo
     service = Service(lambda value: 10)
     step = Step(service.ask, world, capacity=1)
     step.rows(1, 2, 4)
-    step.rows(5, 7)  # drives the steps until the first batch has been called
-    assert service.called[:3] == [1, 2, 4]
+    step.rows(5, 7)
+    step.pass_time(25)
+    assert service.called == [1, 2, 4] and not step.operator.takes_input
     step.finish()
     assert step.out.values == ["1", "2", "again 2", "4", "5", "again 5", "7"]
 
@@ -245,7 +233,7 @@ def test_a_function_may_give_results_for_a_timeout(world: World) -> None:
     step = Step(function, world, timeout_ms=50)
     step.rows(10, 200, 20)
     step.finish()
-    step.operator.close()
+    step.close()
     assert step.out.values == [10, "no 200", 20]
     assert function.life == ["open in 0", "close"]
     assert world.monotonic_ms() < 60
@@ -370,7 +358,8 @@ def test_what_is_no_list_fails(world: World, given: object) -> None:
     with pytest.raises(UserCodeFailed) as caught:
         step.pass_time(1)
     assert caught.value.what == (
-        f"the function of operator 'lookup' gave {given!r}, which is no list"
+        "The result of AsyncFunction should be of list type: the function of operator "
+        f"'lookup' gave {given!r}, which is no list"
     )
     assert caught.value.where == "operator 'lookup', at the row 'x'"
 
@@ -459,11 +448,9 @@ def test_what_a_call_raises_when_the_subtask_is_over_is_nobodys_failure(world: W
     step = Step(fragile, world)
     step.rows(1)
     step.pass_time(1)
-    (call,) = world.started
-    call.cancel()
-    world.pass_time(1)
-    assert call.cancelled()
-    world.started.clear()
+    step.close()
+    world.settle()
+    assert step.out.values == [] and world.started == []
 
 
 def test_what_a_function_changed_of_its_value_is_not_in_the_snapshot(world: World) -> None:
@@ -476,6 +463,22 @@ def test_what_a_function_changed_of_its_value_is_not_in_the_snapshot(world: Worl
     step.rows({"id": 1})
     step.pass_time(1)
     assert step.snapshot(1).lists[0] == {"AsyncWaitInFlight": [({"id": 1}, None)]}
+
+
+def test_results_wait_in_the_queue_where_there_is_no_room_and_a_snapshot_holds_their_rows(
+    world: World,
+) -> None:
+    step = Step(echo, world, settings=SlotSettings(rows=2))
+    step.rows(1, 2, 3, 4, 5)
+    world.pass_time(1)
+    step.out.has_room = False
+    steps = world.on_loop(lambda: step.operator.on_ready(step.out))
+    assert world.on_loop(lambda: next(steps)) is Pause.HERE
+    assert step.out.values == [1], "more may take long behind this step"
+    in_flight = [(value, None) for value in (2, 3, 4, 5)]
+    assert step.snapshot(1).lists[0] == {"AsyncWaitInFlight": in_flight}
+    step.drive(steps)
+    assert step.out.values == [1, 2, 3, 4, 5]
 
 
 SCRIPT = st.lists(

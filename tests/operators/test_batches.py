@@ -1,6 +1,7 @@
 """Functions of whole Arrow batches."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,6 +83,16 @@ def test_a_result_of_another_schema_is_refused_by_field(
     with pytest.raises(UserCodeFailed, match=text) as caught:
         step.process(arrow({"n": [1]}))
     assert "operator 'bad'" in caught.value.what
+
+
+def test_a_generator_of_batches_that_also_returns_one_is_refused(world: World) -> None:
+    def mixed(batch: pa.RecordBatch) -> Any:
+        yield batch
+        return batch
+
+    step = Hosted(FlatMapBatchesOperator(mixed), world, name="mixed")
+    with pytest.raises(UserCodeFailed, match="'mixed' yields records and also returned"):
+        step.process(arrow({"n": [1]}))
 
 
 def test_fields_in_another_order_are_refused(world: World) -> None:

@@ -24,7 +24,7 @@ SHAPES = MapStateDescriptor("shapes", Types.STRING(), Types.STRING())
 BOTH = (RULES, SHAPES)
 
 
-class Waiting(KeyedBroadcastProcessFunction[int, tuple[str, int], tuple[Any, ...]]):
+class Waiting(KeyedBroadcastProcessFunction[Any, int, tuple[str, int], tuple[Any, ...]]):
     """Values wait for their timer, which tells of them and of all rules."""
 
     def open(self, runtime_context: RuntimeContext) -> None:

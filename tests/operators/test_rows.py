@@ -13,7 +13,7 @@ from tidegate.api.functions import (
     ProcessFunction,
     RuntimeContext,
 )
-from tidegate.api.operator import SnapshotContext
+from tidegate.api.operator import Operator, SnapshotContext
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark
@@ -62,7 +62,7 @@ def test_flat_map_takes_any_iterable(world: World, results: object) -> None:
 def test_flat_map_takes_none_for_nothing_and_keeps_timestamps(world: World) -> None:
     step = Hosted(FlatMapOperator(lambda v: [v] * v if v else None), world)
     step.process(RowBatch([2, 0, 1], [10, 20, 30]))
-    assert step.out.batches == [RowBatch([2, 2, 1], [10, 10, 30])]
+    assert step.out.values == [2, 2, 1] and step.out.stamps == [10, 10, 30]
 
 
 def test_a_flat_map_without_bound_waits_for_room(world: World) -> None:
@@ -78,11 +78,10 @@ def test_a_flat_map_without_bound_waits_for_room(world: World) -> None:
     step.out.has_room = False
     steps = step.operator.process(RowBatch(["x"]), 0, step.out)
     assert steps is not None
-    next(steps)
-    assert drawn == 16
-    next(steps)
-    assert drawn == 32
-    assert [len(batch) for batch in step.out.batches] == [16, 16]
+    for _ in range(4):
+        assert next(steps) is None
+    assert [len(batch) for batch in step.out.batches] == [1, 8, 16, 16]
+    assert drawn == 1 + 8 + 16 + 16
 
 
 def test_a_function_that_raises_is_named_with_its_row_and_its_own_frames(world: World) -> None:
@@ -296,7 +295,7 @@ def test_results_of_a_keyed_row_keep_its_timestamp(world: World) -> None:
 def test_many_results_with_timestamps_come_in_bounded_batches(world: World) -> None:
     step = Hosted(FlatMapOperator(lambda v: range(v)), world, settings=SlotSettings(rows=4))
     step.process(RowBatch([20, 3], [10, 20]))
-    assert [len(batch) for batch in step.out.batches] == [8, 8, 7]
+    assert [len(batch) for batch in step.out.batches] == [1, 8, 8, 6]
     assert step.out.stamps == [10] * 20 + [20] * 3
 
 
@@ -319,3 +318,35 @@ def test_a_function_that_cannot_be_opened_is_named(world: World) -> None:
     with pytest.raises(UserCodeFailed, match="raised OSError: no such device") as caught:
         Hosted(MapOperator(Broken()), world)
     assert caught.value.where == "operator 'step', in its open"
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        MapOperator(int),
+        FilterOperator(int),
+        FlatMapOperator(lambda v: [int(v)]),
+        ProcessOperator(lambda v, ctx: [int(v)]),
+    ],
+    ids=["map", "filter", "flat_map", "process"],
+)
+@pytest.mark.parametrize("stamps", [None, [10, 20, 30, 40]])
+def test_rows_ahead_of_one_that_fails_leave_before_the_failure(
+    world: World, operator: Operator, stamps: list[int] | None
+) -> None:
+    step = Hosted(operator, world)
+    step.rows("5", "5", "5")
+    step.rows(*["5"] * 20)
+    with pytest.raises(UserCodeFailed, match="x3") as failed:
+        step.process(RowBatch(["1", "2", "x3", "4"], stamps))
+    assert [int(value) for value in step.out.values[23:]] == [1, 2]
+    assert isinstance(failed.value.__cause__, ValueError)
+    if stamps is not None:
+        assert step.out.stamps[-2:] == [10, 20]
+
+
+def test_a_first_row_that_fails_fails_alone(world: World) -> None:
+    step = Hosted(FlatMapOperator(lambda v: [1 / v]), world)
+    with pytest.raises(UserCodeFailed):
+        step.rows(0, 1)
+    assert step.out.batches == []

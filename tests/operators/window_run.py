@@ -31,7 +31,7 @@ class Taken:
         self.rows: list[tuple[object, int | None]] = []
         self.late: list[tuple[object, int | None]] = []
         self.watermarks: list[int] = []
-        self.rows_max = 2**31
+        self.rows_max = self.piece_rows = 2**31
         self._room = False
 
     @property
@@ -133,6 +133,7 @@ class WindowRun:
             clock=self.clock,
             parameters={},
             blocking=BlockingCalls(_unasked),
+            threads=_unasked,
             start=_unasked,
             wake=_unasked,
             wake_at=alarms.append,

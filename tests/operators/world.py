@@ -30,6 +30,7 @@ from tidegate.api.state import (
 )
 from tidegate.clock import SystemClock
 from tidegate.errors import TidegateError
+from tidegate.metrics import MetricGroup, MetricRegistry
 from tidegate.model.elements import (
     ArrowBatch,
     Batch,
@@ -41,6 +42,7 @@ from tidegate.model.elements import (
 from tidegate.model.ids import CheckpointId, JobId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
+from tidegate.slot.threads import DaemonThreads
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.timers import KeyedTimers
 
@@ -299,6 +301,27 @@ class FakeRuntime:
         self.get_state = context.keyed_state
         self.get_operator_list_state = context.operator_state
 
+    def get_job_id(self) -> str:
+        return self._context.job
+
+    def get_task_name(self) -> str:
+        return self._context.name
+
+    def get_task_name_with_subtasks(self) -> str:
+        return f"{self._context.name} ({self._context.subtask + 1}/{self._context.parallelism})"
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._context.max_parallelism
+
+    def get_attempt_number(self) -> int:
+        return 0
+
+    def get_job_parameters(self) -> dict[str, str]:
+        return {"tone": "low"}
+
+    def get_metrics_group(self) -> MetricGroup:
+        return self._context.metrics
+
     def get_index_of_this_subtask(self) -> int:
         return self._context.subtask
 
@@ -342,6 +365,9 @@ class FakeContext:
         self.sent: list[OperatorEvent] = []
         self.to_coordinator = send or self.sent.append
         self.runtime = FakeRuntime(self)
+        self.registry = MetricRegistry(world.monotonic_ms)
+        self.metrics = self.registry.group()
+        self.threads = DaemonThreads
         self.run_blocking = world.run_blocking
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
@@ -401,7 +427,7 @@ class Collected:
         self.watermarks: list[Watermark | WatermarkStatus] = []
         self.all: list[Batch | Watermark | WatermarkStatus] = []
         self.has_room = True
-        self.rows_max = 2**31
+        self.rows_max = self.piece_rows = 2**31
 
     def emit(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -454,6 +480,12 @@ class Hosted:
 
     def finish(self) -> None:
         self.drive(self.world.on_loop(lambda: self.operator.finish(self.out)))
+
+    def close(self) -> None:
+        """Close the operator, and await what it leaves to be awaited."""
+        left = self.world.on_loop(self.operator.close)
+        if left is not None:
+            self.world.wait_for(left)
 
     def cut(self, checkpoint: int) -> "CutState":
         """The synchronous part of a snapshot."""

@@ -22,5 +22,7 @@ EMPTY = JobView(
     slots=(),
     slots_wanted=1,
     checkpoints=StatisticsTracker(10).view(),
-    settings=job_settings(Configuration()),
+    settings=job_settings(
+        Configuration.from_dict({"rest.port": "0", "tidegate.rest.savepoint-dirs": "/savepoints"})
+    ),
 )

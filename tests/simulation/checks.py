@@ -35,9 +35,11 @@ class Checks:
         self._world, self._plan, self._outside = world, plan, outside
         self._leaders = {slot.process: slot.leader for slot in world.slots}
         slow = 20 if world.befell["slow"] else 1
-        self._reach_s = 0.2 + 2 * SLOWEST * slow * world.odds.network_delay_s
+        # Each step of a message's way may have to wait for the calls of a chain.
+        calls_s = 6 * plan.call_s
+        self._reach_s = calls_s + 0.2 + 2 * SLOWEST * slow * world.odds.network_delay_s
         # An attempt that has ended is closed when its last call on the pool has returned.
-        self._call_s = 2 * world.odds.storage_delay_s
+        self._call_s = calls_s + 2 * world.odds.storage_delay_s
         self._call_s += max(pipeline.sink.write_s for pipeline in plan.pipelines)
 
     def faults(self) -> Iterator[str]:

@@ -12,6 +12,8 @@ from tidegate import (
     AsyncFunction,
     CheckpointedFunction,
     CheckpointListener,
+    FilterFunction,
+    FlatMapFunction,
     KeyedProcessFunction,
     Prepared,
     RuntimeContext,
@@ -184,14 +186,16 @@ class Counting(Listening, KeyedProcessFunction):
     timed: at the end of event time, each key that has come since the last one says so.
     """
 
-    def __init__(self, run: int, name: str, keys: int, *, timed: bool) -> None:
+    def __init__(self, run: int, name: str, keys: int, *, timed: bool, call_s: float) -> None:
         self._run, self._name, self._keys, self._timed = run, name, keys, timed
+        self._call_s = call_s
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.begin(self._run, self._name, runtime_context)
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
 
     def process_element(self, value: int, ctx: KeyedProcessFunction.Context) -> Iterator[Row]:
+        self._outside.call(self._call_s)
         self._outside.breaks_at(value)
         count = (self._count.value() or 0) + 1
         self._count.update(count)
@@ -224,6 +228,33 @@ class Checking(Listening, KeyedProcessFunction):
             raise AssertionError(f"key {value[1]}: count {value[2]} came after {last}")
         self._last.update(value[2])
         yield value
+
+
+class Spreading(FlatMapFunction):
+    """Gives the number as it is, after a call that takes its time. Beside it, what is filtered out.
+
+    others: how many.
+    """
+
+    def __init__(self, run: int, call_s: float, others: int) -> None:
+        self._run, self._call_s, self._others = run, call_s, others
+
+    def flat_map(self, value: int) -> Iterator[int | None]:
+        OUTSIDE[self._run].call(self._call_s)
+        for _ in range(self._others):
+            yield None
+        yield value
+
+
+class Dropping(FilterFunction):
+    """Drops what is no number, after a call that takes its time."""
+
+    def __init__(self, run: int, call_s: float) -> None:
+        self._run, self._call_s = run, call_s
+
+    def filter(self, value: int | None) -> bool:
+        OUTSIDE[self._run].call(self._call_s)
+        return value is not None
 
 
 class Lookup(AsyncFunction[int, int]):

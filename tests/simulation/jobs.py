@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from tests.simulation.functions import (
     Checking,
     Counting,
+    Dropping,
     Ledger,
     Lookup,
     Numbers,
     SlowHook,
+    Spreading,
     is_mark,
 )
 from tests.simulation.outside import OUTSIDE
@@ -35,6 +37,9 @@ SHAPES = ("chain", "keyed", "keyed", "twice", "diamond")
 
 _UNALIGNED = "execution.checkpointing.unaligned.enabled"
 _TIMEOUT = "execution.checkpointing.aligned-checkpoint-timeout"
+
+CALLS_S = (0.00002, 0.0005, 0.03, 0.03, 0.2)
+"""How long a call of a function takes, where calls take time."""
 
 MODES: Mapping[str, Mapping[str, str]] = {
     "aligned": {},
@@ -65,7 +70,8 @@ _IN_PARTS = {
 class Pipeline:
     """One part of a job, which shares nothing with its other parts. sources: united.
 
-    lookup: ``ordered`` or ``unordered`` where each number is looked up first; else empty.
+    lookup: ``ordered`` or ``unordered`` where each number is looked up first; else empty. calls_s:
+    how long calls take, one after the other in a chain; empty where they take no time.
     """
 
     name: str
@@ -75,6 +81,7 @@ class Pipeline:
     rebalance: bool
     sink: Ledger
     lookup: str = ""
+    calls_s: tuple[float, ...] = ()
 
     def build(
         self, env: StreamExecutionEnvironment, run: int, *, exactly_once: bool, timed: bool
@@ -85,7 +92,7 @@ class Pipeline:
             for index, source in enumerate(self.sources)
         ]
         numbers = streams[0].union(*streams[1:]) if len(streams) > 1 else streams[0]
-        numbers = self._looked_up(numbers, run)
+        numbers = self._looked_up(self._spread(numbers, run), run)
         rows = numbers
         if self.shape != "chain":
             branched = self._branched(numbers)
@@ -93,6 +100,14 @@ class Pipeline:
         elif len(streams) == 1 and self.rebalance:
             rows = numbers.map(lambda n: n).uid(f"{self.name} map").rebalance()
         rows.sink_to(self.sink).uid(self.sink_uid)
+
+    def _spread(self, numbers: DataStream[int], run: int) -> DataStream[int]:
+        """Each number, after calls that take their time, in the chain of the source."""
+        if not self.calls_s:
+            return numbers
+        first, second, _ = self.calls_s
+        spread = numbers.flat_map(Spreading(run, first, others=1)).uid(f"{self.name} spreading")
+        return spread.filter(Dropping(run, second)).uid(f"{self.name} dropping")
 
     def _looked_up(self, numbers: DataStream[int], run: int) -> DataStream[int]:
         if not self.lookup:
@@ -112,7 +127,8 @@ class Pipeline:
         self, numbers: DataStream[int], run: int, *, exactly_once: bool, timed: bool
     ) -> DataStream[object]:
         keys = self.keys
-        counting = Counting(run, self.counting_uid, keys, timed=timed)
+        call_s = self.calls_s[-1] if self.calls_s else 0.0
+        counting = Counting(run, self.counting_uid, keys, timed=timed, call_s=call_s)
         keyed = numbers.key_by(lambda n: n % keys, Types.LONG())
         rows: DataStream[object] = keyed.process(counting).uid(self.counting_uid)
         if self.shape == "twice":
@@ -174,7 +190,8 @@ class Pipeline:
 class Plan:
     """A job drawn from a seed.
 
-    mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines.
+    mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines. calls:
+    whether calls of functions take time.
     storage_s, network_s: delays of the world. rescaled: whether it has run with another
     parallelism too. timed: whether keys say when event time is over. drains: how often
     somebody wanted it to be over before the input's end.
@@ -187,6 +204,7 @@ class Plan:
         mode: str | None,
         *,
         lookup: str,
+        calls: bool,
         storage_s: float,
         network_s: float,
     ) -> None:
@@ -217,10 +235,27 @@ class Plan:
         # Apart, so that a seed's other draws are what they were.
         self.incremental = Random(f"incremental {run}").random() < 0.4
         self.logged = Random(f"logged {run}").random() < 0.3
+        if calls:
+            self._draw_calls(Random(f"calls of {run}"))
         self.rescaled = False
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         self.timed = Random(f"drains of {run}").random() < 0.15
         self.drains = 0
+
+    def _draw_calls(self, chance: Random) -> None:
+        """How long the functions' calls take: from microseconds to a good part of a second."""
+        self.pipelines = [
+            replace(each, calls_s=tuple(chance.choice(CALLS_S) for _ in range(3)))
+            for each in self.pipelines
+        ]
+        # A checkpoint waits for calls at each step of its way; it is to have time for them.
+        self.timeout_ms = 60_000
+        self.lease_ms = 10_000
+
+    @property
+    def call_s(self) -> float:
+        """The longest call."""
+        return max((call_s for each in self.pipelines for call_s in each.calls_s), default=0.0)
 
     def __repr__(self) -> str:
         return f"Plan({', '.join(f'{name}={value}' for name, value in vars(self).items())})"

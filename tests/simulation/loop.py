@@ -54,6 +54,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.outside = Process("outside")
         self.faults: list[str] = []
         self.now_s = 1_000.0
+        self.ahead_s = 0.0
         self.steps = 0
         self._chance = chance
         self._busy: list[Process] = []
@@ -98,6 +99,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         if not handle.cancelled():
             self.steps += 1
             handle._run()
+            if self.ahead_s:
+                blocked_s, self.ahead_s = self.ahead_s, 0.0
+                self.freeze(process, blocked_s)
 
     def _ready(self, handle: asyncio.Handle, process: Process) -> None:
         process.ready.append(handle)
@@ -115,6 +119,15 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         process.alive = False
         if process in self._busy:
             self._idle(self._busy.index(process))
+
+    def block(self, for_s: float) -> float:
+        """The running callback blocks its process: for itself, time has passed when this returns.
+
+        Everybody else goes on meanwhile; the process stands still until they have caught up.
+        Result: how long the callback has blocked before.
+        """
+        before_s, self.ahead_s = self.ahead_s, self.ahead_s + for_s
+        return before_s
 
     def freeze(self, process: Process, for_s: float) -> None:
         """The process stands still for a while, as one that is stopped or swapped out."""
@@ -174,7 +187,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self.now_s + delay, callback, *args, context=context)
+        return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_in(
         self, process: Process, delay_s: float, callback: Callable[..., object], *args: Any
@@ -183,7 +196,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.call_later(delay_s, callback, *args, context=process.context.copy())
 
     def time(self) -> float:
-        return self.now_s
+        return self.now_s + self.ahead_s
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -226,10 +239,10 @@ class SimulatedClock:
 
     def precise_s(self) -> float:
         self._looks_s += 1e-5
-        return self._loop.now_s + self._looks_s
+        return self._loop.time() + self._looks_s
 
     def monotonic_ms(self) -> int:
-        return int(self._loop.now_s * 1000)
+        return int(self._loop.time() * 1000)
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self.skew_ms + int(self._loop.now_s * 1000)
+        return 1_700_000_000_000 + self.skew_ms + int(self._loop.time() * 1000)

@@ -38,15 +38,22 @@ class Attempt:
         return self.name.split()[0], self.number
 
 
+LONG_S = 0.02
+"""A call that takes so long is one for itself."""
+
+
 @dataclass(slots=True)
 class Outside:
     """One run's world. committed: by the name of a committable. faults: what must never happen.
 
     breaking: numbers at which a function raises, each just once. pointed: every checkpoint that a
-    pointer has ever named.
+    pointer has ever named. block: lets a call of a function take its time; gives how long other
+    calls of the same callback of the loop took before it. calls: how many took long.
     """
 
     now_s: Callable[[], float] = lambda: 0.0
+    block: Callable[[float], float] = lambda _: 0.0
+    calls: int = 0
     committed: dict[str, bytes] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
@@ -86,6 +93,16 @@ class Outside:
         if any(known == checkpoint for _, known in attempt.completed):
             self._fault(attempt, f"{checkpoint} is given up though it is complete")
         attempt.aborted[checkpoint] = self.now_s()
+
+    def call(self, for_s: float) -> None:
+        """A function's call takes so long. Nothing waits for two calls that take long."""
+        if not for_s:
+            return
+        before_s = self.block(for_s)
+        if for_s >= LONG_S:
+            self.calls += 1
+            if before_s >= LONG_S:
+                self.faults.append(f"a call began {before_s:.3f} s after others, without a gap")
 
     def breaks_at(self, value: int) -> None:
         """Raise where this value is to break its function."""

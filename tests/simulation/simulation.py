@@ -41,7 +41,10 @@ PROFILES: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How a run went. faults: empty where all held. doubled: rows that came more than once."""
+    """How a run went. faults: empty where all held. doubled: rows that came more than once.
+
+    calls: of functions, that took long.
+    """
 
     seed: int
     faults: list[str]
@@ -49,22 +52,33 @@ class Run:
     story: list[str]
     virtual_s: float
     steps: int
+    calls: int
 
 
-def simulate(seed: int, *, mode: str | None = None, lookup: str = "", unheard: bool = False) -> Run:
+def simulate(
+    seed: int,
+    *,
+    mode: str | None = None,
+    lookup: str = "",
+    unheard: bool = False,
+    calls: bool = False,
+) -> Run:
     """Run one seed. mode: how barriers are handled, else that is drawn too.
 
     lookup: ``ordered`` or ``unordered`` for a job that looks up each number first. unheard: whether
-    it is stopped, and a subtask does not hear that its savepoint is complete.
+    it is stopped, and a subtask does not hear that its savepoint is complete. calls: whether calls
+    of functions take time, and block their slot.
     """
     try:
-        return _Simulation(seed, mode, lookup, unheard=unheard).run()
+        return _Simulation(seed, mode, lookup, unheard=unheard, calls=calls).run()
     finally:
         OUTSIDE.pop(seed, None)
 
 
 class _Simulation:
-    def __init__(self, seed: int, mode: str | None, lookup: str, *, unheard: bool) -> None:
+    def __init__(
+        self, seed: int, mode: str | None, lookup: str, *, unheard: bool, calls: bool
+    ) -> None:
         self._seed = seed
         self._unheard = unheard
         chance = self._chance = Random(seed)
@@ -82,6 +96,7 @@ class _Simulation:
             seed,
             mode,
             lookup=lookup,
+            calls=calls,
             storage_s=odds.storage_delay_s,
             network_s=odds.network_delay_s,
         )
@@ -93,6 +108,7 @@ class _Simulation:
         self._world = make_world(chance.getrandbits(64), odds, self._pointed)
         self._outside = OUTSIDE[seed]
         self._outside.now_s = self._world.loop.time
+        self._outside.block = self._world.loop.block
         self._trouble = Trouble(self._world, self._plan, self._outside, chance)
         self._inspector = Inspector(self._plan, self._world.files, self._world.clock())
         self._world.note(f"{self._plan}, {odds}")
@@ -114,7 +130,8 @@ class _Simulation:
         virtual_s = world.loop.now_s - 1_000
         world.calm = True
         world.loop.run(world.end(), LIMIT_S)
-        return Run(self._seed, faults, self._plan.doubled(), story, virtual_s, world.loop.steps)
+        doubled, calls = self._plan.doubled(), self._outside.calls
+        return Run(self._seed, faults, doubled, story, virtual_s, world.loop.steps, calls)
 
     # --- a job's life ---
 

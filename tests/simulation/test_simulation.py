@@ -51,3 +51,9 @@ def test_at_least_once_loses_nothing_and_doubles_some() -> None:
 def test_a_seed_is_the_same_run_each_time() -> None:
     one, other = simulate(7), simulate(7)
     assert one == other
+
+
+def test_calls_that_take_time_lose_and_double_nothing_and_let_control_in_between() -> None:
+    runs = [simulate(seed, calls=True) for seed in range(400, 440)]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+    assert sum(run.calls > 100 for run in runs) >= 10

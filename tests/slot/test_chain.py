@@ -13,6 +13,8 @@ from tidegate.model.ids import ChannelId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.output import ChannelOutput, Room
+from tidegate.slot.turns import Turn
+from tidegate.testing.clock import ManualClock
 
 
 class Waiting:
@@ -82,12 +84,17 @@ class Line:
         self.sent: list[Element] = []
         self.waiting = Waiting()
         self.granted = 0
-        room = Room()
+        room, self.turn = Room(), Turn(ManualClock())
         self.channel = ChannelOutput(
             ChannelId(0, 0, 0), SlotSettings(rows=1, credit=credit), self.sent.append, room
         )
         chained = [
-            ChainedOperator(operator, ChainOutput(room, lambda: 0, share=False), self.waiting.wait)
+            ChainedOperator(
+                operator,
+                ChainOutput(room, self.turn, lambda: 0, share=False),
+                self.turn,
+                self.waiting.wait,
+            )
             for operator in operators
         ]
         for one, following in pairwise(chained):

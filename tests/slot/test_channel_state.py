@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import NoReturn
 
 import pytest
 
@@ -29,6 +30,7 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import InFlightData
 from tidegate.slot.channel_state import (
     EMPTY,
@@ -38,6 +40,7 @@ from tidegate.slot.channel_state import (
     ChannelStateWriter,
     ChannelStateWriteRequestExecutor,
     ChannelStateWriterImpl,
+    ChannelStateWriters,
     SequentialChannelStateReader,
     within,
 )
@@ -174,6 +177,17 @@ def test_without_channel_state_every_result_is_the_empty_one() -> None:
     result = NO_CHANNEL_STATE.get_and_remove_write_result(FIRST)
     assert result is EMPTY and result.is_done
     assert (result.inputs, result.outputs, result.bytes_persisted) == ((), (), 0)
+
+
+@pytest.mark.feature("F166")
+@pytest.mark.parametrize("unaligned", [False, True])
+def test_only_a_job_with_unaligned_checkpoints_gets_a_writer_that_writes(unaligned: bool) -> None:
+    def never(work: object) -> NoReturn:
+        raise AssertionError(f"nothing is to be run for {work}")
+
+    writers = ChannelStateWriters(lambda: None, never, lambda: 0, never)
+    given = writers.writer(member(0), CheckpointSettings(unaligned=unaligned))
+    assert (given is NO_CHANNEL_STATE) is not unaligned
 
 
 # --- the real one ---------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_without_debloating_nothing_is_measured() -> None:
 
 def test_a_subtask_in_front_of_a_slow_one_works_in_small_pieces() -> None:
     world = World(Recorder("a", []), settings=JobSettings(slot=SlotSettings(rows=1_000)), outputs=2)
-    world.start()
+    world.pieces_of(1_000).start()
     world.outputs[0].resize(5)
     world.outputs[1].resize(8)
     world.put(0, rows(*range(12))).run()

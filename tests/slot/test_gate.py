@@ -33,7 +33,7 @@ class Inputs:
         self.gate.put(self.channels[channel], element)
 
     def poll(self, rows_max: int = 100) -> tuple[int, Element] | None:
-        found = self.gate.poll(rows_max)
+        found = self.gate.poll(rows_max, rows_max)
         return None if found is None else (self.channels.index(found[0]), found[1])
 
     def drain(self, rows_max: int = 100) -> list[tuple[int, Element]]:
@@ -83,11 +83,13 @@ def test_a_batch_that_fits_is_passed_as_it_is() -> None:
     assert inputs.granted == [0]
 
 
-def test_an_arrow_batch_is_never_cut_here() -> None:
+def test_an_arrow_batch_is_cut_by_a_size_of_its_own() -> None:
     inputs = Inputs(1)
     batch = ArrowBatch(pa.record_batch({"v": list(range(1000))}))
     inputs.put(0, batch)
-    assert inputs.poll(1) == (0, batch)
+    assert inputs.gate.poll(1, 600) == (inputs.channels[0], batch.piece(0, 600))
+    assert inputs.granted == []
+    assert inputs.gate.poll(1, 600) == (inputs.channels[0], batch.piece(600, 1000))
     assert inputs.granted == [0]
 
 

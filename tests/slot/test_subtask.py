@@ -158,7 +158,7 @@ def test_no_row_is_processed_between_the_barrier_and_the_snapshot(
     batches: list[int], at: int, wakes: int
 ) -> None:
     log, head, tail = two_recorders()
-    world = World(head, tail)
+    world = World(head, tail).pieces_of(1_000)
     joined(world, log)
     world.start()
     for n, size in enumerate(batches):
@@ -398,6 +398,7 @@ def test_a_barrier_that_comes_after_the_abort_is_passed_over() -> None:
     assert world.sent[0] == [CancelBarrier(CheckpointId(1)), rows("free")]
 
 
+@pytest.mark.feature("F245")
 def test_a_cancel_barrier_declines_and_goes_on_downstream() -> None:
     world = World(Recorder("a", []), inputs=2).start()
     world.put(0, barrier(1)).put(1, CancelBarrier(CheckpointId(1))).run()

@@ -389,7 +389,7 @@ def test_the_figures_count_rows_in_and_out() -> None:
             out.emit(batch)
             return None
 
-    world = World(Doubling("a", [])).start()
+    world = World(Doubling("a", [])).pieces_of(10).start()
     world.put(0, rows(1, 2), rows(3), Watermark(9)).run()
     figures = world.subtask.figures
     assert (figures.rows_in, figures.rows_out, figures.batches_in) == (3, 6, 2)

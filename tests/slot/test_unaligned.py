@@ -158,7 +158,7 @@ def test_what_still_comes_before_the_other_barriers_is_saved_and_processed() -> 
 
 def test_of_a_batch_that_was_read_in_part_the_rest_is_saved() -> None:
     world = Held(Recorder("a", []))
-    world.subtask._piece.rows = 2
+    world.pieces_of(2)
     world.subtask.start()
     world.put(0, rows(1, 2, 3, 4, 5))
     world.subtask.turn()
@@ -179,6 +179,7 @@ def test_the_end_of_a_channel_stands_for_its_barrier_before_it_is_read() -> None
 def test_what_was_restored_is_read_first_and_is_saved_again() -> None:
     log: list[str] = []
     world = Held(Recorder("a", log), inputs=2)
+    world.pieces_of(10)
     channels = [channel.id for channel in world.inputs]
     world.gate.restore([(channels[1], rows(1, 2)), (channels[0], rows(3)), (channels[1], rows(4))])
     world.put(0, rows(5), world.barrier(7))
@@ -199,6 +200,7 @@ def test_what_was_restored_is_read_first_and_is_saved_again() -> None:
 def test_an_aligned_barrier_waits_behind_what_was_restored() -> None:
     log: list[str] = []
     world = Held(Recorder("a", log))
+    world.pieces_of(10)
     world.gate.restore([(world.inputs[0].id, rows(1, 2))])
     aligned = Barrier(CheckpointId(7), world.clock.wall_ms(), CheckpointOptions())
     world.put(0, aligned).start()
@@ -349,6 +351,25 @@ def test_an_abort_that_is_heard_late_leaves_the_newer_checkpoint_its_data() -> N
     assert world.saved.finished[-1] == (8, "input")
 
 
+@pytest.mark.feature("F097")
+def test_nothing_is_saved_for_a_checkpoint_whose_barrier_comes_after_a_newer_one() -> None:
+    world = Held(Recorder("a", []), inputs=2).start()
+    world.put(0, world.barrier(5)).put(1, world.barrier(5)).run()
+    world.put(0, world.barrier(4)).put(1, rows(1)).run()
+    assert world.checkpoints_cut == [5]
+    assert all(checkpoint == 5 for checkpoint, _ in world.saved.data)
+    assert {checkpoint for checkpoint, _ in world.saved.finished} == {5}
+
+
+@pytest.mark.feature("F097")
+def test_an_abort_of_the_driver_aborts_the_channel_state_too() -> None:
+    world = Held(Recorder("a", []), inputs=2).start()
+    world.put(0, world.barrier(4)).run()
+    world.saved.aborted.clear()
+    world.subtask.abort(CheckpointId(4), None)
+    assert 4 in world.saved.aborted
+
+
 def test_a_checkpoint_given_up_by_a_newer_one_is_declined_and_forgotten() -> None:
     world = Held(Recorder("a", []), inputs=2).start()
     world.put(0, world.barrier(7)).run()
@@ -389,7 +410,7 @@ class Run:
     def __init__(self, chance: Random) -> None:
         self.through = Through()
         self.world = Held(self.through, inputs=2, credit=chance.randint(1, 3))
-        self.world.subtask._piece.rows = 2
+        self.world.pieces_of(2)
         self.before: dict[tuple[int, int], list[tuple[int, int]]] = {}
         self._chance = chance
         self._timed = {number: chance.random() < 0.6 for number in (1, 2, 3)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.model.elements import MIN_TIMESTAMP_MS, Watermark, WatermarkStatus
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId
 from tidegate.slot.gate import WatermarkValve
 
@@ -122,3 +122,21 @@ def test_a_channel_that_is_active_again_holds_it_back_once_it_has_caught_up() ->
     assert valve.watermark(CHANNELS[1], 12) is None
     assert valve.watermark(CHANNELS[0], 20) is None
     assert valve.watermark(CHANNELS[1], 15) == Watermark(15)
+
+
+def test_the_channels_that_others_are_ahead_of_are_named() -> None:
+    valve = WatermarkValve(CHANNELS[:3])
+    assert valve.held_by == ()
+    valve.watermark(CHANNELS[0], 5)
+    assert (valve.held_by, valve.furthest_ms) == ((CHANNELS[1], CHANNELS[2]), 5)
+    valve.watermark(CHANNELS[1], 3)
+    assert valve.held_by == (CHANNELS[2],)
+    valve.status(CHANNELS[2], True)
+    assert valve.held_by == (CHANNELS[1],)
+
+
+def test_an_input_that_has_ended_is_ahead_of_nobody() -> None:
+    valve = WatermarkValve(CHANNELS[:2])
+    valve.watermark(CHANNELS[0], MAX_WATERMARK_MS)
+    valve.watermark(CHANNELS[1], 3)
+    assert (valve.held_by, valve.furthest_ms) == ((), 3)

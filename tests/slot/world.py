@@ -51,6 +51,7 @@ from tidegate.slot.output import ChannelOutput, Room
 from tidegate.slot.ports import SubtaskPorts
 from tidegate.slot.snapshot import SubtaskSnapshot
 from tidegate.slot.subtask import Subtask
+from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
 
 PERIODIC = JobSettings(checkpoints=CheckpointSettings(interval_ms=1_000), slot=SlotSettings(rows=4))
@@ -172,6 +173,7 @@ class World:
         channel_state: ChannelStateWriter = NO_CHANNEL_STATE,
     ) -> None:
         self.clock = ManualClock()
+        self.turn = Turn(self.clock)
         self.calls_for_turns = 0
         self.states: list[ExecutionState] = []
         self.declined: list[CheckpointDeclined] = []
@@ -202,6 +204,7 @@ class World:
             self.execution,
             infos,
             self._chain(operators, room),
+            self.turn,
             self.backends,
             self.gate,
             self.outputs,
@@ -243,7 +246,8 @@ class World:
         chained = [
             ChainedOperator(
                 operator,
-                ChainOutput(room, self.clock.monotonic_ms, share=False),
+                ChainOutput(room, self.turn, self.clock.monotonic_ms, share=False),
+                self.turn,
                 lambda awaited, done: self.waits.append(done),
             )
             for operator in operators
@@ -272,6 +276,13 @@ class World:
         self.log.append(f"cut {snapshot.checkpoint}")
 
     # --- acts ---
+
+    def pieces_of(self, rows: int) -> "World":
+        """So many rows are worked on at once from the beginning, since they are cheap."""
+        self.subtask._intake._piece.rows = rows
+        for chained in self.subtask._chain.operators:
+            chained._piece.rows = rows
+        return self
 
     def start(self) -> "World":
         self.subtask.start()

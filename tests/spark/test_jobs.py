@@ -9,23 +9,46 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import structlog
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
 
 from tests.e2e import drivers, kills, restores
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.programs import all_expected, all_found, build_all
-from tests.e2e.runtimes import Jobs, failure_of, finished
+from tests.e2e.runtimes import WITHOUT_CHECKPOINTS, Jobs, failure_of, finished
 from tests.e2e.watch import pids, view, wait_completed, wait_running
 from tests.spark.conftest import CORES
 from tidegate import JobCanceled
+from tidegate.spark.rpc import tell_of_plain_rpc
 
 
-def test_programs_give_what_plain_python_gives(jobs: Jobs) -> None:
-    env = jobs.checkpointed(2, 100)
+@pytest.mark.parametrize("links", ["auto", "on"], ids=["plain links", "encrypted links"])
+def test_programs_give_what_plain_python_gives(links: str, jobs: Jobs) -> None:
+    env = jobs.checkpointed(2, 100, **{"tidegate.security.internal": links})
     build_all(env, jobs.folder / "out")
     finished(jobs.start(env, "programs"))
     assert all_found(jobs.folder / "out") == all_expected()
+
+
+class Conf:
+    """What a Spark session was built with."""
+
+    def __init__(self, **conf: str) -> None:
+        self._conf = conf
+        self.sparkContext = self
+
+    def getConf(self) -> dict[str, str]:
+        return self._conf
+
+
+@pytest.mark.parametrize("key", [None, "spark.network.crypto.enabled", "spark.ssl.rpc.enabled"])
+def test_it_is_told_where_spark_carries_our_keys_in_the_clear(key: str | None) -> None:
+    session = Conf() if key is None else Conf(**{key: "true"})
+    with capture_logs() as logs:
+        tell_of_plain_rpc(session, structlog.get_logger())  # type: ignore[arg-type]
+    assert len(logs) == (1 if key is None else 0)
 
 
 def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs) -> None:
@@ -37,7 +60,7 @@ def test_collected_rows_come_once_while_the_job_runs(jobs: Jobs) -> None:
 
 @pytest.mark.feature("F069")
 def test_a_checkpoint_is_triggered_across_processes(jobs: Jobs) -> None:
-    env = jobs.env(2)
+    env = jobs.env(2, **WITHOUT_CHECKPOINTS)
     running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "counts")
     assert os.getpid() not in pids(wait_running(client)) and len(pids(view(client))) == 2

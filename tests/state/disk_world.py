@@ -105,6 +105,9 @@ class Disk:
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
         target.write_bytes(self.read(handle))
 
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        return file.read_bytes() == self.read(handle)
+
     def resolved(self, state: SubtaskState) -> SubtaskState:
         """A state as the driver keeps it: with files where it names those of other checkpoints."""
         keyed = state.managed_keyed

@@ -108,6 +108,9 @@ class Logs:
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
         target.write_bytes(self.read(handle))
 
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        return file.read_bytes() == self.read(handle)
+
 
 class Place:
     """Where a checkpoint, or what is of none, is written; what is one's own stays inline."""

@@ -264,6 +264,7 @@ def test_what_a_checkpoint_in_the_balance_does_without_is_not_named() -> None:
     assert Job([known], job.driver).contents() == job.contents()
 
 
+@pytest.mark.feature("F221")
 @pytest.mark.parametrize("kind", [SnapshotKind.FULL_CHECKPOINT, SnapshotKind.SAVEPOINT])
 def test_a_full_checkpoint_names_nothing_and_a_savepoint_stands_alone(kind: SnapshotKind) -> None:
     job = Job().fill()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
 
 ONE, TWO, THREE = (CheckpointId(number) for number in range(1, 4))
+OWNER = os.getuid()
 A, B = b"a" * 100, b"b" * 100
 PRIVATE = {"CURRENT": b"MANIFEST-4", "MANIFEST-4": b"m" * 30}
 
@@ -100,6 +101,21 @@ def test_without_a_copy_or_where_none_is_wanted_the_snapshot_is_read(machine: Ma
     machine.lose_the_snapshot()
     with pytest.raises(RestoreRefused):
         download(handle, slot.new_folder(), machine.driver.reader(), local=slot)
+
+
+@pytest.mark.parametrize("name", ["000001.sst", "CURRENT"])
+def test_a_copy_with_other_bytes_than_were_uploaded_is_not_taken(
+    machine: Machine, name: str
+) -> None:
+    slot = machine.slot("a")
+    handle = machine.checkpoint(slot, ONE, _1=A, _2=B)
+    [file] = machine.root.rglob(f"copies/*/*/{name}")
+    whole = file.read_bytes()
+    file.unlink()
+    file.write_bytes(b"x" * len(whole))
+    folder = slot.new_folder()
+    assert download(handle, folder, machine.driver.reader(), local=slot) == b"meta"
+    assert contents(folder) == {"000001.sst": A, "000002.sst": B, **PRIVATE}
 
 
 @pytest.mark.parametrize("harm", ["shorter", "missing", "more", "torn"])
@@ -294,3 +310,63 @@ def test_a_root_that_cannot_be_written_is_told_with_its_option(tmp_path: Path) -
 
 def test_the_default_root_is_of_this_user_alone() -> None:
     assert default_root().name == f"tidegate-{os.getuid()}"
+
+
+# --- whose folders they are -----------------------------------------------------------------------
+
+
+def test_folders_are_for_their_user_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        machine = Machine(tmp_path / "root")
+        slot = machine.slot("one")
+        machine.checkpoint(slot, ONE, **{"a.sst": A})
+    finally:
+        os.umask(before)
+    for folder in (machine.root, machine.root / JOB):
+        assert folder.stat().st_mode & 0o777 == 0o700
+    slot.close(over=True)
+
+
+def test_a_folder_of_ours_that_others_may_enter_is_shut(tmp_path: Path) -> None:
+    (tmp_path / JOB).mkdir()
+    (tmp_path / JOB).chmod(0o777)
+    slot = Machine(tmp_path).slot("one")
+    slot.new_folder()
+    assert (tmp_path / JOB).stat().st_mode & 0o777 == 0o700
+    slot.close(over=True)
+
+
+@pytest.mark.parametrize("made", ["root", "job"])
+def test_a_folder_that_another_user_has_made_is_refused(
+    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    (root / JOB if made == "job" else root).mkdir(parents=True)
+    monkeypatch.setattr(os, "getuid", lambda: 4_711)
+    monkeypatch.setattr("tidegate.state.local_folders._SYSTEM", -1 if made == "root" else OWNER)
+    with pytest.raises(StorageFailed, match="Cannot make local folders") as refused:
+        Machine(root).slot("one").new_folder()
+    assert refused.value.where == str(root / JOB if made == "job" else root)
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / JOB).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageFailed, match="Cannot make local folders"):
+        Machine(tmp_path).slot("one").new_folder()
+    assert not any((tmp_path / "elsewhere").iterdir())
+
+
+def test_copies_of_another_user_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(tmp_path)
+    slot = machine.slot("one")
+    handle = machine.checkpoint(slot, ONE, **{"a.sst": A})
+    slot.close(over=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_711)
+    folder = tmp_path / "taken"
+    assert not machine.slot("two").take(handle, folder) and not folder.exists()
+    monkeypatch.undo()
+    assert machine.slot("two").take(handle, folder)

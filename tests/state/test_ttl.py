@@ -217,7 +217,7 @@ def test_elements_of_a_list_expire_one_by_one() -> None:
     subtask.at(50)
     state.add_all([2, 3])
     subtask.at(TTL)
-    assert state.get() == [2, 3]
+    assert state.get() == list(state) == [2, 3]
     assert subtask.dump("s") == {"a": [(50, 2), (50, 3)]}
     state.add(4)
     subtask.at(50 + TTL)

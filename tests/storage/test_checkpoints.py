@@ -87,6 +87,17 @@ def test_the_metadata_of_a_checkpoint_lies_in_its_folder_and_is_read_back(tmp_pa
         assert (found.data, found.directory) == (b"metadata", location)
 
 
+def test_a_metadata_that_reads_otherwise_than_it_was_written_is_told(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    pointer = storage.write_metadata(storage.initialize_location(ONE), b"metadata")
+    storage.check_metadata(pointer, b"metadata")
+    with pytest.raises(StorageFailed, match="does not read as it was written"):
+        storage.check_metadata(pointer, b"another")
+    (tmp_path / JOB / "chk-1" / "_metadata").unlink()
+    with pytest.raises(StorageFailed, match="no file _metadata"):
+        storage.check_metadata(pointer, b"metadata")
+
+
 def test_two_jobs_share_a_folder_and_not_a_checkpoint(tmp_path: Path) -> None:
     first, second = in_files(tmp_path, JOB), in_files(tmp_path, OTHER_JOB)
     for storage, data in ((first, b"first"), (second, b"second")):

@@ -86,3 +86,11 @@ def test_what_is_closed_is_synced_with_the_folders_that_were_made(
         str(tmp_path / "a"),
         str(tmp_path),
     }
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0/b", "\ud800"])
+def test_a_name_that_no_file_can_have_is_that_of_no_file(tmp_path: Path, name: str) -> None:
+    store = LocalStore(str(tmp_path))
+    with pytest.raises(FileMissing, match="name such as"):
+        store.read(name)
+    assert store.info(name) is None

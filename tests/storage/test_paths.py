@@ -51,6 +51,27 @@ def test_the_layout_is_flinks() -> None:
     assert paths.savepoint_folder(JOB, 2**63 + 255) == "savepoint-012345-0000000000ff"
 
 
+@pytest.mark.parametrize(
+    ("snapshot", "file", "own"),
+    [
+        ("/c/job/chk-7", "/c/job/chk-7/state", True),
+        ("/c/job/chk-7", "/c/job/shared/state", True),
+        ("/c/job/chk-7", "/c/job/taskowned/state", True),
+        ("/c/job/chk-7", "/c/job/chk-6/state", False),
+        ("/c/job/chk-7", "/c/job/letters", False),
+        ("/c/job/chk-7", "/c/job/chk-7/../letters", False),
+        ("/c/savepoint-1", "file:///c/savepoint-1/state", True),
+        ("/c/savepoint-1", "/c/savepoint-10/state", False),
+        ("/c/savepoint-1", "/c/shared/state", False),
+        ("s3://b/savepoint-1", "S3://b/savepoint-1/state", True),
+        ("s3://b/savepoint-1", "/b/savepoint-1/state", False),
+    ],
+)
+def test_a_snapshots_own_files_lie_in_its_folders(snapshot: str, file: str, own: bool) -> None:
+    folders = paths.folders_of(snapshot)
+    assert any(paths.is_below(file, folder) for folder in folders) == own
+
+
 def test_the_name_of_a_state_file_tells_epoch_and_attempt() -> None:
     assert paths.state_file(Epoch(3), Attempt(1), 255) == "3-1-00000000000000ff"
 

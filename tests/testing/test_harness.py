@@ -9,6 +9,7 @@ import pytest
 from tidegate import (
     AggregateFunction,
     AsyncDataStream,
+    AsyncFunction,
     CheckpointListener,
     GraphError,
     KeyedProcessFunction,
@@ -159,9 +160,9 @@ def test_windows_and_their_late_records() -> None:
 
 
 def test_coroutines_run_on_the_manual_clock() -> None:
-    async def looked_up(number: int) -> list[int]:
+    async def looked_up(number: int) -> int:
         await asyncio.sleep(number / 1_000)
-        return [number]
+        return number
 
     def asked(numbers: DataStream[int]) -> DataStream[int]:
         return AsyncDataStream.unordered_wait(numbers, looked_up, Time.seconds(1))
@@ -173,6 +174,31 @@ def test_coroutines_run_on_the_manual_clock() -> None:
         assert harness.take() == [10, 20]
         harness.advance_time(10)
         assert harness.take() == [30]
+
+
+class Batched(AsyncFunction[int, int]):
+    """Tens, by batches on a thread."""
+
+    async def open(self, runtime_context: RuntimeContext) -> None:
+        self._base = 10
+
+    def async_invoke_batch(self, values: list[int]) -> list[list[int]]:
+        return [[self._base * value] for value in values]
+
+    async def close(self) -> None:
+        raise RuntimeError("close is awaited")
+
+
+def test_plain_functions_are_called_at_once_and_nothing_goes_on_by_itself() -> None:
+    def asked(numbers: DataStream[int]) -> DataStream[int]:
+        return AsyncDataStream.ordered_wait(numbers, Batched(), Time.seconds(1))
+
+    harness = OperatorHarness(asked)
+    harness.process_all([1, 2, 3])
+    harness.end()
+    assert harness.take() == [10, 20, 30]
+    with pytest.raises(UserCodeFailed, match="close is awaited"):
+        harness.close()
 
 
 class Told(MapFunction[int, int], CheckpointListener):

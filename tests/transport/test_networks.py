@@ -4,14 +4,15 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.errors import ConfigError, PeerLost
-from tidegate.model.chance import SeededChance
+from tidegate.errors import BadRecord, ConfigError, PeerLost
 from tidegate.transport import wire as wires
+from tidegate.transport.authority import Authority
 from tidegate.transport.handshake import Handshake
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.tcp import TcpNetwork, loop_factory
@@ -76,16 +77,23 @@ class Server:
         return self.peers[0]
 
 
-def tcp(secret: bytes = SECRET, timeout_s: float = 5.0) -> TcpNetwork:
-    return TcpNetwork(
-        secret=secret,
-        host="127.0.0.1",
-        draw=SeededChance(1).bits64,
-        connect_timeout_s=timeout_s,
-    )
+AUTHORITY = Authority()
 
 
-NETWORKS: dict[str, Callable[[], Network]] = {"memory": MemoryNetwork, "tcp": tcp}
+def tcp(secret: bytes = SECRET, timeout_s: float = 5.0, **protection: Any) -> TcpNetwork:
+    return TcpNetwork(secret=secret, host="127.0.0.1", connect_timeout_s=timeout_s, **protection)
+
+
+def tls() -> TcpNetwork:
+    return tcp(keys=AUTHORITY.issue("one"), timeout_s=30.0)
+
+
+NETWORKS: dict[str, Callable[[], Network]] = {
+    "memory": MemoryNetwork,
+    "tcp": tcp,
+    "sealed": lambda: tcp(sealed=True),
+    "tls": tls,
+}
 
 
 def run(work: Awaitable[None]) -> None:
@@ -260,7 +268,7 @@ def test_a_frame_that_no_peer_would_take_is_refused_at_once(
     async def work() -> None:
         async with linked(network) as (here, _, _, theirs):
             here.send([b"x" * 100])
-            with pytest.raises(ConfigError, match="101 bytes is too long"):
+            with pytest.raises(BadRecord, match="101 bytes is too long"):
                 here.send([b"x" * 50, b"y" * 51])
             await theirs.has(1)
 
@@ -408,9 +416,7 @@ def test_a_range_of_ports_is_tried_in_order_and_its_end_is_an_error() -> None:
     async def work() -> None:
         first = await tcp().listen(Server().accept)
         taken = int(first.address.rpartition(":")[2])
-        narrow = TcpNetwork(
-            secret=SECRET, host="127.0.0.1", draw=SeededChance(1).bits64, ports=(taken, taken)
-        )
+        narrow = TcpNetwork(secret=SECRET, host="127.0.0.1", ports=(taken, taken))
         with pytest.raises(ConfigError, match=f"no port from {taken} to {taken} is free"):
             await narrow.listen(Server().accept)
         await first.close()
@@ -420,9 +426,7 @@ def test_a_range_of_ports_is_tried_in_order_and_its_end_is_an_error() -> None:
 
 def test_another_address_than_the_bound_one_can_be_announced() -> None:
     async def work() -> None:
-        network = TcpNetwork(
-            secret=SECRET, host="127.0.0.1", announce="localhost", draw=SeededChance(1).bits64
-        )
+        network = TcpNetwork(secret=SECRET, host="127.0.0.1", announce="localhost")
         listener = await network.listen(Server().accept)
         assert listener.address.startswith("localhost:")
         await listener.close()

@@ -211,6 +211,34 @@ def test_bytes_that_are_no_state_are_refused(data: bytes) -> None:
         serializer_of(LONG_PAIR).decode_many(data)
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x01\x92\xa1\x9ea",
+        b"\x01" + b"\x91" * 100_000,
+        b"\x01\x91\x82\xa1y\x01\xa1z\x02",
+    ],
+    ids=["no text", "nested", "a field is missing"],
+)
+def test_what_a_record_cannot_be_made_of_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        serializer_of(type_of_hint(Point)).decode_many(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x01\x90", b"\x01\x92\x01\x02"])
+def test_a_piece_of_one_value_has_one(data: bytes) -> None:
+    with pytest.raises(FormatError):
+        serializer_of(type_of_hint(Point)).decode_each([data])
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x01\x91", b"\x01\x91\xdd\xff\xff\xff\xff\x01", b"\x01\x91\xdc"]
+)
+def test_a_list_that_says_more_than_it_has_is_refused(data: bytes) -> None:
+    with pytest.raises(FormatError, match="list can't be read"):
+        join_lists([data, data])
+
+
 @pytest.mark.parametrize("element", [Types.LONG(), None])
 def test_pieces_of_lists_of_any_length_are_joined(element: TypeInformation | None) -> None:
     serializer = serializer_of(None if element is None else Types.LIST(element))
@@ -275,6 +303,9 @@ def test_a_pickles_snapshot_names_its_python() -> None:
         b'{"name":"msgpack","version":1,"type":{"tuple":7}}',
         b'{"name":"msgpack","version":1,"type":{"what":"Long"}}',
         b'{"name":"msgpack","version":"1","type":"Long"}',
+        b'{"name":"msgpack","version":1,"type":{"map":["Long"]}}',
+        b'{"name":"msgpack","version":1,"type":{"row":[["a","Long"],["a","Long"]]}}',
+        b'{"type":' * 100_000,
     ],
 )
 def test_a_damaged_snapshot_is_refused(data: bytes) -> None:

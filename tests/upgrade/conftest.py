@@ -1,12 +1,14 @@
 """One savepoint of the whole program, and the means to lay edits of it over that."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from tests.e2e.runtimes import RETAIN
-from tests.e2e.watch import completed, view, wait_for
+from tests.e2e.watch import completed, until, view, wait_for
 from tests.upgrade.programs import Plan, build
 from tidegate import (
     Configuration,
@@ -15,9 +17,12 @@ from tidegate import (
     UpgradeReport,
     check_upgrade,
 )
+from tidegate.errors import CheckpointAborted
 from tidegate.jobmaster.view import JobView
 
 END_S = 60
+
+T = TypeVar("T")
 
 Edit = Callable[[Plan], None]
 Check = Callable[..., UpgradeReport]
@@ -46,6 +51,20 @@ def all_have_rows(seen: JobView) -> bool:
     return all(count > 0 for name, count in rows.items() if not name.startswith("Source"))
 
 
+def snapshot(request: Callable[[], Future[T]]) -> T:
+    """What the request gives; it is made again where it met a source that was just ending."""
+    taken: list[T] = []
+
+    def is_taken() -> bool:
+        answer = request()
+        if not isinstance(answer.exception(timeout=END_S), CheckpointAborted):
+            taken.append(answer.result())
+        return bool(taken)
+
+    until(is_taken, "a snapshot is taken")
+    return taken[0]
+
+
 def taken(
     folder: Path,
     form: SavepointFormatType = SavepointFormatType.CANONICAL,
@@ -60,7 +79,7 @@ def taken(
     client = env.execute_async("before")
     try:
         wait_for(client, all_have_rows, "rows have come everywhere")
-        return client.trigger_savepoint(folder / "savepoints", format=form).result(timeout=END_S)
+        return snapshot(lambda: client.trigger_savepoint(folder / "savepoints", format=form))
     finally:
         client.cancel().result(timeout=END_S)
 
@@ -73,7 +92,7 @@ def checkpointed(folder: Path, **settings: object) -> str:
     try:
         for _ in range(2):
             wait_for(client, all_have_rows, "rows have come everywhere")
-            client.trigger_checkpoint().result(timeout=END_S)
+            snapshot(client.trigger_checkpoint)
         return str(completed(view(client))[-1].pointer)
     finally:
         client.cancel().result(timeout=END_S)

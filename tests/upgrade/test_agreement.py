@@ -9,7 +9,7 @@ from tests.e2e.watch import wait_for
 from tests.upgrade.conftest import END_S, Check, all_have_rows, environment
 from tests.upgrade.programs import STATES, Plan, build
 from tests.upgrade.test_catalogue import BREAKING, HARMLESS, LEFT, LOST, Told
-from tidegate import JobFailed, TidegateError
+from tidegate import JobFailed, JobSuspended, TidegateError
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ def started(edit: Callable[[Plan], None], savepoint: str, folder: Path) -> Tideg
     wait_for(client, lambda seen: result.done() or all_have_rows(seen), "it runs, or has failed")
     client.cancel().exception(timeout=END_S)
     ended = result.exception(timeout=END_S)
-    return ended if isinstance(ended, JobFailed) else None
+    return ended if isinstance(ended, JobFailed | JobSuspended) else None
 
 
 @pytest.mark.parametrize(("edit", "told"), BREAKING.values(), ids=BREAKING)

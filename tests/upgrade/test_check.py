@@ -277,8 +277,9 @@ def test_an_open_that_cannot_be_judged_is_a_warning(
     plan.extra = lambda env, offsets, keyed: offsets.map(function).uid("new").print().uid("end 4")
     build(env, plan)
     report = check_upgrade(env, savepoint, open_timeout_s=0.05)
-    [told] = report.findings
-    assert (told.kind, told.operator) == (UpgradeFault.OPEN_FAILED, "new")
+    # A busy machine may be too slow for the other functions as well.
+    [told] = [one for one in report.findings if one.operator == "new"]
+    assert told.kind is UpgradeFault.OPEN_FAILED
     assert text in told.what and report.fits
 
 

@@ -9,7 +9,9 @@ from tidegate.api.functions import Function
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tidegate.api.functions import RuntimeContext
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -17,21 +19,46 @@ R = TypeVar("R")
 
 
 class AsyncFunction(Function, Generic[In, Out]):
-    """Any number of values for each, by a coroutine that may wait for others.
+    """Any number of values for each, by calls that take their time; many are under way at once.
 
-    The coroutines of many records run at once, on the event loop of the slot: between two awaits
-    they have it to themselves, so a call that blocks holds up everything. What they share, such as
-    a client of a service, is made in ``open``, where the loop runs already. A record is called
-    again after a restore unless its results were passed on before the checkpoint.
+    Either ``async_invoke`` or ``async_invoke_batch`` is written. As an ``async def`` it runs on the
+    event loop of the slot: between two awaits it has the loop to itself, so a call that blocks
+    holds up everything. As a plain function it runs on threads, or in processes. What calls share,
+    such as a client of a service, is made in ``open``; ``open`` and ``close`` may be ``async def``
+    too. It has no state. A record is called again after a restore unless its results were passed
+    on before the checkpoint.
 
     >>> class Lookup(AsyncFunction[str, tuple[str, str]]):
+    ...     async def open(self, runtime_context: RuntimeContext) -> None:
+    ...         self.client = await connect()
+    ...
     ...     async def async_invoke(self, value: str) -> list[tuple[str, str]]:
     ...         return [(value, await self.client.get(value))]
     """
 
-    @abstractmethod
-    async def async_invoke(self, value: In) -> list[Out]:
-        """The values for a value. It is cancelled when its time is over."""
+    def open(  # pyright: ignore[reportIncompatibleMethodOverride]  # wider: it is awaited here
+        self, runtime_context: RuntimeContext
+    ) -> Awaitable[None] | None:
+        """Called once before the first call."""
+
+    def close(  # pyright: ignore[reportIncompatibleMethodOverride]  # wider: it is awaited here
+        self,
+    ) -> Awaitable[None] | None:
+        """Called once at the end; after a failure or a cancel calls may be under way still."""
+
+    def async_invoke(self, value: In) -> Awaitable[list[Out]] | list[Out]:
+        """The values for a value. A coroutine is cancelled when its time is over."""
+        raise NotImplementedError("async_invoke was not written")
+
+    def async_invoke_batch(
+        self, values: list[In]
+    ) -> Awaitable[Sequence[list[Out] | Exception]] | Sequence[list[Out] | Exception]:
+        """The values for each of several values, in their order: a list with a list for each.
+
+        An exception in a place is the failure of that value alone; one that is raised is that of
+        each. It is called instead of ``async_invoke`` where it is written.
+        """
+        raise NotImplementedError("async_invoke_batch was not written")
 
     def timeout(self, value: In) -> list[Out]:
         """The values for a value whose call, or all attempts of it, took too long.
@@ -83,12 +110,12 @@ class AsyncRetryStrategy(ABC, Generic[Out]):
         """At most so many attempts, the first included, with one pause between them.
 
         Another one follows where a predicate says so of the results, or of the exception; without
-        predicates none does.
+        predicates each exception is followed by one.
 
-        >>> AsyncRetryStrategy.fixed_delay(3, 100, exception_predicate=lambda e: True)
+        >>> AsyncRetryStrategy.fixed_delay(3, 100)
         """
         _check("fixed_delay", max_attempts=max_attempts, backoff_time_millis=backoff_time_millis)
-        predicates = _Predicates(result_predicate, exception_predicate)
+        predicates = _predicates(result_predicate, exception_predicate)
         return _Backoff(max_attempts, backoff_time_millis, backoff_time_millis, 1.0, predicates)
 
     @staticmethod
@@ -113,7 +140,7 @@ class AsyncRetryStrategy(ABC, Generic[Out]):
             max_retry_delay=max_retry_delay,
             multiplier=multiplier,
         )
-        predicates = _Predicates(result_predicate, exception_predicate)
+        predicates = _predicates(result_predicate, exception_predicate)
         return _Backoff(max_attempts, initial_delay, max_retry_delay, multiplier, predicates)
 
 
@@ -131,6 +158,16 @@ class _Predicates(AsyncRetryPredicate[Out]):
 
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
         return self._of_exception
+
+
+def _predicates(
+    of_results: Callable[[list[R]], bool] | None,
+    of_exception: Callable[[Exception], bool] | None,
+) -> _Predicates[R]:
+    """Who asks for several attempts and says nothing of their reasons means every exception."""
+    if of_results is None and of_exception is None:
+        return _Predicates(None, lambda _: True)
+    return _Predicates(of_results, of_exception)
 
 
 class _Backoff(AsyncRetryStrategy[Out]):

@@ -67,8 +67,16 @@ class JobClient(Protocol):
         """End it; done when it has ended. Nothing happens when it has ended already."""
         ...
 
+    def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
+        """Stop it so that it can go on later; done when it has ended.
+
+        A last checkpoint is taken before, unless that takes longer than
+        ``tidegate.interrupt.checkpoint-timeout``. A job without checkpoints is cancelled.
+        """
+        ...
+
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """Done when the job has finished; fails with JobFailed or JobCanceled."""
+        """Done when the job has finished; fails with JobFailed, JobCanceled or JobSuspended."""
         ...
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:

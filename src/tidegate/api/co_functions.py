@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 
+Key = TypeVar("Key")
 In1 = TypeVar("In1", contravariant=True)
 In2 = TypeVar("In2", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -129,6 +130,10 @@ class ReadingContext(TimeContext, Protocol):
 class BaseBroadcastProcessFunction(Function):
     """Base of functions with a broadcast stream."""
 
+    BaseContext = TimeContext
+    Context = WritingContext
+    ReadOnlyContext = ReadingContext
+
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, Out]):
     """A stream without keys, and a broadcast stream that tells every subtask the same.
@@ -155,7 +160,7 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, O
         """Take in a broadcast value; results are emitted by every subtask."""
 
 
-class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, Out]):
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[Key, In1, In2, Out]):
     """A keyed stream, and a broadcast stream that tells every subtask the same.
 
     State and timers of keys belong to the keyed stream: a broadcast record has no key.

@@ -6,14 +6,14 @@ from abc import ABC
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
-from tidegate.model.duration import millis_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.api.windows import Window
-    from tidegate.model.duration import Duration, Time
+    from tidegate.config.spans import Span
 
 T = TypeVar("T")
 W = TypeVar("W", bound="Window")
@@ -106,7 +106,7 @@ class TimeEvictor(_Evicts):
     do_evict_after: bool = False
 
     @staticmethod
-    def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
+    def of(window_size: Span, do_evict_after: bool = False) -> TimeEvictor:
         """The evictor."""
         return TimeEvictor(millis_of(window_size, where="TimeEvictor"), do_evict_after)
 

@@ -13,7 +13,10 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidegate.api.pieces import TURN_S
+
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
     from tidegate.api.functions import RuntimeContext
@@ -71,6 +74,11 @@ class Output(Protocol):
         """Rows that a source is to emit at once; few in front of a slow step that debloats."""
         ...
 
+    @property
+    def piece_rows(self) -> int:
+        """Rows that a source is to emit at once, of Arrow columns too: more would take too long."""
+        ...
+
 
 class TimerQueue(Protocol):
     """Timers of the current key in one time domain; one each for a time and namespace."""
@@ -126,6 +134,21 @@ class KeyCell:
     def __init__(self) -> None:
         self.key: object = None
         self.group: int = -1
+
+
+class Threads(Protocol):
+    """Threads of one operator, for calls that may never return; nothing waits for them at exit."""
+
+    def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
+        """Run a call on one of them. A future that is cancelled before its call has begun skips it.
+
+        The future may be cancelled, or forgotten, while its call goes on.
+        """
+        ...
+
+    def close(self) -> None:
+        """No call begins any more; threads end as their calls return."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +307,10 @@ class OperatorContext(Protocol):
         """Run a call that blocks on the slot's pool."""
         ...
 
+    def threads(self, limit: int) -> Threads:
+        """At most so many threads for this operator alone, which closes them."""
+        ...
+
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         """Run a coroutine on the slot's loop; its failure is the subtask's.
 
@@ -328,8 +355,20 @@ class Operator:
     takes, unlike an iterator without holding up snapshots; what other operators of the chain are
     emitting comes all the same. It is set in a call of the slot's, such as ``on_ready``."""
 
+    piece_s: float = TURN_S
+    """How long a batch is to take that the operator is given, seconds; it is given fewer rows where
+    these take longer. Functions of whole batches get more time, so that they are called less."""
+
     asks_later: bool = False
     """Whether it asks for keyed state while it works, and not only in ``open``."""
+
+    @property
+    def drained(self) -> bool:
+        """False where the end of the input is to wait before ``finish`` is called.
+
+        Snapshots are taken meanwhile, and ``wake`` brings the next look at it.
+        """
+        return True
 
     def check(self) -> None:
         """Called where the job is submitted, before anything is started; may block.
@@ -389,10 +428,11 @@ class Operator:
     def on_subsumed(self, checkpoint: CheckpointId) -> None:
         """The checkpoint was made needless by a newer one and deleted."""
 
-    def close(self) -> None:
+    def close(self) -> Awaitable[None] | None:
         """Called once at the end, also after a failure or a cancel.
 
-        No call that went through ``run_blocking`` is under way any more.
+        No call that went through ``run_blocking`` is under way any more. What takes longer is
+        returned as an awaitable, which the slot awaits for a bounded time.
         """
 
 

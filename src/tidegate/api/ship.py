@@ -22,8 +22,11 @@ def dumps(value: object, *, name: str) -> bytes:
     try:
         return pickled_by_value(value)
     except Exception as error:
+        from tidegate.typeinfo.unpicklable import unpicklable_part
+
+        part = unpicklable_part(value)
         raise GraphError(
-            f"operator '{name}' cannot be sent to the slots: {error}",
+            f"operator '{name}' cannot be sent to the slots: {error}{part and f'; {part}'}",
             where=f"operator '{name}'",
             remedy="Make what it holds picklable: open files, connections and locks in `open`, "
             "not in the constructor or the enclosing function.",

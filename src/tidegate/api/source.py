@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from tidegate.api.dead_letters import DeadLetter
+    from tidegate.api.output_tag import OutputTag
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
@@ -61,6 +63,10 @@ class ReaderContext(Protocol):
 
     def skipped(self, rows: int) -> None:
         """Count rows that were skipped under the policy "skip"."""
+        ...
+
+    def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
+        """Pass on what cannot be read, to a side output; called within ``poll``."""
         ...
 
 

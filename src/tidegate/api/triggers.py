@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from tidegate.api.functions import ReduceFunction
 from tidegate.api.state import ReducingStateDescriptor
+from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
-from tidegate.model.duration import millis_of
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
     from tidegate.api.state import ReducingState, State, StateDescriptor
     from tidegate.api.windows import Window
+    from tidegate.config.spans import Span
     from tidegate.metrics import MetricGroup
-    from tidegate.model.duration import Duration, Time
 
 T = TypeVar("T", contravariant=True)
 W = TypeVar("W", bound="Window", contravariant=True)
@@ -254,7 +254,7 @@ class ContinuousEventTimeTrigger(_Continuous):
     """Fires at every multiple of an interval of event time, and at the end of the window."""
 
     @staticmethod
-    def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
+    def of(interval: Span) -> ContinuousEventTimeTrigger:
         """The trigger. Raises GraphError below 1 ms."""
         return ContinuousEventTimeTrigger(_interval_ms("ContinuousEventTimeTrigger", interval))
 
@@ -297,7 +297,7 @@ class ContinuousProcessingTimeTrigger(_Continuous):
     """Fires at every multiple of an interval of the wall clock, up to the end of the window."""
 
     @staticmethod
-    def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
+    def of(interval: Span) -> ContinuousProcessingTimeTrigger:
         """The trigger. Raises GraphError below 1 ms."""
         where = "ContinuousProcessingTimeTrigger"
         return ContinuousProcessingTimeTrigger(_interval_ms(where, interval))
@@ -440,7 +440,7 @@ def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
 
 
-def _interval_ms(where: str, interval: Time | Duration) -> int:
+def _interval_ms(where: str, interval: Span) -> int:
     interval_ms = millis_of(interval, where=where)
     if interval_ms < 1:
         raise GraphError(

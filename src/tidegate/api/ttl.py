@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import ClassVar, Final
 
+from tidegate.config.spans import Span, span_ms
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration, Time
 
@@ -22,6 +23,8 @@ class StateTtlConfig:
 
     >>> StateTtlConfig.new_builder(Time.hours(1)).update_ttl_on_read_and_write().build()
     """
+
+    Builder: ClassVar[type[StateTtlConfigBuilder]]
 
     class UpdateType(Enum):
         """What makes a value young again. Disabled: state does not expire."""
@@ -125,7 +128,7 @@ class StateTtlConfig:
         _check_positive("ttl, in milliseconds,", self.ttl.to_milliseconds())
 
     @staticmethod
-    def new_builder(ttl: Time | Duration) -> StateTtlConfigBuilder:
+    def new_builder(ttl: Span) -> StateTtlConfigBuilder:
         """A builder with the defaults: renewed by writes, never read when expired."""
         return StateTtlConfigBuilder(ttl)
 
@@ -157,7 +160,7 @@ class StateTtlConfig:
 class StateTtlConfigBuilder:
     """Builds a `StateTtlConfig`; every method but `build` gives the builder itself."""
 
-    def __init__(self, ttl: Time | Duration) -> None:
+    def __init__(self, ttl: Span) -> None:
         self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
         self._visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
         self._characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
@@ -206,15 +209,16 @@ class StateTtlConfigBuilder:
         """Processing time counts."""
         return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
-    def set_ttl(self, ttl: Time | Duration) -> StateTtlConfigBuilder:
+    def set_ttl(self, ttl: Span) -> StateTtlConfigBuilder:
         """How long a value lives after its last update. Raises ConfigError for another type."""
-        if not isinstance(ttl, Time | Duration):  # pyright: ignore[reportUnnecessaryIsInstance]
+        try:
+            self._ttl = Time.milliseconds(span_ms(ttl))
+        except ValueError:
             raise ConfigError(
                 f"The time to live is {ttl!r}, which is no length of time",
                 where=_WHERE,
-                remedy="Give a Time or a Duration, such as Time.hours(1).",
-            )
-        self._ttl = Time.milliseconds(ttl.to_millis())
+                remedy="Give a Time, a Duration or a timedelta, such as Time.hours(1), or '1 h'.",
+            ) from None
         return self
 
     def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
@@ -258,6 +262,9 @@ class StateTtlConfigBuilder:
         return StateTtlConfig(
             self._update_type, self._visibility, self._characteristic, self._ttl, strategies
         )
+
+
+StateTtlConfig.Builder = StateTtlConfigBuilder
 
 
 def _check_positive(name: str, value: int) -> None:

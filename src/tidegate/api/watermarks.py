@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from tidegate.config.spans import Span, span_ms
 from tidegate.errors import ConfigError, GraphError
-from tidegate.model.duration import Duration, Time
+from tidegate.model.duration import Duration
 
 if TYPE_CHECKING:
     from typing import Self
@@ -109,7 +110,7 @@ class WatermarkStrategy:
         return WatermarkStrategy(lateness_ms=0)
 
     @staticmethod
-    def for_bounded_out_of_orderness(max_out_of_orderness: Duration) -> WatermarkStrategy:
+    def for_bounded_out_of_orderness(max_out_of_orderness: Span) -> WatermarkStrategy:
         """Timestamps go back by at most this much, which the watermark stays behind.
 
         Raises ConfigError for what is no length of time, or a negative one.
@@ -151,7 +152,7 @@ class WatermarkStrategy:
             )
         return replace(self, assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration) -> Self:
+    def with_idleness(self, idle_timeout: Span) -> Self:
         """Without records for this long, an input no longer holds back event time.
 
         It counts again with its next record. Whether it rests is looked at once in
@@ -162,8 +163,8 @@ class WatermarkStrategy:
     def with_watermark_alignment(
         self,
         watermark_group: str,
-        max_allowed_watermark_drift: Duration,
-        update_interval: Duration | None = None,
+        max_allowed_watermark_drift: Span,
+        update_interval: Span | None = None,
     ) -> Self:
         """A source whose watermark is too far ahead of its group's least rests until that follows.
 
@@ -199,13 +200,14 @@ def _check_group(given: object, call: str) -> None:
 
 def _millis(given: object, call: str, *, least: int) -> int:
     where = f"WatermarkStrategy.{call}"
-    if not isinstance(given, Duration | Time):
+    try:
+        millis = span_ms(given)
+    except ValueError:
         raise ConfigError(
             f"{call} takes a Duration, not {_kind(given)}",
             where=where,
-            remedy="Write for example Duration.of_seconds(5).",
-        )
-    millis = given.to_millis()
+            remedy="Write for example Duration.of_seconds(5), timedelta(seconds=5) or '5 s'.",
+        ) from None
     if millis < least:
         raise ConfigError(
             f"{call} was given {millis} ms", where=where, remedy=f"Give {least} ms or more."

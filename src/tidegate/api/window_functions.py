@@ -17,6 +17,7 @@ In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 Key = TypeVar("Key", contravariant=True)
 W = TypeVar("W", contravariant=True)
+WindowOf = TypeVar("WindowOf", covariant=True)
 
 
 class WindowFunction(Function, Generic[In, Out, Key, W]):
@@ -42,10 +43,10 @@ class AllWindowFunction(Function, Generic[In, Out, W]):
 class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
     """Any number of results for a window of the whole stream, with time and state."""
 
-    class Context(Protocol):
+    class Context(Protocol[WindowOf]):
         """What is known of the window that fires or goes."""
 
-        def window(self) -> Any:
+        def window(self) -> WindowOf:
             """The window."""
             ...
 
@@ -70,25 +71,25 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
 
     @abstractmethod
     def process(
-        self, context: ProcessAllWindowFunction.Context, elements: Iterable[In]
+        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[In]
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """The window goes: clear what is in its ``window_state``."""
 
 
 class ProcessWindowFunction(Function, Generic[In, Out, Key, W]):
     """Any number of results for a key's window, with time and state."""
 
-    class Context(ProcessAllWindowFunction.Context, Protocol):
+    class Context(ProcessAllWindowFunction.Context[WindowOf], Protocol[WindowOf]):
         """What is known of the window that fires or goes."""
 
     @abstractmethod
     def process(
-        self, key: Key, context: ProcessWindowFunction.Context, elements: Iterable[In]
+        self, key: Key, context: ProcessWindowFunction.Context[W], elements: Iterable[In]
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
-    def clear(self, context: ProcessWindowFunction.Context) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """The window goes: clear what is in its ``window_state``."""

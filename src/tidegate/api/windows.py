@@ -16,15 +16,15 @@ from tidegate.api.triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
+from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
-from tidegate.model.duration import millis_of
 from tidegate.typeinfo.types import LONG, TupleTypeInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from tidegate.api.triggers import Trigger
-    from tidegate.model.duration import Duration, Time
+    from tidegate.config.spans import Span
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T", contravariant=True)
@@ -146,15 +146,32 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def get_default_trigger(self) -> Trigger[Any, Any]:
-        """What fires the windows where the program says nothing else."""
+        """What fires the windows where the program says nothing else.
+
+        One that takes an argument is given the environment, as in PyFlink.
+        """
 
     @abstractmethod
     def is_event_time(self) -> bool:
         """Whether windows end by event time; else by the wall clock."""
 
 
+class MergeCallback(ABC, Generic[W]):
+    """Takes each group of windows that become one, and that one; called, or by its ``merge``."""
+
+    @abstractmethod
+    def merge(self, merged: Collection[W], merge_result: W) -> None:
+        """Take one group."""
+
+    def __call__(self, merged: Collection[W], merge_result: W) -> None:
+        """The same."""
+        self.merge(merged, merge_result)
+
+
 class MergingWindowAssigner(WindowAssigner[T, W]):
     """An assigner whose windows may grow together."""
+
+    MergeCallback = MergeCallback
 
     @abstractmethod
     def merge_windows(
@@ -168,7 +185,7 @@ class _TimeWindows(WindowAssigner[Any, TimeWindow]):
 
     window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
 
-    def get_default_trigger(self) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
         """At the end of the window."""
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
 
@@ -203,7 +220,7 @@ class _Tumbling(AlignedWindows):
     offset_ms: int = 0
 
     @classmethod
-    def of(cls, size: Time | Duration, offset: Time | Duration | None = None) -> Self:
+    def of(cls, size: Span, offset: Span | None = None) -> Self:
         """Windows of that size, which start at multiples of it, shifted by the offset.
 
         Raises GraphError for a size below 1 ms or an offset that is not smaller than the size.
@@ -224,9 +241,7 @@ class _Sliding(AlignedWindows):
     offset_ms: int = 0
 
     @classmethod
-    def of(
-        cls, size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
-    ) -> Self:
+    def of(cls, size: Span, slide: Span, offset: Span | None = None) -> Self:
         """Windows of that size, which start at multiples of the slide, shifted by the offset.
 
         Raises GraphError for a size or slide below 1 ms or an offset not smaller than the slide.
@@ -315,7 +330,7 @@ class EventTimeSessionWindows(SessionWindows):
     session_gap: int
 
     @staticmethod
-    def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
+    def with_gap(size: Span) -> EventTimeSessionWindows:
         """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
         return EventTimeSessionWindows(_checked_gap("EventTimeSessionWindows", size))
 
@@ -342,7 +357,7 @@ class ProcessingTimeSessionWindows(SessionWindows):
     session_gap: int
 
     @staticmethod
-    def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
+    def with_gap(size: Span) -> ProcessingTimeSessionWindows:
         """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
         return ProcessingTimeSessionWindows(_checked_gap("ProcessingTimeSessionWindows", size))
 
@@ -428,7 +443,7 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
         """The one window."""
         return [GlobalWindow.get()]
 
-    def get_default_trigger(self) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
         """Never."""
         return NeverTrigger()
 
@@ -453,7 +468,7 @@ class CountWindowAssigner(WindowAssigner[Any, CountWindow]):
         first = max(0, (number - self.window_size) // self.window_slide + 1)
         return [CountWindow(k) for k in range(first, number // self.window_slide + 1)]
 
-    def get_default_trigger(self) -> Trigger[Any, Any]:
+    def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
         """When the window is full."""
         return PurgingTrigger(CountTrigger(self.window_size))
 
@@ -510,9 +525,7 @@ def _check_count(where: str, size: int, slide: int) -> None:
         )
 
 
-def _checked(
-    where: str, size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None
-) -> tuple[int, int, int]:
+def _checked(where: str, size: Span, slide: Span, offset: Span | None) -> tuple[int, int, int]:
     size_ms, slide_ms = millis_of(size, where=where), millis_of(slide, where=where)
     offset_ms = 0 if offset is None else millis_of(offset, where=where)
     if size_ms < 1 or slide_ms < 1 or abs(offset_ms) >= slide_ms:
@@ -524,7 +537,7 @@ def _checked(
     return size_ms, slide_ms, offset_ms
 
 
-def _checked_gap(where: str, size: Time | Duration) -> int:
+def _checked_gap(where: str, size: Span) -> int:
     gap_ms = millis_of(size, where=where)
     if gap_ms < 1:
         raise GraphError(

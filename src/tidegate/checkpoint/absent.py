@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.checkpoint.statistics import StatisticsView
-    from tidegate.model.ids import JobId
+    from tidegate.model.ids import CheckpointId, JobId
     from tidegate.model.settings import CheckpointSettings
 
 
@@ -41,7 +41,7 @@ class NoCheckpoints:
         self._job_ended = False
         self._pointers_forgotten = False
         for known in completed.retained:
-            registry.register_restored(known.metadata, known.properties)
+            registry.register_restored(known.metadata, known.properties, known.foreign)
 
     @property
     def statistics(self) -> StatisticsView:
@@ -56,6 +56,10 @@ class NoCheckpoints:
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What the job starts from."""
         return self._completed.latest
+
+    def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
+        """Restore no more from one that is damaged; the result is what is there instead, if any."""
+        return self._completed.give_up(checkpoint)
 
     def handle(
         self, event: events.CheckpointEvent, now_ms: int
@@ -72,8 +76,7 @@ class NoCheckpoints:
                 self._statistics.restored(completed, wall_ms)
             case events.JobEnded(status) if not self._job_ended:
                 self._job_ended = True
-                self._pointers_forgotten = not status.is_terminal
-                return [self._disposal.end(status)] if status.is_terminal else []
+                return [self._disposal.end(status)]
             case events.PointersForgotten():
                 self._pointers_forgotten = True
                 return [*self._disposal.forgotten()]

@@ -97,7 +97,7 @@ class AddPointer:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPointers:
-    """The job has ended: keep these pointers, drop the others.
+    """The job has ended, or is SUSPENDED: keep these pointers, drop the others.
 
     `PointersForgotten` or `PointersNotForgotten`.
     """

@@ -30,6 +30,7 @@ class CompletedCheckpoint:
 
     pointer: what to restore from. location: folder of its ``_metadata``; None where there is none.
     properties: those that hold now, which differ from the metadata's after a restore.
+    foreign: files that it names outside of the folders that are the job's; nobody deletes them.
     """
 
     checkpoint: CheckpointId
@@ -37,6 +38,7 @@ class CompletedCheckpoint:
     location: str | None
     metadata: CheckpointMetadata
     properties: CheckpointProperties
+    foreign: frozenset[str] = frozenset()
 
     @property
     def is_savepoint(self) -> bool:
@@ -54,7 +56,11 @@ class CompletedCheckpoint:
         return sum(operator.state_size for operator in self.metadata.operators)
 
     def discarded_on(self, status: JobStatus) -> bool:
-        """Whether it is deleted when the job ends so."""
+        """Whether it is deleted when the job ends so.
+
+        SUSPENDED deletes nothing, whatever the properties say: the job is to go on. Flink has a
+        flag for it that counts only where no HA store is.
+        """
         match status:
             case JobStatus.FINISHED:
                 return self.properties.discard_finished
@@ -63,7 +69,7 @@ class CompletedCheckpoint:
             case JobStatus.FAILED:
                 return self.properties.discard_failed
             case JobStatus.SUSPENDED:
-                return self.properties.discard_suspended
+                return False
             case _:
                 raise AssertionError(f"a job does not end in {status}")
 
@@ -72,6 +78,10 @@ class CompletedCheckpoint:
         return tuple(
             dict.fromkeys(path for _, state in self._states() for path in private_paths(state))
         )
+
+    def deletable_paths(self) -> tuple[str, ...]:
+        """Those of its private files that go with it."""
+        return tuple(path for path in self.private_paths() if path not in self.foreign)
 
     def paths(self) -> dict[str, OperatorState]:
         """Paths of all files that its metadata names, shared ones included; with an operator each.
@@ -104,6 +114,13 @@ class CompletedCheckpoints:
     def __init__(self, retained_max: int, retained: Iterable[CompletedCheckpoint] = ()) -> None:
         self._retained_max = max(retained_max, 1)
         self._retained = list(retained)
+        self._has_own = False
+        self._dropped: tuple[CompletedCheckpoint, ...] = ()
+
+    @property
+    def dropped(self) -> tuple[CompletedCheckpoint, ...]:
+        """What the end of the job has dropped, oldest first."""
+        return self._dropped
 
     @property
     def retained(self) -> tuple[CompletedCheckpoint, ...]:
@@ -136,13 +153,29 @@ class CompletedCheckpoints:
     def add(self, newest: CompletedCheckpoint) -> list[CompletedCheckpoint]:
         """Keep it; the result is what it has subsumed, oldest first."""
         self._retained, subsumed = self._split(newest)
+        self._has_own = True
         return subsumed
 
+    def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
+        """Forget one that cannot be restored; its files stay. The result is the next older one.
+
+        The only one is not forgotten.
+        """
+        left = [each for each in self._retained if each.checkpoint != checkpoint]
+        if left:
+            self._retained = left
+        return left[-1] if left else None
+
     def end(self, status: JobStatus) -> list[CompletedCheckpoint]:
-        """Drop what does not outlive a job that ends so; the result is what was dropped."""
-        dropped = [c for c in self._retained if c.discarded_on(status)]
-        self._retained = [c for c in self._retained if not c.discarded_on(status)]
-        return dropped
+        """Drop what does not outlive a job that ends so; the result is what was dropped.
+
+        What the job started from is all that there is of it until it has completed a checkpoint
+        itself: until then only a finished job drops it.
+        """
+        if self._has_own or status is JobStatus.FINISHED:
+            self._dropped = tuple(c for c in self._retained if c.discarded_on(status))
+            self._retained = [c for c in self._retained if not c.discarded_on(status)]
+        return list(self._dropped)
 
     def _split(
         self, newest: CompletedCheckpoint

@@ -115,7 +115,7 @@ class CheckpointCoordinator:
         self._disposal = Disposal(completed, registry, self._statistics)
         self._finisher = Finisher(completed, registry, facts or {})
         for known in completed.retained:
-            registry.register_restored(known.metadata, known.properties)
+            registry.register_restored(known.metadata, known.properties, known.foreign)
         self._ending: JobStatus | None = None
         self._pointers_forgotten: bool | None = None
 
@@ -141,6 +141,10 @@ class CheckpointCoordinator:
         if self._schedule.next_ms is not None:
             deadlines.append(self._schedule.next_ms)
         return min(deadlines, default=None)
+
+    def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
+        """Restore no more from one that is damaged; the result is what is there instead, if any."""
+        return self._completed.give_up(checkpoint)
 
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What to restore from; None where there is nothing. To be asked while ``settled``."""
@@ -279,11 +283,8 @@ class CheckpointCoordinator:
 
     def _forget_pointers(self) -> None:
         """Once the job has ended and the last pointer is settled, keep what outlives it."""
-        if self._ending is None or self._pointers_forgotten is not None or not self.settled:
-            return
-        # Not for good: another leader goes on with the job, the pointers stay and so do the files.
-        self._pointers_forgotten = not self._ending.is_terminal
-        if self._ending.is_terminal:
+        if self._ending is not None and self._pointers_forgotten is None and self.settled:
+            self._pointers_forgotten = False
             self._out.append(self._disposal.end(self._ending))
 
     # --- requests -----------------------------------------------------------------------------
@@ -456,8 +457,6 @@ class CheckpointCoordinator:
         )
         self._trigger = None
         self._out.extend(pending.trigger(options))
-
-    # --- answers of subtasks ------------------------------------------------------------------
 
     def _acknowledged(self, message: CheckpointAcknowledged) -> None:
         pending = self._pending.get(message.checkpoint)

@@ -63,6 +63,7 @@ class Disposal:
         self._cleaning: dict[CheckpointId, None] = {}
         self._dropped: list[CompletedCheckpoint] = []
         self._swept_below = Attempt(0)
+        self._ends: JobStatus | None = None
         self._ended = False
 
     @property
@@ -169,16 +170,17 @@ class Disposal:
             self._retired.remove(completed)
             self._statistics.discarded(completed.checkpoint)
             commands.extend(
-                self._discard(completed.checkpoint, completed.location, completed.private_paths())
+                self._discard(completed.checkpoint, completed.location, completed.deletable_paths())
             )
         if released:
             commands.append(DeleteFiles(tuple(released)))
         return commands
 
     def end(self, status: JobStatus) -> ForgetPointers:
-        """The job is over for good: keep what outlives it."""
+        """The job is over, for good or under this leader: keep what outlives that."""
         newest = self._completed.latest
         self._dropped = self._completed.end(status)
+        self._ends = status
         # Nobody may go on from an older one: what came up to the newest is committed. A snapshot
         # that the job started from stays its owner's, but is none of the job's any more.
         outlived = self._completed.latest is newest
@@ -188,7 +190,8 @@ class Disposal:
     def forgotten(self) -> list[DiscardCheckpoint | DeleteFiles]:
         """The pointers of what does not outlive the job are gone."""
         dropped, self._dropped = self._dropped, []
-        self._ended = True
+        # Who goes on with a suspended job sees to what its given-up checkpoints have left.
+        self._ended = self._ends is not None and self._ends.is_terminal
         return [*self.retire(dropped), *self._release_at_the_end()]
 
     def _release_at_the_end(self) -> list[DeleteFiles]:

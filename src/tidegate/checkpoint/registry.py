@@ -71,6 +71,7 @@ class SharedStateRegistry:
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
+        self._foreign: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -132,16 +133,21 @@ class SharedStateRegistry:
                 )
 
     def register_restored(
-        self, metadata: CheckpointMetadata, properties: CheckpointProperties
+        self,
+        metadata: CheckpointMetadata,
+        properties: CheckpointProperties,
+        foreign: frozenset[str] = frozenset(),
     ) -> None:
         """Note the shared files of a checkpoint that was there at the start.
 
-        properties: those under which the job has it. Files that are not ours to delete are left
+        properties: those under which the job has it. foreign: files that may be used, and are never
+        among those to delete. Files that are not ours to delete are left
         out: the next checkpoint is a full one, which uses none of them. Raises FormatError where
         what the metadata says of its files cannot be read.
         """
         if not properties.discard_subsumed:
             return
+        self._foreign |= foreign
         checkpoint = metadata.checkpoint_id
         written = metadata.properties
         alone = written is not None and (
@@ -181,7 +187,7 @@ class SharedStateRegistry:
         released = [self._entries.pop(key) for key in list(keys)]
         needed = {path for entry in self._entries.values() for path in paths_of(entry.handle)}
         paths = dict.fromkeys(path for entry in released for path in paths_of(entry.handle))
-        return [path for path in paths if path not in needed]
+        return [path for path in paths if path not in needed | self._foreign]
 
     def paths(self) -> tuple[str, ...]:
         """All files that are noted, each once."""

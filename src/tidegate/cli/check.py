@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
-from tidegate.cli.run import run_program, settings_of
+from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.datastream.environment import CHECK_VARIABLE
 from tidegate.errors import ConfigError
 from tidegate.upgrade.program import Checked
@@ -46,6 +46,7 @@ def check(
     dynamic: tuple[str, ...],
     config: Path | None,
     parallelism: int | None,
+    as_pyflink: bool,
     script: Path,
     args: tuple[str, ...],
 ) -> None:
@@ -57,7 +58,7 @@ def check(
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     try:
-        with redirect_stdout(sys.stderr):
+        with redirect_stdout(sys.stderr), pyflink_modules(as_pyflink):
             run_program(script, args, None, config, settings, {CHECK_VARIABLE: snapshot})
     except Checked as done:
         report = done.report

@@ -8,7 +8,7 @@ import click
 
 from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import AS_PROGRAM, with_folder, with_program
-from tidegate.cli.run import run_program, settings_of
+from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.savepoint import FORMATS
 from tidegate.config import options
 from tidegate.errors import UserError
@@ -38,6 +38,7 @@ def fork(
     runtime: str | None,
     allow_non_restored: bool,
     parallelism: int | None,
+    as_pyflink: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -76,7 +77,8 @@ def fork(
     settings.set(options.RESTORE_PATH, path, where=_WHERE)
     click.echo(f"'{forked}' begins at {path}", err=True)
     try:
-        run_program(script, args, runtime, config, settings)
+        with pyflink_modules(as_pyflink):
+            run_program(script, args, runtime, config, settings)
     except UserError:
         click.echo(f"{path} is still there: 'tidegate savepoint --dispose' deletes it", err=True)
         raise

@@ -113,6 +113,10 @@ class JobFolder:
                 remedy="See the log of its driver; 'tidegate run --from latest' goes on with a job "
                 "whose driver was killed.",
             )
+        target = request.get("directory")
+        if isinstance(target, str) and target.strip():
+            # The driver has a current folder of its own.
+            request = {**request, "directory": paths.absolute(target)}
         return ask_at(job.sign, job.name, request)
 
 

@@ -6,6 +6,7 @@ caller can put it right, 1 for the rest, 130 after Ctrl-C.
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
@@ -17,21 +18,68 @@ from tidegate.errors import TidegateError, UserError
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it."""
 
-_PLACES: Final = {
-    "cancel": "tidegate.cli.stop:cancel",
-    "check": "tidegate.cli.check:check",
-    "checkpoint": "tidegate.cli.checkpoint:checkpoint",
-    "demo": "tidegate.cli.demo.command:demo",
-    "diff": "tidegate.cli.diff:diff",
-    "fork": "tidegate.cli.fork:fork",
-    "fsck": "tidegate.cli.fsck:fsck",
-    "inspect": "tidegate.cli.inspect:inspect",
-    "list": "tidegate.cli.list:list_jobs",
-    "migrate": "tidegate.cli.migrate:migrate",
-    "run": "tidegate.cli.run:run",
-    "savepoint": "tidegate.cli.savepoint:savepoint",
-    "stop": "tidegate.cli.stop:stop",
+# The lines stand here too, for the list of commands is to be there without loading any of them.
+SECTIONS: Final = {
+    "Running": {
+        "run": ("tidegate.cli.run:run", "Run the program SCRIPT with its arguments ARGS."),
+        "fork": (
+            "tidegate.cli.fork:fork",
+            "Run a program from where a running job is now; that goes on.",
+        ),
+        "check": (
+            "tidegate.cli.check:check",
+            "Tell whether a changed program fits a snapshot.",
+        ),
+        "demo": (
+            "tidegate.cli.demo.command:demo",
+            "Replay real flights on Spark, kill a worker, check the result.",
+        ),
+    },
+    "Running jobs": {
+        "list": ("tidegate.cli.list:list_jobs", "List the jobs of a checkpoint folder."),
+        "checkpoint": (
+            "tidegate.cli.checkpoint:checkpoint",
+            "Have a running job take a checkpoint now.",
+        ),
+        "savepoint": (
+            "tidegate.cli.savepoint:savepoint",
+            "Take a savepoint of a running job, or delete one.",
+        ),
+        "stop": ("tidegate.cli.stop:stop", "Stop a running job with a savepoint."),
+        "cancel": ("tidegate.cli.stop:cancel", "End a running job as it is."),
+    },
+    "Snapshots": {
+        "inspect": (
+            "tidegate.cli.inspect:inspect",
+            "Show what a checkpoint or savepoint holds.",
+        ),
+        "diff": (
+            "tidegate.cli.diff:diff",
+            "Show what is different in the snapshots BEFORE and AFTER.",
+        ),
+        "fsck": (
+            "tidegate.cli.fsck:fsck",
+            "Check that every file of snapshots is there and whole.",
+        ),
+        "prune": (
+            "tidegate.cli.prune:prune",
+            "Remove kept checkpoints that no job needs.",
+        ),
+        "migrate": (
+            "tidegate.cli.migrate:migrate",
+            "Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.",
+        ),
+    },
 }
+_PLACES: Final = {name: at for section in SECTIONS.values() for name, (at, _) in section.items()}
+
+_EPILOG: Final = """\b
+Examples:
+  tidegate run -p 2 job.py
+  tidegate run -D execution.checkpointing.dir=checkpoints job.py
+  tidegate run --from latest -D execution.checkpointing.dir=checkpoints job.py
+  tidegate COMMAND -h
+"""
 
 
 class Commands(click.Group):
@@ -51,6 +99,24 @@ class Commands(click.Group):
         assert isinstance(command, click.Command), place
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that was asked for; an unknown one is told with the nearest."""
+        name = args[0]
+        if name not in _PLACES and (near := get_close_matches(name, _PLACES, n=1)):
+            ctx.fail(f"No such command '{name}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by section."""
+        width = max(map(len, _PLACES))
+        for section, commands in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl(
+                    [(name.ljust(width), line) for name, (_, line) in commands.items()]
+                )
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was asked for."""
         try:
@@ -66,7 +132,7 @@ class Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-@click.group(cls=Commands)
+@click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tidegate", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def commands(debug: bool) -> None:

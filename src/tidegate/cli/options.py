@@ -34,6 +34,12 @@ _PROGRAM = (
         help="Allow state there that no operator takes.",
     ),
     click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism."),
+    click.option(
+        "--pyflink",
+        "as_pyflink",
+        is_flag=True,
+        help="SCRIPT is for PyFlink: what it imports from pyflink comes from Tidegate.",
+    ),
     click.argument("script", type=_FILE),
     click.argument("args", nargs=-1, type=click.UNPROCESSED),
 )
@@ -55,7 +61,10 @@ def with_settings(command: Command) -> Command:
 
 
 def with_program(command: Command) -> Command:
-    """A program ``script`` with ``args``, ``parallelism`` and ``allow_non_restored``."""
+    """A program ``script`` with ``args``, and how it is run.
+
+    ``parallelism``, ``allow_non_restored`` and ``as_pyflink``.
+    """
     return _with(_PROGRAM, command)
 
 

@@ -15,9 +15,14 @@ import click
 from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
 from tidegate.config import options
 from tidegate.config.load import load_configuration, read_dynamic
-from tidegate.datastream.environment import RUNTIME_VARIABLE
-from tidegate.datastream.outside import CONFIGURATION_VARIABLE, SETTINGS_VARIABLE
+from tidegate.datastream.outside import (
+    CONFIGURATION_VARIABLE,
+    RUNTIME_VARIABLE,
+    SETTINGS_VARIABLE,
+)
 from tidegate.errors import TidegateError
+from tidegate.graph.runtime import load_runtime
+from tidegate.pyflink import install, uninstall
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -51,6 +56,7 @@ def run(
     dynamic: tuple[str, ...],
     config: Path | None,
     parallelism: int | None,
+    as_pyflink: bool,
     script: Path,
     args: tuple[str, ...],
 ) -> None:
@@ -63,7 +69,8 @@ def run(
         settings.set(options.RESTORE_PATH, restore, where="command line, --from")
     if claim_mode is not None:
         settings.set(options.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
-    run_program(script, args, runtime, config, settings)
+    with pyflink_modules(as_pyflink):
+        run_program(script, args, runtime, config, settings)
 
 
 def settings_of(
@@ -82,6 +89,19 @@ def settings_of(
     return settings
 
 
+@contextmanager
+def pyflink_modules(wanted: bool) -> Generator[None]:
+    """Where wanted, ``import pyflink`` gives Tidegate's classes meanwhile. Raises ConfigError."""
+    if not wanted:
+        yield
+        return
+    install()
+    try:
+        yield
+    finally:
+        uninstall()
+
+
 def run_program(
     script: Path,
     args: tuple[str, ...],
@@ -94,6 +114,8 @@ def run_program(
 
     more: variables of its process.
     """
+    if runtime is not None:
+        load_runtime(runtime)  # a program may never ask for it, and would not see the mistake
     variables = {**_variables(runtime, config, settings), **(more or {})}
     with _process_of(script, args, variables):
         _run_as_main(script)
@@ -139,6 +161,10 @@ def _run_as_main(script: Path) -> None:
         raise
     except Exception as error:
         _show_from_script(error, script)
+        if isinstance(error, ModuleNotFoundError) and error.name == "pyflink":
+            click.echo(
+                "PyFlink is not installed: --pyflink runs its programs as they are", err=True
+            )
         raise click.exceptions.Exit(1) from error
 
 

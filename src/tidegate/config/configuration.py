@@ -8,15 +8,14 @@ like a slip of a known one, is refused.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Final, TypeVar
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Final, TypeVar, cast
 
 from tidegate.config.option import ConfigOption
 from tidegate.config.options import ALL, FLINK_ONLY, by_key, canonical_key
 from tidegate.config.values import BooleanType, IntegerType, NumberType, ValueType, parse_list
 from tidegate.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 T = TypeVar("T")
 
@@ -28,15 +27,33 @@ _NUMBER: Final = NumberType()
 
 
 class Configuration:
-    """Settings by key, with PyFlink's methods; setters return the configuration itself."""
+    """Settings by key, with PyFlink's methods; setters return the configuration itself.
 
-    def __init__(self) -> None:
-        self._texts: dict[str, str] = {}
-        self._where: dict[str, str] = {}
+    other: whose settings it begins with.
+    """
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._texts: dict[str, str] = {} if other is None else dict(other._texts)
+        self._where: dict[str, str] = {} if other is None else dict(other._where)
+        # Shared with copies: a program reads from any of them.
+        self._asked: set[str] = set() if other is None else other._asked
         self._frozen = False
 
     @staticmethod
-    def from_dict(map: Mapping[str, str]) -> Configuration:
+    def of(given: object, *, where: str) -> Configuration:
+        """A configuration as it is, or one made of a mapping. Raises ConfigError for neither."""
+        if isinstance(given, Configuration):
+            return given
+        if isinstance(given, Mapping):
+            return Configuration.from_dict(cast("Mapping[str, object]", given))
+        raise ConfigError(
+            f"{where} takes a Configuration or a mapping, not {type(given).__name__}",
+            where=where,
+            remedy='Give settings by key, such as {"parallelism.default": 4}.',
+        )
+
+    @staticmethod
+    def from_dict(map: Mapping[str, object]) -> Configuration:
         """A configuration with these settings."""
         configuration = Configuration()
         for key, value in map.items():
@@ -91,7 +108,9 @@ class Configuration:
 
     def get_string(self, key: str, default_value: str) -> str:
         """The text under a key, else the given default."""
-        return self._texts.get(canonical_key(key), default_value)
+        key = canonical_key(key)
+        self._asked.add(key)
+        return self._texts.get(key, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
         """Sets a text; that of a known option has to fit it."""
@@ -121,13 +140,33 @@ class Configuration:
         """Sets a number."""
         return self.set(key, value)
 
+    def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
+        """The bytes under a key, else the given default. Raises ConfigError for no Base64."""
+        key = canonical_key(key)
+        if key not in self._texts:
+            return default_value
+        try:
+            return bytearray(b64decode(self._texts[key], validate=True))
+        except ValueError:
+            raise ConfigError(
+                f"{key} is {self._texts[key]!r}, which is no Base64",
+                where=self._where.get(key, ""),
+                remedy="Set it by set_bytearray.",
+            ) from None
+
+    def set_bytearray(self, key: str, value: bytearray) -> Configuration:
+        """Sets bytes, which are kept as Base64."""
+        return self.set(key, b64encode(value).decode())
+
     def key_set(self) -> set[str]:
         """The keys that are set."""
         return set(self._texts)
 
     def contains_key(self, key: str) -> bool:
         """Whether a key, or an older spelling of it, is set."""
-        return canonical_key(key) in self._texts
+        key = canonical_key(key)
+        self._asked.add(key)
+        return key in self._texts
 
     def remove_config(self, key: str) -> bool:
         """Forgets a key; whether it was there."""
@@ -157,10 +196,7 @@ class Configuration:
 
     def copy(self) -> Configuration:
         """A copy that can be changed."""
-        copy = Configuration()
-        copy._texts = dict(self._texts)
-        copy._where = dict(self._where)
-        return copy
+        return Configuration(self)
 
     def freeze(self) -> Configuration:
         """A copy that cannot be changed."""
@@ -172,8 +208,14 @@ class Configuration:
         """Keys set here that Flink reads and Tidegate does not, in order; worth a warning."""
         return sorted(key for key in self._texts if key in FLINK_ONLY)
 
+    def unread_keys(self) -> dict[str, str]:
+        """Keys that are no option and that nobody has asked for yet, each with where it was set."""
+        unknown = [key for key in self._texts if by_key(key) is None and key not in FLINK_ONLY]
+        return {key: self._where.get(key, "") for key in sorted(unknown) if key not in self._asked}
+
     def _typed(self, key: str, kind: ValueType[T], default: T) -> T:
         key = canonical_key(key)
+        self._asked.add(key)
         if key not in self._texts:
             return default
         reader = ConfigOption(key, kind, default, "")
@@ -218,12 +260,23 @@ def check_key(key: str, *, where: str = "") -> None:
 
 
 def closest_key(key: str) -> str | None:
-    """The known key that looks most like this one; None where nothing does."""
-    matches = difflib.get_close_matches(key, [option.key for option in ALL], n=1, cutoff=0.6)
-    return matches[0] if matches else None
+    """The known key that has all words of this one, else looks most like it; None for neither."""
+    spellings = {spelling: o.key for o in ALL for spelling in (o.key, *o.old_keys)}
+    words = _words(key)
+    longer = [spelling for spelling in spellings if words <= _words(spelling)]
+    if longer:
+        return spellings[min(longer, key=len)]
+    matches = difflib.get_close_matches(key, spellings, n=1, cutoff=0.6)
+    return spellings[matches[0]] if matches else None
+
+
+def _words(key: str) -> set[str]:
+    return set(key.replace("-", ".").split("."))
 
 
 def _free_text(value: object) -> str:
     if isinstance(value, bool):
         return _BOOLEAN.render(value)
+    if isinstance(value, list | tuple):
+        return ";".join(map(str, cast("list[object]", value)))
     return str(value)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 _LIST: Final = ListType()
 _MAP: Final = MapType()
 
+_VALUES_MAX: Final = 10_000
+_LEVELS_MAX: Final = 100
+"""What a file may hold; a few lines of aliases make any number, and one alias endless levels."""
+
 
 def load_configuration(file: Path | None = None, dynamic: Sequence[str] = ()) -> Configuration:
     """What a file and ``-D`` arguments say, the latter winning.
@@ -83,7 +87,7 @@ def _compose(text: str, file: Path) -> Node | None:
     import yaml
 
     try:
-        return yaml.compose(text, yaml.SafeLoader)
+        found = yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise ConfigError(
@@ -91,6 +95,42 @@ def _compose(text: str, file: Path) -> Node | None:
             where=f"{file}, line {line}",
             remedy="Write one 'key: value' a line.",
         ) from error
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"The configuration file is no YAML: {error}",
+            where=str(file),
+            remedy="Write one 'key: value' a line, as plain text.",
+        ) from error
+    except RecursionError as error:
+        raise _too_much(str(file)) from error
+    _check_size(found, str(file))
+    return found
+
+
+def _check_size(root: Node | None, file: str) -> None:
+    """Look at each value as often as aliases repeat it. Raises ConfigError."""
+    from yaml.nodes import CollectionNode
+
+    left: list[tuple[object, int]] = [(root, 0)]
+    looked_at = 0
+    while left:
+        found, level = left.pop()
+        looked_at += 1
+        if level > _LEVELS_MAX or looked_at > _VALUES_MAX:
+            raise _too_much(file)
+        if isinstance(found, CollectionNode):
+            left += ((each, level + 1) for each in cast("list[object]", found.value))
+        elif isinstance(found, tuple):
+            left += ((each, level) for each in cast("tuple[object, ...]", found))
+
+
+def _too_much(file: str) -> ConfigError:
+    return ConfigError(
+        f"The configuration file has more than {_VALUES_MAX} values or {_LEVELS_MAX} levels, "
+        "each alias counted as what it stands for",
+        where=file,
+        remedy="Write one 'key: value' a line.",
+    )
 
 
 def _entries(node: Node | None, path: tuple[str, ...], file: str) -> Iterator[tuple[str, str, int]]:

@@ -9,7 +9,17 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from tidegate.config import changelog, debloat, high_availability, rest, rocksdb, state_files
+from tidegate.config import (
+    cancellation,
+    changelog,
+    debloat,
+    high_availability,
+    rest,
+    rocksdb,
+    security,
+    state_files,
+    warnings,
+)
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.values import (
@@ -97,15 +107,18 @@ CHECKPOINT_INTERVAL_DURING_BACKLOG: Final[ConfigOption[int | None]] = ConfigOpti
 CHECKPOINT_RETENTION: Final = ConfigOption(
     "execution.checkpointing.externalized-checkpoint-retention",
     EnumType(RetentionPolicy),
-    RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS,
-    "Which checkpoints stay when the job ends.",
+    RetentionPolicy.RETAIN_ON_CANCELLATION,
+    "Which checkpoints stay when the job is cancelled or fails; those of a finished job go.",
+    differs="Flink keeps none, and its documentation tells everybody to change that. Driver and "
+    "job are one here, so that a cancelled or failed job is one that somebody wants to go on with.",
 )
 RETAINED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.num-retained",
     IntegerType(),
-    1,
+    2,
     "How many completed checkpoints are kept; a value below 1 counts as the default.",
     old_keys=("state.checkpoints.num-retained",),
+    differs="Flink keeps one. A second one is there when a file of the newest is damaged.",
 )
 CHECKPOINTS_AFTER_TASKS_FINISH: Final = ConfigOption(
     "execution.checkpointing.checkpoints-after-tasks-finish",
@@ -239,6 +252,19 @@ IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     False,
     "Allow state in that snapshot which no operator takes.",
     old_keys=("execution.savepoint.ignore-unclaimed-state",),
+)
+LAST_CHECKPOINT_TIMEOUT: Final = ConfigOption(
+    "tidegate.interrupt.checkpoint-timeout",
+    _DURATION,
+    10_000,
+    "How long Ctrl-C and SIGTERM wait for a last checkpoint before the job is suspended.",
+)
+RESTORE_FALL_BACK: Final = ConfigOption(
+    "tidegate.restore.fall-back",
+    _BOOLEAN,
+    False,
+    "Go back to an older checkpoint where the newest is damaged; what came after it is read and "
+    "written again. Else the job is suspended.",
 )
 FORK_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.fork.name",
@@ -400,6 +426,12 @@ AUTO_GENERATE_UIDS: Final = ConfigOption(
 JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "pipeline.name", _TEXT, None, "Name of the job; unset takes the script's."
 )
+DEAD_LETTERS: Final[ConfigOption[str | None]] = ConfigOption(
+    "pipeline.dead-letters",
+    _TEXT,
+    None,
+    "Folder for rows at which steps without state fail, as JSON lines; unset, they fail the job.",
+)
 GLOBAL_JOB_PARAMETERS: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
     "pipeline.global-job-parameters",
     MapType(),
@@ -509,7 +541,15 @@ SLOTS_START_TIMEOUT: Final = ConfigOption(
     "tidegate.slots.start-timeout",
     DurationType(at_least_ms=100),
     60_000,
-    "Time within which all slots of a job have to be there.",
+    "Time within which a slot has to come while some are missing; as long as they keep coming, the "
+    "job waits.",
+)
+LOCAL_IN_PROCESS: Final = ConfigOption(
+    "tidegate.local.in-process",
+    _BOOLEAN,
+    False,
+    "Run the slots of local jobs in the program's own process, for debuggers: a breakpoint works, "
+    "but a function that does not return stops the driver too.",
 )
 LOOP_YIELD: Final = ConfigOption(
     "tidegate.loop.yield-ms",
@@ -552,10 +592,13 @@ ALL: Final[tuple[ConfigOption[object], ...]] = (
     *_all_options(),
     *high_availability.OPTIONS,
     *rest.OPTIONS,
+    *security.OPTIONS,
     *debloat.OPTIONS,
+    *cancellation.OPTIONS,
     *rocksdb.OPTIONS,
     *changelog.OPTIONS,
     *state_files.OPTIONS,
+    *warnings.OPTIONS,
 )
 """Every option there is, in the order of this page; those of modules of their own behind."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.option import ConfigOption
-from tidegate.config.values import DurationType, PortRangeType, TextType
+from tidegate.config.security import rest_tls
+from tidegate.config.values import DurationType, ListType, PortRangeType, TextType
 from tidegate.model.settings import RestSettings
 
 if TYPE_CHECKING:
@@ -54,6 +55,28 @@ REST_STORE_DURATION: Final = ConfigOption(
     300_000,
     "How long the result of an operation that was asked for can be read after its end.",
 )
+REST_ALLOWED_HOSTS: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
+    "tidegate.rest.allowed-hosts",
+    ListType(),
+    (),
+    "Names under which the REST interface is asked, beside localhost, rest.address and the address "
+    "that was dialled. Requests under any other name are refused, since a page of another site can "
+    "give its own name to this machine.",
+)
+REST_SAVEPOINT_DIRECTORIES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
+    "tidegate.rest.savepoint-dirs",
+    ListType(),
+    (),
+    "Folders below which requests may put savepoints, or dispose of them, beside "
+    "execution.checkpointing.savepoint-dir; '*' allows every place that the driver reaches.",
+)
+REST_TOKEN_FILE: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.rest.token-file",
+    TextType(),
+    None,
+    "File with a token of at least 16 characters that every request has to bring, as "
+    "'Authorization: Bearer <token>'. Only its owner may read it.",
+)
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_PORT,
@@ -61,11 +84,14 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_ADDRESS,
     REST_BIND_ADDRESS,
     REST_STORE_DURATION,
+    REST_ALLOWED_HOSTS,
+    REST_SAVEPOINT_DIRECTORIES,
+    REST_TOKEN_FILE,
 )
 
 
 def rest_settings(configuration: Configuration) -> RestSettings | None:
-    """Where the REST interface is served; None where it is not."""
+    """Where the REST interface is served; None where it is not. Raises ConfigError."""
     ports = configuration.get(REST_BIND_PORT) or configuration.get(REST_PORT)
     if ports is None:
         return None
@@ -74,4 +100,8 @@ def rest_settings(configuration: Configuration) -> RestSettings | None:
         bind_address=configuration.get(REST_BIND_ADDRESS),
         address=configuration.get(REST_ADDRESS),
         store_ms=configuration.get(REST_STORE_DURATION),
+        allowed_hosts=configuration.get(REST_ALLOWED_HOSTS),
+        savepoint_directories=configuration.get(REST_SAVEPOINT_DIRECTORIES),
+        token_file=configuration.get(REST_TOKEN_FILE),
+        tls=rest_tls(configuration),
     )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.config import high_availability, options
+from tidegate.config import cancellation, high_availability, options
 from tidegate.config.changelog import changelog_settings
 from tidegate.config.checkpoint import checkpoint_settings
 from tidegate.config.debloat import debloat_settings
 from tidegate.config.options import RuntimeExecutionMode
 from tidegate.config.rest import rest_settings
 from tidegate.config.rocksdb import rocksdb_settings
+from tidegate.config.security import link_settings
 from tidegate.config.state_files import state_file_settings
+from tidegate.config.warnings import SILENCED
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ExponentialDelay,
@@ -44,13 +46,16 @@ def job_settings(configuration: Configuration) -> JobSettings:
         restore=restore_settings(configuration),
         slot=slot_settings(configuration),
         slots_timeout_ms=configuration.get(options.SLOTS_START_TIMEOUT),
+        last_checkpoint_ms=configuration.get(options.LAST_CHECKPOINT_TIMEOUT),
         exception_history_max=configuration.get(options.EXCEPTION_HISTORY),
         leader_beat_ms=configuration.get(high_availability.LEADER_BEAT_INTERVAL),
         leader_lease_ms=configuration.get(high_availability.LEADER_LEASE),
         trace_file=_trace_file(configuration),
         zookeeper=zookeeper_settings(configuration, checkpoints),
         rest=rest_settings(configuration),
+        links=link_settings(configuration),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
+        silenced=configuration.get(SILENCED),
     )
 
 
@@ -137,6 +142,7 @@ def restore_settings(configuration: Configuration) -> RestoreSettings:
         claim_mode=configuration.get(options.RESTORE_CLAIM_MODE),
         without_in_flight_of=None if without < 0 else without,
         fork=configuration.get(options.FORK_NAME),
+        fall_back=configuration.get(options.RESTORE_FALL_BACK),
     )
 
 
@@ -195,6 +201,8 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         slice_busy_ms=configuration.get(options.SNAPSHOT_SLICE_BUSY),
         pulse_ms=configuration.get(options.HEARTBEAT_INTERVAL),
         lease_ms=configuration.get(options.HEARTBEAT_TIMEOUT),
+        cancel_interval_ms=configuration.get(cancellation.INTERVAL),
+        cancel_timeout_ms=configuration.get(cancellation.TIMEOUT),
         object_reuse=configuration.get(options.OBJECT_REUSE),
         port_range=configuration.get(options.PORT_RANGE),
         part_bytes=configuration.get(options.SNAPSHOT_PART_SIZE),

@@ -6,7 +6,8 @@ A backend holds the state of a running job, a storage its snapshots; any goes wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from tidegate.config import options, state_files
 
@@ -31,6 +32,15 @@ class HashMapStateBackend:
         configuration.set(options.STATE_BACKEND, "hashmap")
 
 
+class PredefinedOptions(Enum):
+    """Flink's sets of options for RocksDB; kept, without effect."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
 class EmbeddedRocksDBStateBackend:
     """State on the local disks of the slots, for more than fits into memory.
 
@@ -41,6 +51,8 @@ class EmbeddedRocksDBStateBackend:
     def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
         self._incremental = enable_incremental_checkpointing
         self._paths: tuple[str, ...] = ()
+        self._predefined = PredefinedOptions.DEFAULT
+        self._transfer_threads: int | None = None
 
     def is_incremental_checkpoints_enabled(self) -> bool:
         """Whether only what is new is uploaded; unless said otherwise, it is."""
@@ -54,9 +66,29 @@ class EmbeddedRocksDBStateBackend:
         """The local folders for the files; empty where the slots choose."""
         return list(self._paths)
 
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Keeps them, without effect: `state.backend.rocksdb.` has options for memory and files."""
+        self._predefined = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """What was set."""
+        return self._predefined
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """The threads of a slot that read and write the files of snapshots."""
+        self._transfer_threads = number_of_transfering_threads
+
+    def get_number_of_transfer_threads(self) -> int:
+        """What was set, else the default."""
+        if self._transfer_threads is None:
+            return state_files.TRANSFER_THREADS.default
+        return self._transfer_threads
+
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
         configuration.set(options.STATE_BACKEND, "rocksdb")
+        if self._transfer_threads is not None:
+            configuration.set(state_files.TRANSFER_THREADS, self._transfer_threads)
         if self._incremental is not None:
             configuration.set(state_files.INCREMENTAL, self._incremental)
         if self._paths:
@@ -73,7 +105,27 @@ class CheckpointStorage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobManagerCheckpointStorage:
-    """Snapshots in the memory of the driver, for small state and for tests."""
+    """Snapshots in the memory of the driver, for small state and for tests.
+
+    checkpoint_path: kept, as is max_state_size; a driver holds whatever it is sent.
+    """
+
+    DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
+
+    checkpoint_path: str | None = None
+    max_state_size: int = DEFAULT_MAX_STATE_SIZE
+
+    def get_checkpoint_path(self) -> str | None:
+        """The folder that was given."""
+        return self.checkpoint_path
+
+    def get_savepoint_path(self) -> str | None:
+        """None: savepoints have a folder of their own, `execution.checkpointing.savepoint-dir`."""
+        return None
+
+    def get_max_state_size(self) -> int:
+        """The bytes that were given, else 5 MiB."""
+        return self.max_state_size
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
@@ -84,18 +136,28 @@ class FileSystemCheckpointStorage:
     """Snapshots in a folder that the driver and all slots reach.
 
     checkpoint_path: its path or URL. file_state_size_threshold: bytes below which state stands in
-    the metadata; None for the default.
+    the metadata; None for the default. write_buffer_size: kept; files are written as parts of
+    `tidegate.snapshot.part-size`.
     """
+
+    MAX_FILE_STATE_THRESHOLD: Final = 1024 * 1024
 
     def __init__(
         self,
         checkpoint_path: str,
         file_state_size_threshold: int | None = None,
+        write_buffer_size: int | None = None,
+        *,
         savepoint_path: str | None = None,
     ) -> None:
         self._checkpoint_path = checkpoint_path.rstrip("/") or checkpoint_path
         self._threshold = file_state_size_threshold
+        self._write_buffer_size = write_buffer_size
         self._savepoint_path = savepoint_path
+
+    def get_write_buffer_size(self) -> int:
+        """The bytes that were given, else Flink's default."""
+        return 4096 if self._write_buffer_size is None else self._write_buffer_size
 
     def get_checkpoint_path(self) -> str:
         """The folder, without a slash at its end."""

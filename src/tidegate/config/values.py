@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from enum import Enum
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeGuard, TypeVar, cast
+
+from tidegate.config.spans import span_ms
 
 T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E", bound=Enum)
@@ -37,14 +38,6 @@ class ValueType(Protocol[T_co]):
 
     def render(self, value: object) -> str:
         """Text that parses to this value."""
-        ...
-
-
-class SupportsMillis(Protocol):
-    """A duration object, such as the public ``Duration``."""
-
-    def to_millis(self) -> int:
-        """Whole milliseconds."""
         ...
 
 
@@ -155,20 +148,7 @@ class NumberType:
         return str(value)
 
 
-_DURATION_UNITS_NS = {
-    **dict.fromkeys(("d", "day", "days"), 86_400_000_000_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000_000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000_000_000),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1_000_000_000),
-    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1_000_000),
-    **dict.fromkeys(("µs", "us", "micro", "micros", "microsecond", "microseconds"), 1_000),
-    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), 1),
-}
 _AMOUNT = re.compile(r"(\d+)\s*([a-zA-Zµ]*)")
-_ISO_DURATION = re.compile(
-    r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:\.(?P<f>\d{1,9}))?S)?)?",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +166,7 @@ class DurationType:
 
     def parse(self, given: object) -> int:
         """Milliseconds."""
-        duration_ms = _duration_ms(given)
+        duration_ms = given if _is_number(given) else span_ms(given)
         if duration_ms < 0:
             raise ValueError("negative")
         _check_range(duration_ms, self.at_least_ms, None, self.render)
@@ -201,44 +181,8 @@ class DurationType:
         return f"{duration_ms} ms"
 
 
-def _duration_ms(given: object) -> int:
-    if isinstance(given, timedelta):
-        return round(given.total_seconds() * 1000)
-    if isinstance(given, int) and not isinstance(given, bool):
-        return given
-    if hasattr(given, "to_millis"):
-        return cast("SupportsMillis", given).to_millis()
-    if not isinstance(given, str):
-        raise ValueError("no duration")
-    text = given.strip()
-    amount_ns = _iso_duration_ns(text) if text[:1] in ("P", "p") else _plain_duration_ns(text)
-    duration_ms, rest_ns = divmod(amount_ns, 1_000_000)
-    if rest_ns:
-        raise ValueError("finer than a millisecond")
-    return duration_ms
-
-
-def _plain_duration_ns(text: str) -> int:
-    match = _AMOUNT.fullmatch(text)
-    if match is None:
-        raise ValueError("no duration")
-    unit_ns = _DURATION_UNITS_NS.get(match[2].lower())
-    if unit_ns is None:
-        raise ValueError(f"no duration: '{match[2]}' is no unit of time")
-    return int(match[1]) * unit_ns
-
-
-def _iso_duration_ns(text: str) -> int:
-    match = _ISO_DURATION.fullmatch(text)
-    if match is None or not any(match.groupdict().values()):
-        raise ValueError("no duration")
-    seconds = (
-        int(match["d"] or 0) * 86_400
-        + int(match["h"] or 0) * 3_600
-        + int(match["m"] or 0) * 60
-        + int(match["s"] or 0)
-    )
-    return seconds * 1_000_000_000 + int((match["f"] or "").ljust(9, "0"))
+def _is_number(given: object) -> TypeGuard[int]:
+    return isinstance(given, int) and not isinstance(given, bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     )
     from tidegate.connectors.kafka.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
     from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
+    from tidegate.connectors.polling import Page, PollingSource
     from tidegate.connectors.print import PrintSink
     from tidegate.connectors.schemas import (
         ByteArraySchema,
@@ -98,8 +99,10 @@ __all__ = [
     "KafkaTopicSelector",
     "NumberSequenceSource",
     "OutputFileConfig",
+    "Page",
     "ParquetBulkWriters",
     "ParquetColumnarRowInputFormat",
+    "PollingSource",
     "PrintSink",
     "RollingPolicy",
     "SerializationSchema",
@@ -145,8 +148,10 @@ _PLACES = {
     "KafkaTopicSelector": "tidegate.connectors.kafka.records",
     "NumberSequenceSource": "tidegate.connectors.generator",
     "OutputFileConfig": "tidegate.connectors.files.rolling",
+    "Page": "tidegate.connectors.polling",
     "ParquetBulkWriters": "tidegate.connectors.files.rolling",
     "ParquetColumnarRowInputFormat": "tidegate.connectors.files.formats",
+    "PollingSource": "tidegate.connectors.polling",
     "PrintSink": "tidegate.connectors.print",
     "RollingPolicy": "tidegate.connectors.files.rolling",
     "SerializationSchema": "tidegate.connectors.schemas",

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidegate.connectors.split_list import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
     from tidegate.typeinfo.types import TypeInformation
+
+
+class _HasNext(Protocol):
+    @property
+    def next(self) -> int: ...
+
+
+Split = TypeVar("Split", bound=_HasNext)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +63,35 @@ class CollectionSource:
         """Hands out the one split."""
         return SplitListEnumerator(context, [CollectionSplit()], restored)
 
-    def reader(self, context: ReaderContext) -> CollectionReader:
+    def reader(self, context: ReaderContext) -> PositionReader[CollectionSplit]:
         """Reads the list."""
-        return CollectionReader(self._values, context)
+        values = self._values
+
+        def next_batch(start: int) -> RowBatch:
+            return RowBatch(values[start : start + context.rows])
+
+        return PositionReader(len(values), next_batch, CollectionSplit)
 
 
-class CollectionReader:
-    """Emits a list from a position on."""
+class PositionReader(Generic[Split]):
+    """Emits something that lies in memory from a position on; there is one split at most.
 
-    def __init__(self, values: Sequence[object], context: ReaderContext) -> None:
-        self._values = values
-        self._context = context
+    length: of all there is. next_batch: what begins at a position. split_at: a split of a position.
+    """
+
+    def __init__(
+        self,
+        length: int,
+        next_batch: Callable[[int], Batch],
+        split_at: Callable[[int], Split],
+    ) -> None:
+        self._length = length
+        self._next_batch = next_batch
+        self._split_at = split_at
         self._next: int | None = None
         self._no_more = False
 
-    def add_splits(self, splits: Sequence[CollectionSplit]) -> None:
+    def add_splits(self, splits: Sequence[Split]) -> None:
         """Read from there."""
         for split in splits:
             self._next = split.next
@@ -77,15 +100,15 @@ class CollectionReader:
         """There is one at most."""
         self._no_more = True
 
-    def poll(self) -> RowBatch | None:
-        """The next values."""
+    def poll(self) -> Batch | None:
+        """What comes next."""
         if self._next is None:
             return None
-        values = list(self._values[self._next : self._next + self._context.rows])
-        self._next += len(values)
-        if self._next >= len(self._values):
+        batch = self._next_batch(self._next) if self._next < self._length else None
+        self._next += 0 if batch is None else len(batch)
+        if self._next >= self._length:
             self._next = None
-        return RowBatch(values) if values else None
+        return batch
 
     @property
     def finished(self) -> bool:
@@ -97,9 +120,9 @@ class CollectionReader:
         """Whether there is nothing to read."""
         return self._next is None and not self._no_more
 
-    def snapshot(self, checkpoint: CheckpointId) -> Sequence[CollectionSplit]:
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[Split]:
         """The position."""
-        return () if self._next is None else (CollectionSplit(self._next),)
+        return () if self._next is None else (self._split_at(self._next),)
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """Nothing to do."""

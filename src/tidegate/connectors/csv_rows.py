@@ -83,20 +83,24 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._type = row_type
         self._form = form
         self._comments = comments
-        self._ignore_errors = ignore_errors
+        self.malformed = "skip" if ignore_errors else "fail"
         self._converter: Converter | None = None
 
     def deserialize(self, data: bytes) -> Any:
-        """The row. Raises ValueError with the field that does not fit."""
+        """The row. Raises ValueError with the field that does not fit, unless it is passed over."""
         try:
-            text = data.decode()
-            if self._comments and text.startswith("#"):
-                return None
-            return self._row(self._fields(text))
+            return self.parse(data)
         except ValueError:
-            if self._ignore_errors:
-                return None
-            raise
+            if self.malformed == "fail":
+                raise
+            return None
+
+    def parse(self, data: bytes) -> Any:
+        """The row; None for a comment. Raises ValueError with the field that does not fit."""
+        text = data.decode()
+        if self._comments and text.startswith("#"):
+            return None
+        return self._row(self._fields(text))
 
     def _fields(self, text: str) -> list[str]:
         try:

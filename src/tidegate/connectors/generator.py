@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from tidegate.api.pieces import TURN_S, PieceSize
 from tidegate.connectors.rate import RowRate
 from tidegate.connectors.split_list import SplitListEnumerator
 from tidegate.errors import ConfigError
@@ -134,19 +135,37 @@ class DataGeneratorSource:
 
     def reader(self, context: ReaderContext) -> NumberReader:
         """Counts and calls the function."""
-        function = self._function
-        return NumberReader(
-            context,
-            lambda numbers: RowBatch([function(n) for n in numbers]),
-            rate=self._rate,
-        )
+        calls = _Calls(self._function, context.monotonic_ms)
+        return NumberReader(context, calls.batch, rate=self._rate, rows_max=lambda: calls.rows)
+
+
+class _Calls:
+    """Calls a function for numbers, and learns how many calls take a few milliseconds."""
+
+    def __init__(self, function: Callable[[int], object], monotonic_ms: Callable[[], int]) -> None:
+        self._function = function
+        self._monotonic_ms = monotonic_ms
+        self._size = PieceSize(_ENDLESS, TURN_S)
+
+    @property
+    def rows(self) -> int:
+        """How many calls to make next."""
+        return self._size.rows
+
+    def batch(self, numbers: Sequence[int]) -> RowBatch:
+        """What the function gives."""
+        began_ms = self._monotonic_ms()
+        values = list(map(self._function, numbers))
+        if values:
+            self._size.took(len(values), (self._monotonic_ms() - began_ms) / 1000)
+        return RowBatch(values)
 
 
 class NumberReader:
     """Counts through its splits side by side, so that its numbers come in order.
 
     Splits that overlap have the same step. make: the batch for some numbers. arrow: it makes Arrow
-    batches.
+    batches. rows_max: of how many numbers at once.
     """
 
     def __init__(
@@ -156,9 +175,11 @@ class NumberReader:
         *,
         arrow: bool = False,
         rate: float | None = None,
+        rows_max: Callable[[], int] = lambda: _ENDLESS,
     ) -> None:
         self._context = context
         self._make = make
+        self._rows_max = rows_max
         self._arrow = arrow
         self._total_rate = rate
         self._rate: RowRate | None = None
@@ -182,6 +203,7 @@ class NumberReader:
         if not self._splits:
             return None
         rows = self._context.arrow_rows if self._arrow else self._context.rows
+        rows = min(rows, self._rows_max())
         if self._rate is not None:
             rows = min(rows, self._rate.allowed(self._context.monotonic_ms()))
             if rows == 0:

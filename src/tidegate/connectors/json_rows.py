@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
@@ -38,12 +38,14 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     texts in ISO form, bytes are base64.
     """
 
+    Builder: ClassVar[type[JsonRowDeserializationSchemaBuilder]]
+
     def __init__(
         self, row_type: RowTypeInfo, *, fail_on_missing: bool, ignore_errors: bool
     ) -> None:
         self._type = row_type
         self._fail_on_missing = fail_on_missing
-        self._ignore_errors = ignore_errors
+        self.malformed = "skip" if ignore_errors else "fail"
         self._reads: Callable[[Any], Any] | None = None
 
     @staticmethod
@@ -52,13 +54,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return JsonRowDeserializationSchemaBuilder()
 
     def deserialize(self, data: bytes) -> Any:
-        """The row. Raises ValueError with the field that does not fit."""
+        """The row. Raises ValueError with the field that does not fit, unless it is passed over."""
         try:
-            return self._row(msgspec.json.decode(data))
-        except ValueError:
-            if self._ignore_errors:
-                return None
-            raise
+            return self.parse(data)
+        except (ValueError, RecursionError):
+            if self.malformed == "fail":
+                raise
+            return None
+
+    def parse(self, data: bytes) -> Any:
+        """The row. Raises ValueError with the field that does not fit."""
+        return self._row(msgspec.json.decode(data))
 
     def _row(self, value: Any) -> object:
         if self._reads is None:
@@ -117,6 +123,8 @@ class JsonRowDeserializationSchemaBuilder:
 class JsonRowSerializationSchema(SerializationSchema):
     """Rows as JSON objects, fields in the order of the type; made by ``builder``."""
 
+    Builder: ClassVar[type[JsonRowSerializationSchemaBuilder]]
+
     def __init__(self, row_type: RowTypeInfo) -> None:
         self._type = row_type
 
@@ -146,6 +154,10 @@ class JsonRowSerializationSchemaBuilder:
         return JsonRowSerializationSchema(_row_type(self._type, "JsonRowSerializationSchema"))
 
 
+JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
+JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder
+
+
 def _row_type(type_info: TypeInformation | None, where: str) -> RowTypeInfo:
     if isinstance(type_info, RowTypeInfo):
         return type_info
@@ -165,7 +177,8 @@ def _of_text(parse: Callable[[str], object]) -> Callable[[Any], Any]:
 
 _READS: Final[dict[TypeInformation, Callable[[Any], Any]]] = {
     BYTES: _of_text(lambda text: base64.b64decode(text, validate=True)),
-    BIG_DEC: lambda value: decimal.Decimal(str(value)) if isinstance(value, int | float) else value,
+    # A truth value is an int to Python, and no number to anybody else.
+    BIG_DEC: lambda value: decimal.Decimal(str(value)) if type(value) in (int, float) else value,
     SQL_DATE: _of_text(datetime.date.fromisoformat),
     SQL_TIME: _of_text(datetime.time.fromisoformat),
     SQL_TIMESTAMP: _of_text(datetime.datetime.fromisoformat),

@@ -29,7 +29,12 @@ def type_of_json_schema(text: str) -> TypeInformation:
         schema = json.loads(text)
     except ValueError as error:
         raise _refused(f"it is no JSON: {error}", "#") from error
-    return _Reading(schema).type_at(schema, "#")
+    except RecursionError as error:
+        raise _refused("it is nested too deeply", "#") from error
+    try:
+        return _Reading(schema).type_at(schema, "#")
+    except RecursionError as error:
+        raise _refused("it is nested too deeply", "#") from error
 
 
 class _Reading:
@@ -67,7 +72,8 @@ class _Reading:
                 raise _refused(f"its type is {kind!r}", place)
 
     def _row(self, fields: dict[str, Any], place: str) -> TypeInformation:
-        properties = cast("dict[str, Any]", fields.get("properties") or {})
+        found = fields.get("properties")
+        properties = cast("dict[str, Any]", found if isinstance(found, dict) else {})
         if not properties:
             raise _refused("the object has no properties", place)
         types = [self.type_at(each, f"{place}/properties/{n}") for n, each in properties.items()]
@@ -75,7 +81,8 @@ class _Reading:
 
     def _one(self, choices: Any, place: str) -> TypeInformation:
         """Of a choice, all but null; there may be one of these only."""
-        real = [each for each in choices if each.get("type") != "null"]
+        listed = cast("list[Any]", choices if isinstance(choices, list) else [])
+        real = [each for each in listed if not _is_null(each)]
         if len(real) != 1:
             raise _refused(f"there are {len(real)} types to choose from", place)
         return self.type_at(real[0], place)
@@ -90,6 +97,10 @@ class _Reading:
         referred = self.type_at(found, reference)
         self._following.pop()
         return referred
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "null"
 
 
 def _refused(what: str, place: str) -> ConfigError:

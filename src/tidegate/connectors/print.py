@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
+from tidegate.errors import OutputClosed
 from tidegate.typeinfo.text import text_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,10 @@ class PrintWriter:
         """Print a batch at once, so that the lines of two subtasks don't mix."""
         prefix = self._prefix
         lines = "".join(f"{prefix}{text}\n" for text in map(self._text, as_rows(batch).values))
-        print(lines, end="", flush=True, file=sys.stderr if self._to_error else sys.stdout)
+        try:
+            print(lines, end="", flush=True, file=sys.stderr if self._to_error else sys.stdout)
+        except BrokenPipeError as error:
+            raise OutputClosed("nobody reads any more what it prints") from error
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
         """Nothing to prepare."""

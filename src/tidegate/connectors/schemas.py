@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidegate.api.dead_letters import checked_policy
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
+    from typing import Self
+
+    from tidegate.api.dead_letters import Malformed
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -28,6 +33,26 @@ class DeserializationSchema(ABC):
     @abstractmethod
     def deserialize(self, data: bytes) -> Any:
         """The value; None to pass the message over. What it raises makes the message bad."""
+
+    malformed: Malformed = "fail"
+    """What becomes of a bad message, where the source does not say it."""
+
+    def on_malformed(self, policy: Malformed) -> Self:
+        """A schema of which bad messages fail the job, are skipped and counted, or are told.
+
+        policy: "fail", "skip", or the tag of a side output of the source's stream, which gets a
+        ``DeadLetter`` for each.
+
+        >>> BAD = OutputTag("bad")
+        >>> JsonSchema().on_malformed(BAD)
+        """
+        made = copy.copy(self)
+        made.malformed = checked_policy(policy, type(self).__name__)
+        return made
+
+    def parse(self, data: bytes) -> Any:
+        """As ``deserialize``, which may pass over what is bad; this raises in any case."""
+        return self.deserialize(data)
 
     @property
     def produced_type(self) -> TypeInformation | None:

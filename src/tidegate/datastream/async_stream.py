@@ -1,15 +1,17 @@
-"""Calls of services for the records of a stream, many at once."""
+"""Calls of services and models for the records of a stream, many at once."""
 
 from __future__ import annotations
 
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.model.duration import Time
-from tidegate.operators.async_wait import AsyncWaitOperator
+from tidegate.operators.async_calls.call_places import gives_coroutines
+from tidegate.operators.async_calls.call_settings import CallSettings, Executor
+from tidegate.operators.async_wait import AsyncWaitOperator, called_method
+from tidegate.operators.function import row_call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -20,12 +22,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+BATCH_WAIT: Final = Time.milliseconds(100)
+"""How long a record waits for others at most."""
+
 
 class AsyncDataStream:
-    """Attaches an ``AsyncFunction``, or a plain ``async def`` function, to a stream.
+    """Attaches an ``AsyncFunction`` to a stream, or a plain function that gives one result.
 
-    timeout: of one record, over all attempts. capacity: records in flight at once in each subtask;
-    further ones wait, and with them the input. On a keyed stream there is no state of keys.
+    timeout: of one record, over all attempts, from the time when its call begins. capacity: records
+    in flight at once in each subtask; further ones wait, and with them the input. executor: who
+    makes the calls of plain functions, "thread" or "process"; an ``async def`` runs on the slot's
+    loop unless "process" is given. workers: threads or processes in each subtask; of batches, how
+    many are under way at once. Default: for each record in flight a thread, for each core a
+    process, one batch. batch_size, batch_wait: most rows of one call of ``async_invoke_batch``, and
+    how long a row waits for others; within these, sizes adapt to what a call costs. On a keyed
+    stream there is no state of keys.
 
     >>> AsyncDataStream.ordered_wait(ids, Lookup(), Time.seconds(5), capacity=20)
     """
@@ -33,118 +44,165 @@ class AsyncDataStream:
     @staticmethod
     def unordered_wait(
         data_stream: DataStream[T],
-        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
         timeout: Time,
         capacity: int = 100,
         output_type: TypeHint | None = None,
+        *,
+        executor: str = "thread",
+        workers: int | None = None,
+        batch_size: int = 64,
+        batch_wait: Time = BATCH_WAIT,
     ) -> DataStream[R]:
         """Results leave as soon as they are there, but never pass a watermark."""
-        once = AsyncRetryStrategy.no_restart()
-        return _wait(data_stream, async_function, timeout, once, capacity, output_type)
+        calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
+        return _wait(data_stream, async_function, _ONCE, calls, output_type, ordered=False)
 
     @staticmethod
     def ordered_wait(
         data_stream: DataStream[T],
-        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
         timeout: Time,
         capacity: int = 100,
         output_type: TypeHint | None = None,
+        *,
+        executor: str = "thread",
+        workers: int | None = None,
+        batch_size: int = 64,
+        batch_wait: Time = BATCH_WAIT,
     ) -> DataStream[R]:
         """Results leave in the order of their records."""
-        once = AsyncRetryStrategy.no_restart()
-        return _wait(
-            data_stream, async_function, timeout, once, capacity, output_type, ordered=True
-        )
+        calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
+        return _wait(data_stream, async_function, _ONCE, calls, output_type, ordered=True)
 
     @staticmethod
     def unordered_wait_with_retry(
         data_stream: DataStream[T],
-        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
         output_type: TypeHint | None = None,
+        *,
+        executor: str = "thread",
+        workers: int | None = None,
+        batch_size: int = 64,
+        batch_wait: Time = BATCH_WAIT,
     ) -> DataStream[R]:
         """As ``unordered_wait``; records are called again as the strategy says."""
+        calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
         return _wait(
-            data_stream, async_function, timeout, async_retry_strategy, capacity, output_type
+            data_stream, async_function, async_retry_strategy, calls, output_type, ordered=False
         )
 
     @staticmethod
     def ordered_wait_with_retry(
         data_stream: DataStream[T],
-        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[list[R]]],
+        async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
         output_type: TypeHint | None = None,
+        *,
+        executor: str = "thread",
+        workers: int | None = None,
+        batch_size: int = 64,
+        batch_wait: Time = BATCH_WAIT,
     ) -> DataStream[R]:
         """As ``ordered_wait``; records are called again as the strategy says."""
+        calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
         return _wait(
-            data_stream,
-            async_function,
-            timeout,
-            async_retry_strategy,
-            capacity,
-            output_type,
-            ordered=True,
+            data_stream, async_function, async_retry_strategy, calls, output_type, ordered=True
         )
 
 
-_CALL = "AsyncDataStream"
+_CALL: Final = "AsyncDataStream"
+_ONCE: Final = AsyncRetryStrategy.no_restart()
 
 
 def _wait(
     data_stream: DataStream[Any],
     async_function: object,
-    timeout: Time,
     retry: AsyncRetryStrategy[Any],
-    capacity: int,
+    calls: CallSettings,
     output_type: TypeHint | None,
     *,
-    ordered: bool = False,
+    ordered: bool,
 ) -> DataStream[Any]:
-    _check(async_function, timeout, retry, capacity)
-    operator = AsyncWaitOperator(
-        async_function,
-        retry,
-        ordered=ordered,
-        timeout_ms=timeout.to_milliseconds(),
-        capacity=capacity,
-    )
-    declared = types.result_type(output_type, async_function, "async_invoke", iterable=True)
+    _check(async_function, retry, calls)
+    operator = AsyncWaitOperator(async_function, retry, calls, ordered=ordered)
+    several = isinstance(async_function, AsyncFunction)
+    declared = types.result_type(output_type, async_function, "async_invoke", iterable=several)
     return data_stream.transform("async wait operator", operator, declared, stateful=True)
 
 
-def _check(function: object, timeout: object, retry: object, capacity: int) -> None:
+def _settings(
+    timeout: object,
+    capacity: int,
+    executor: str,
+    workers: int | None,
+    batch_size: int,
+    batch_wait: object,
+) -> CallSettings:
     """Raises GraphError for what cannot work."""
-    checks.check_function(function, AsyncFunction, _CALL)
-    if not _gives_coroutines(function):
-        raise GraphError(
-            f"{getattr(function, '__name__', type(function).__name__)} is not declared with "
-            "'async def'",
-            where=_CALL,
-            remedy="Declare it, or its async_invoke, with 'async def', and await within; for a "
-            "function that blocks use map.",
-        )
     if not isinstance(timeout, Time) or timeout.to_milliseconds() < 1:
         raise GraphError(
             f"The timeout is {timeout!r}",
             where=_CALL,
             remedy="Give a Time above 0, such as Time.seconds(5).",
         )
+    if not isinstance(batch_wait, Time) or batch_wait.to_milliseconds() < 0:
+        raise GraphError(
+            f"batch_wait is {batch_wait!r}",
+            where=_CALL,
+            remedy="Give a Time, such as Time.milliseconds(50); that of 0 waits for no other row.",
+        )
+    if executor not in [each.value for each in Executor]:
+        raise GraphError(
+            f"The executor is {executor!r}",
+            where=_CALL,
+            remedy="Give 'thread', or 'process' for work that holds the interpreter.",
+        )
+    counts = (
+        ("capacity", capacity),
+        ("workers", 1 if workers is None else workers),
+        ("batch_size", batch_size),
+    )
+    for name, number in counts:
+        if number < 1:
+            raise GraphError(f"The {name} is {number}", where=_CALL, remedy="Give 1 or more.")
+    return CallSettings(
+        timeout.to_milliseconds(),
+        capacity,
+        Executor(executor),
+        workers,
+        batch_size,
+        batch_wait.to_milliseconds(),
+    )
+
+
+def _check(function: object, retry: object, calls: CallSettings) -> None:
+    """Raises GraphError for what cannot work."""
+    checks.check_function(function, AsyncFunction, _CALL)
+    method = called_method(function)
+    if isinstance(function, AsyncFunction):
+        kind = type(cast("AsyncFunction[Any, Any]", function))
+        if method == "async_invoke" and kind.async_invoke is AsyncFunction.async_invoke:
+            raise GraphError(
+                f"{kind.__name__} has neither async_invoke nor async_invoke_batch of its own",
+                where=_CALL,
+                remedy="Write one of them.",
+            )
     if not isinstance(retry, AsyncRetryStrategy):
         raise GraphError(
             f"The retry strategy is {retry!r}",
             where=_CALL,
             remedy="Give such as AsyncRetryStrategy.fixed_delay gives, or one of your own.",
         )
-    if capacity < 1:
+    on_loop = calls.executor is Executor.THREAD and gives_coroutines(row_call(function, method))
+    if calls.workers is not None and on_loop and method == "async_invoke":
         raise GraphError(
-            f"The capacity is {capacity}", where=_CALL, remedy="Give 1 or more calls at once."
+            f"workers is {calls.workers}, and an 'async def' has neither threads nor processes",
+            where=_CALL,
+            remedy="Give capacity: records in flight at once.",
         )
-
-
-def _gives_coroutines(function: object) -> bool:
-    called = type(function).async_invoke if isinstance(function, AsyncFunction) else function
-    return iscoroutinefunction(called) or iscoroutinefunction(type(called).__call__)

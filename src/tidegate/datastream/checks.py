@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import TYPE_CHECKING, Final, TypeGuard
 
-from tidegate.api.functions import CheckpointedFunction, Function
+from tidegate.api.async_functions import AsyncFunction
+from tidegate.api.batches import shown
+from tidegate.api.functions import (
+    CheckpointedFunction,
+    FilterFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    ReduceFunction,
+    SinkFunction,
+)
 from tidegate.api.output_tag import OutputTag
+from tidegate.api.sink import Sink
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError
 from tidegate.model.ids import OperatorId
@@ -17,15 +29,38 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 _HASH: Final = re.compile("[0-9a-fA-F]{32}")
+_OF_ONE_RESULT: Final = {MapFunction, FilterFunction, KeySelector, ReduceFunction, SinkFunction}
 
 
 def check_function(given: object, kind: type[Function], call: str) -> None:
     """Raises GraphError unless it is a function object of that kind, or a plain callable."""
     if isinstance(given, kind):
         _check_complete(given, call)
+        for method in _abstract(kind):
+            _check_returns_at_once(getattr(given, method), kind, call)
         return
     if isinstance(given, Function) or not callable(given) or _is_function_class(given):
         raise _unfit(given, f"a {kind.__name__} or a plain function", call)
+    _check_returns_at_once(given, kind, call)
+
+
+def _check_returns_at_once(function: object, kind: type[Function], call: str) -> None:
+    """Raises GraphError for a coroutine function, and for a generator function of one result."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    if kind is not AsyncFunction and (
+        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    ):
+        raise GraphError(
+            f"{call} takes a plain function, and {name} is an `async def`",
+            where=call,
+            remedy="Give it to AsyncDataStream.unordered_wait or ordered_wait, or make it a `def`.",
+        )
+    if kind in _OF_ONE_RESULT and inspect.isgeneratorfunction(function):
+        raise GraphError(
+            f"{call} takes a function with one result, and {name} is a generator function",
+            where=call,
+            remedy="Use flat_map for any number of results, or return in place of yield.",
+        )
 
 
 def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:
@@ -47,13 +82,17 @@ def check_function_object(
 
 def _check_complete(given: Function, call: str) -> None:
     kind = type(given)
-    missing = [n for n in dir(kind) if getattr(getattr(kind, n), "__isabstractmethod__", False)]
+    missing = _abstract(kind)
     if missing:
         raise GraphError(
             f"{kind.__name__} has no {' and no '.join(missing)} of its own",
             where=call,
             remedy="Write it; one that does nothing returns None.",
         )
+
+
+def _abstract(kind: type) -> list[str]:
+    return [n for n in dir(kind) if getattr(getattr(kind, n), "__isabstractmethod__", False)]
 
 
 def has_state(function: object) -> bool:
@@ -106,6 +145,47 @@ def check_strategy(given: object, call: str, *, can_rest: bool) -> None:
             f"{call} cannot hold back its input, so watermark alignment has no effect there",
             where=f"{call}, group '{given.alignment.group}'",
             remedy="Give the strategy with alignment to from_source.",
+        )
+
+
+def check_text(given: object, call: str) -> None:
+    """Raises GraphError for what is no text, or an empty one."""
+    if not isinstance(given, str) or not given:
+        raise GraphError(
+            f"{call} takes a text, not {shown(given)}", where=call, remedy=f'Write {call}("...").'
+        )
+
+
+def check_sink(given: object, call: str) -> None:
+    """Raises GraphError for what is no sink."""
+    if isinstance(given, type) or not isinstance(given, Sink):
+        raise GraphError(
+            f"{call} takes a sink, not {shown(given)}",
+            where=call,
+            remedy="Give one of tidegate.connectors, such as FileSink.parquet(path), or an object "
+            "with `writer` and `committer`; a function goes to add_sink.",
+        )
+
+
+def check_source(given: object, call: str) -> None:
+    """Raises GraphError for what is no source."""
+    has_halves = all(callable(getattr(given, half, None)) for half in ("enumerator", "reader"))
+    if isinstance(given, type) or not has_halves:
+        raise GraphError(
+            f"{call} takes a source, not {shown(given)}",
+            where=call,
+            remedy="Give one of tidegate.connectors, such as FileSource.csv(path), or an object "
+            "with `enumerator` and `reader`; values go to from_collection.",
+        )
+
+
+def check_stream(given: object, kind: type | tuple[type, ...], call: str) -> None:
+    """Raises GraphError for what is no stream of that kind."""
+    if not isinstance(given, kind):
+        raise GraphError(
+            f"{call} takes a stream, not {shown(given)}",
+            where=call,
+            remedy="Make one of it first, such as with env.from_collection.",
         )
 
 

@@ -167,7 +167,7 @@ class BroadcastConnectedStream(Generic[T, S]):
 
     def process(
         self,
-        func: KeyedBroadcastProcessFunction[T, S, R] | BroadcastProcessFunction[T, S, R],
+        func: KeyedBroadcastProcessFunction[Any, T, S, R] | BroadcastProcessFunction[T, S, R],
         output_type: TypeHint | None = None,
     ) -> DataStream[R]:
         """Any number of records for each.

@@ -3,59 +3,49 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.config import changelog, options
 from tidegate.config.checkpoint import CheckpointConfig
+from tidegate.config.configuration import Configuration
+from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, python_files
+from tidegate.datastream.at_exit import tell_of_running, tell_of_unexecuted
 from tidegate.datastream.execution_config import ExecutionConfig
-from tidegate.datastream.notices import warn
-from tidegate.datastream.outside import configuration_from_outside
+from tidegate.datastream.interrupts import result_of
+from tidegate.datastream.notices import warn, warn_of_runtime
+from tidegate.datastream.outside import RUNTIME_VARIABLE, configuration_from_outside
+from tidegate.datastream.process import active_session, script_name
 from tidegate.datastream.program import Program
-from tidegate.datastream.results import cancel
-from tidegate.datastream.stream import DataStream
-from tidegate.datastream.types import converted, result_type
-from tidegate.errors import ConfigError, GraphError
+from tidegate.datastream.sources import StreamSources
+from tidegate.errors import ConfigError, GraphError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, translate
-from tidegate.graph.runtime import load_check, load_frames, load_runtime
+from tidegate.graph.runtime import load_check, load_frames, load_runtime, prepare_local
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
-from tidegate.graph.transformations import NodeKind
-from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Mapping
 
     from tidegate.api.client import JobClient, JobExecutionResult
     from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.api.listeners import JobStatusChangedListener
-    from tidegate.api.source import Source
-    from tidegate.api.watermarks import WatermarkStrategy
-    from tidegate.config.configuration import Configuration
     from tidegate.config.options import RuntimeExecutionMode
     from tidegate.config.restart_strategies import RestartStrategyConfiguration
+    from tidegate.config.spans import Span
     from tidegate.config.state_backends import StateBackend
     from tidegate.datastream.slot_sharing import SlotSharingGroup
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
-    from tidegate.typeinfo.hints import TypeHint
-    from tidegate.typeinfo.types import TypeInformation
-
-T = TypeVar("T")
-
-RUNTIME_VARIABLE: Final = "TIDEGATE_RUNTIME"
-"""Name of the runtime that ``get_execution_environment`` takes; set by ``tidegate run``."""
 
 CHECK_VARIABLE: Final = "TIDEGATE_CHECK"
 """Path of the snapshot that programs are only laid over, by ``tidegate check``; nothing is run."""
 
 
-class StreamExecutionEnvironment:
+class StreamExecutionEnvironment(StreamSources):
     """Settings of a job, and the program that it runs.
 
     >>> env = StreamExecutionEnvironment.local()
@@ -73,15 +63,17 @@ class StreamExecutionEnvironment:
         self._session = session
         self._make_runtime = make_runtime
         self._configuration = configuration
-        self._program = Program(configuration)
+        super().__init__(Program(configuration))
+        tell_of_unexecuted(self._program, configuration)
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
         self._enrichers: list[FailureEnricher] = []
         self._listeners: list[JobStatusChangedListener] = []
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self._default_local_parallelism = 1
 
     @staticmethod
     def get_execution_environment(
-        configuration: Configuration | None = None,
+        configuration: Configuration | Mapping[str, object] | None = None,
     ) -> StreamExecutionEnvironment:
         """Runs where ``tidegate run`` or the environment says.
 
@@ -90,7 +82,7 @@ class StreamExecutionEnvironment:
         """
         name = os.environ.get(RUNTIME_VARIABLE)
         if name is None:
-            name = "local" if _active_session() is None else "spark"
+            name = "local" if active_session() is None else "spark"
         if name == "spark":
             return StreamExecutionEnvironment.on_spark(configuration=configuration)
         return StreamExecutionEnvironment(
@@ -99,28 +91,39 @@ class StreamExecutionEnvironment:
 
     @staticmethod
     def local(
-        parallelism: int | None = None, *, configuration: Configuration | None = None
+        parallelism: int | None = None,
+        *,
+        configuration: Configuration | Mapping[str, object] | None = None,
     ) -> StreamExecutionEnvironment:
         """Runs on this machine, without Spark or Java.
 
-        At parallelism 1 all runs in this process, else each slot in one of its own.
+        Each slot runs in a process of its own, and prints where this one prints. With
+        ``tidegate.local.in-process`` all runs in this process, for debuggers.
+
+        >>> env = StreamExecutionEnvironment.local(configuration={"parallelism.default": 2})
         """
-        return _environment(_local_runtime, parallelism, configuration)
+        environment = _environment("local", _local_runtime, parallelism, configuration)
+        if not environment._configuration.get(options.LOCAL_IN_PROCESS):
+            prepare_local()
+        return environment
 
     @staticmethod
     def on_spark(
         spark: object = None,
         parallelism: int | None = None,
         *,
-        configuration: Configuration | None = None,
+        configuration: Configuration | Mapping[str, object] | None = None,
     ) -> StreamExecutionEnvironment:
         """Runs on Spark.
 
         spark: a ``SparkSession``; None takes the active one, else makes one on this machine.
+        Raises ConfigError where PySpark is not installed.
         """
-        session = _active_session() if spark is None else spark
+        session = active_session() if spark is None else spark
+        make_runtime = load_runtime("spark")
         return _environment(
-            lambda settings: load_runtime("spark")(settings, spark=session),
+            "spark",
+            lambda settings: make_runtime(settings, spark=session),
             parallelism,
             configuration,
             lambda slots: load_frames().session_for(session, slots),
@@ -145,9 +148,14 @@ class StreamExecutionEnvironment:
         """All that is set, as a copy that cannot be changed."""
         return self._configuration.freeze()
 
-    def configure(self, configuration: Configuration) -> StreamExecutionEnvironment:
-        """Takes over settings; they win over those made before."""
-        self._configuration.add_all(configuration)
+    def configure(
+        self, configuration: Configuration | Mapping[str, object]
+    ) -> StreamExecutionEnvironment:
+        """Takes over settings; they win over those made before.
+
+        >>> env.configure({"execution.checkpointing.interval": "1 s"})
+        """
+        self._configuration.add_all(Configuration.of(configuration, where="configure"))
         return self
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
@@ -169,13 +177,20 @@ class StreamExecutionEnvironment:
         return self.get_config().get_max_parallelism()
 
     def enable_checkpointing(
-        self, interval: int, mode: CheckpointingMode | None = None
+        self, interval: int | Span, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
-        """Takes a checkpoint each ``interval`` milliseconds; ``mode`` is exactly-once unless given.
+        """Takes a checkpoint each ``interval``; ``mode`` is exactly-once unless given.
+
+        interval: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
 
         >>> env.enable_checkpointing(1_000)
         """
-        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        interval_ms = (
+            interval
+            if isinstance(interval, int)
+            else millis_of(interval, where="enable_checkpointing")
+        )
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval_ms)
         config.set_checkpointing_mode(mode or options.CHECKPOINT_MODE.default)
         return self
 
@@ -282,6 +297,41 @@ class StreamExecutionEnvironment:
         files = self._configuration.get(options.PYTHON_FILES)
         self._configuration.set(options.PYTHON_FILES, (*files, python_files.checked(file_path)))
 
+    def set_python_requirements(
+        self, requirements_file_path: str, requirements_cache_dir: str | None = None
+    ) -> None:
+        """Keeps it, with a warning: functions run with what is installed where the slots run."""
+        parts = filter(None, (requirements_file_path, requirements_cache_dir))
+        self._configuration.set("python.requirements", "#".join(parts))
+
+    def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
+        """Keeps it, with a warning: on Spark, ``spark.archives`` brings archives along."""
+        self._append("python.archives", "#".join(filter(None, (archive_path, target_dir))))
+
+    def set_python_executable(self, python_exec: str) -> None:
+        """Keeps it, with a warning: functions run in the Python of the slot."""
+        self._configuration.set("python.executable", python_exec)
+
+    def add_jars(self, *jars_path: str) -> None:
+        """Keeps them, with a warning: there is no JVM that would load them."""
+        self._append("pipeline.jars", *jars_path)
+
+    def add_classpaths(self, *classpaths: str) -> None:
+        """Keeps them, with a warning, as ``add_jars`` does."""
+        self._append("pipeline.classpaths", *classpaths)
+
+    def _append(self, key: str, *texts: str) -> None:
+        listed = self._configuration.parse_list_value(self._configuration.get_string(key, ""))
+        self._configuration.set(key, [*listed, *texts])
+
+    def set_default_local_parallelism(self, parallelism: int) -> None:
+        """Keeps it; without effect, since the parallelism is 1 unless set."""
+        self._default_local_parallelism = parallelism
+
+    def get_default_local_parallelism(self) -> int:
+        """What was set, else 1."""
+        return self._default_local_parallelism
+
     def register_slot_sharing_group(
         self, slot_sharing_group: SlotSharingGroup
     ) -> StreamExecutionEnvironment:
@@ -293,146 +343,42 @@ class StreamExecutionEnvironment:
         """Forgets the steps that were not executed; jobs that run go on."""
         self._program.take()
 
-    # Sources
-
-    def from_source(
-        self,
-        source: Source[Any],
-        watermark_strategy: WatermarkStrategy | None = None,
-        source_name: str = "Source",
-        type_info: TypeHint | None = None,
-    ) -> DataStream[Any]:
-        """A stream of what a source reads.
-
-        type_info: brings the records to a type; left out, they are of the source's own.
-
-        >>> flights = FileSource.parquet("flights/")
-        >>> env.from_source(flights, WatermarkStrategy.no_watermarks(), "flights")
-        """
-        if watermark_strategy is not None:
-            checks.check_strategy(watermark_strategy, "from_source", can_rest=True)
-        declared = declared_type(type_info, where="from_source")
-        return self._read(source, watermark_strategy, source_name, declared)
-
-    def from_collection(
-        self, collection: Iterable[T], type_info: TypeHint | None = None
-    ) -> DataStream[T]:
-        """A bounded stream of these values, in order, at parallelism 1.
-
-        type_info: brings them to a type, such as tuples to rows; left out, they are what they are.
-        Raises GraphError for a value that cannot be of the type.
-
-        >>> env.from_collection([("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
-        """
-        from tidegate.connectors.collection import CollectionSource
-
-        values = list(collection)
-        declared = declared_type(type_info, where="from_collection")
-        if declared is not None:
-            values = converted(values, declared, "from_collection")
-        source = CollectionSource(values, declared)
-        return self._read(source, None, "Collection Source", None, parallelism_max=1)
-
-    def from_sequence(self, start: int, end: int) -> DataStream[int]:
-        """The numbers from ``start`` to ``end``, both included, in order within a subtask.
-
-        >>> env.from_sequence(1, 1_000_000)
-        """
-        from tidegate.connectors.generator import NumberSequenceSource
-
-        return self._read(NumberSequenceSource(start, end), None, "Sequence Source", None)
-
-    def generate(
-        self,
-        generator_function: Callable[[int], T],
-        count: int | None = None,
-        rate: float | None = None,
-        type_info: TypeHint | None = None,
-    ) -> DataStream[T]:
-        """What a function gives for 0, 1, 2 and so on.
-
-        count: how many records; None goes on for ever. rate: records a second over all subtasks;
-        None makes as many as are taken.
-
-        >>> env.generate(lambda n: {"sensor": n % 5, "reading": n / 7}, count=1_000, rate=100)
-        """
-        from tidegate.connectors.generator import DataGeneratorSource
-
-        declared = result_type(type_info, generator_function, "generate")
-        source = DataGeneratorSource(generator_function, count, rate, declared)
-        return self._read(source, None, "Data Generator", declared)
-
-    def read_text_file(self, file_path: str) -> DataStream[str]:
-        """The lines of a text file, or of all files in a folder, each without its end.
-
-        >>> env.read_text_file("logs/").filter(lambda line: "ERROR" in line)
-        """
-        from tidegate.connectors.files.source import FileSource
-
-        return self._read(FileSource.text(file_path), None, "Text File Source", None)
-
-    def from_spark(
-        self,
-        df: object,
-        watermark_strategy: WatermarkStrategy | None = None,
-        source_name: str = "Spark DataFrame",
-        *,
-        folder: str | None = None,
-    ) -> DataStream[Any]:
-        """A bounded stream of the rows of a Spark DataFrame: any table, file, JDBC or SQL query.
-
-        Spark writes it as Parquet once, when the job starts and before it takes slots; readers
-        keep positions in these files, which are deleted when the job has ended and keeps no
-        checkpoint. Rows come as Arrow batches, as dicts in functions of rows.
-
-        folder: where they are written; None is beside the checkpoints, or a temporary folder
-        where there are none and Spark runs on this machine. Raises ConfigError, naming all columns
-        at fault, for types that would not arrive as they are.
-
-        >>> env.from_spark(spark.table("orders").where("price > 10"))
-        """
-        from tidegate.connectors.frames import FrameSource
-
-        source = FrameSource(load_frames().StagedFrame(df, folder))
-        return self._read(source, watermark_strategy, source_name, None)
-
-    def _read(
-        self,
-        source: Source[Any],
-        watermark_strategy: WatermarkStrategy | None,
-        name: str,
-        type_info: TypeInformation | None,
-        *,
-        parallelism_max: int | None = None,
-    ) -> DataStream[Any]:
-        from tidegate.operators.source import SourceReaderOperator
-
-        operator = SourceReaderOperator(source, watermark_strategy, name, type_info)
-        made = self._program.add(
-            NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
-        )
-        return DataStream(self, self._program, made, type_info or source.produced_type)
-
     # Execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Runs the program built since the last execution, and waits for its end.
 
-        Raises GraphError and ConfigError for a program that cannot run, JobFailed and JobCanceled
-        for a job that did not finish. Ctrl-C cancels the job.
+        Raises GraphError and ConfigError for a program that cannot run, JobFailed, JobCanceled and
+        JobSuspended for a job that did not finish. Ctrl-C and SIGTERM suspend the job behind a last
+        checkpoint, and end the program with 130 and 143; a second one ends it at once.
         """
-        client = self.execute_async(job_name)
-        try:
-            return client.get_job_execution_result().result()
-        except KeyboardInterrupt:
-            cancel(client)
-            raise
+        client = self._started(job_name)
+        return result_of(client, self._configuration.get(options.LAST_CHECKPOINT_TIMEOUT))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts the program built since the last execution.
 
-        Raises GraphError and ConfigError before anything is started.
+        The job ends with this process. Raises GraphError and ConfigError before anything is
+        started.
         """
+        client = self._started(job_name)
+        tell_of_running(client, self._configuration)
+        return client
+
+    def _started(self, job_name: str | None) -> JobClient:
+        if job_name is not None:
+            checks.check_text(job_name, "execute")
+        try:
+            return self._submitted(job_name)
+        except (UserError, StorageFailed) as error:
+            # The error says all; a hundred lines of the engine's frames would hide it.
+            raise error.with_traceback(None) from None
+
+    def _submitted(self, job_name: str | None) -> JobClient:
+        if (folder := self._configuration.get(options.DEAD_LETTERS)) is not None:
+            from tidegate.datastream.dead_letters import send_failed_rows
+
+            send_failed_rows(self, self._program, folder)
         stream_graph, graph = self._translated(self._program.take(), job_name)
         python_files.make_importable(self._configuration.get(options.PYTHON_FILES))
         if CHECK_VARIABLE in os.environ:
@@ -498,6 +444,7 @@ class StreamExecutionEnvironment:
 
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         """The job as it would be submitted."""
+        self._program.shown = True
         return self._translated(self._program.operators, job_name)[1]
 
     def explain(self, *, format: str = "text") -> str:
@@ -520,6 +467,7 @@ class StreamExecutionEnvironment:
 
     def get_execution_plan(self) -> str:
         """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
+        self._program.shown = True
         return execution_plan(*self._translated(self._program.operators, None))
 
     def _translated(
@@ -530,7 +478,7 @@ class StreamExecutionEnvironment:
             operators, max_parallelism if max_parallelism > 0 else None
         )
         fork, named = map(self._configuration.get, (options.FORK_NAME, options.JOB_NAME))
-        name = fork or job_name or named or _script_name()
+        name = fork or job_name or named or script_name()
         graph = translate(stream_graph, self._configuration, name)
         return stream_graph, replace(
             graph,
@@ -545,25 +493,13 @@ def _local_runtime(configuration: Configuration) -> Runtime:
 
 
 def _environment(
+    runtime: str,
     make_runtime: Callable[[Configuration], Runtime],
     parallelism: int | None,
-    configuration: Configuration | None,
+    configuration: Configuration | Mapping[str, object] | None,
     session: Callable[[int], object] = lambda slots: None,
 ) -> StreamExecutionEnvironment:
     settings = configuration_from_outside(configuration)
+    warn_of_runtime(runtime, settings)
     environment = StreamExecutionEnvironment(make_runtime, settings, session=session)
     return environment if parallelism is None else environment.set_parallelism(parallelism)
-
-
-def _active_session() -> object:
-    """The active Spark session, where this process has loaded PySpark at all."""
-    sql: Any = sys.modules.get("pyspark.sql")
-    return None if sql is None else sql.SparkSession.getActiveSession()
-
-
-def _script_name() -> str:
-    file: str | None = getattr(sys.modules.get("__main__"), "__file__", None)
-    if not file:
-        return "job"
-    path = Path(file)
-    return path.parent.name if path.stem == "__main__" else path.stem

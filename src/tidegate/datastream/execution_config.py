@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.config import options
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import DurationType, TextType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.config.configuration import Configuration
-    from tidegate.config.option import ConfigOption
+
+
+_LATENCY_INTERVAL: Final = ConfigOption("metrics.latency.interval", DurationType(), 0, "")
+_CANCELLATION_INTERVAL: Final = ConfigOption(
+    "task.cancellation.interval", DurationType(), 30_000, ""
+)
+_CANCELLATION_TIMEOUT: Final = ConfigOption(
+    "task.cancellation.timeout", DurationType(), 180_000, ""
+)
+_CLOSURE_CLEANER: Final = ConfigOption(
+    "pipeline.closure-cleaner-level", TextType(), "RECURSIVE", ""
+)
 
 
 class ExecutionConfig:
     """Settings of the whole job; changing them changes the job. Equal by content.
 
-    Setters return the object itself.
+    Setters return the object itself. What is of the JVM, such as its closure cleaner, is kept and
+    has no effect.
     """
+
+    PARALLELISM_DEFAULT: Final = -1
+    PARALLELISM_UNKNOWN: Final = -2
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -65,6 +82,42 @@ class ExecutionConfig:
     def is_use_snapshot_compression(self) -> bool:
         """Whether keyed and operator state is compressed where it is written."""
         return self._configuration.get(options.SNAPSHOT_COMPRESSION)
+
+    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+        """Keeps the milliseconds between two latency markers, of which none are sent."""
+        return self._set(_LATENCY_INTERVAL, interval)
+
+    def get_latency_tracking_interval(self) -> int:
+        """What was set, else 0."""
+        return self._configuration.get(_LATENCY_INTERVAL)
+
+    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+        """Keeps the milliseconds between two attempts to interrupt a task; here none is."""
+        return self._set(_CANCELLATION_INTERVAL, interval)
+
+    def get_task_cancellation_interval(self) -> int:
+        """What was set, else 30 s."""
+        return self._configuration.get(_CANCELLATION_INTERVAL)
+
+    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+        """Keeps the milliseconds after which a task that does not end would be given up."""
+        return self._set(_CANCELLATION_TIMEOUT, timeout)
+
+    def get_task_cancellation_timeout(self) -> int:
+        """What was set, else 180 s."""
+        return self._configuration.get(_CANCELLATION_TIMEOUT)
+
+    def enable_closure_cleaner(self) -> ExecutionConfig:
+        """Keeps it, without effect."""
+        return self._set(_CLOSURE_CLEANER, "RECURSIVE")
+
+    def disable_closure_cleaner(self) -> ExecutionConfig:
+        """Keeps it, without effect."""
+        return self._set(_CLOSURE_CLEANER, "NONE")
+
+    def is_closure_cleaner_enabled(self) -> bool:
+        """What was set, else True."""
+        return self._configuration.get(_CLOSURE_CLEANER) != "NONE"
 
     def get_global_job_parameters(self) -> dict[str, str]:
         """Free parameters that functions read through their runtime context."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.api.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
 from tidegate.api.window_functions import WindowFunction
+from tidegate.config.spans import Span, millis_of
 from tidegate.datastream import checks, types
 from tidegate.datastream.adapters import Adapter
 from tidegate.datastream.keyed import KeyedStream
 from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind
-from tidegate.model.duration import Duration, Time
 from tidegate.operators.function import row_call
 from tidegate.operators.interval_join import IntervalJoinOperator, IntervalPlan
 from tidegate.typeinfo.types import BYTE, PICKLED, TupleTypeInfo, is_any
@@ -36,7 +36,6 @@ S = TypeVar("S")
 R = TypeVar("R")
 W = TypeVar("W")
 P = TypeVar("P", bound="_PairWindows[Any, Any]")
-Span = Time | Duration
 
 
 # --- of about the same event time ---
@@ -57,7 +56,10 @@ class IntervalJoin(Generic[T, S]):
         >>> orders.interval_join(payments).between(Time.minutes(-1), Time.minutes(5))
         """
         left, right = self.left.keys_shared_with(self.right, "interval_join")
-        bounds = lower_bound.to_millis(), upper_bound.to_millis()
+        bounds = (
+            millis_of(lower_bound, where="between, lower bound"),
+            millis_of(upper_bound, where="between, upper bound"),
+        )
         return IntervalJoined(left, right, IntervalPlan(*bounds))
 
 

@@ -2,28 +2,106 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
-from tidegate.config.log import process_log
+from tidegate.api.operator import SourceOperator
+from tidegate.config.configuration import closest_key
+from tidegate.config.options import CHECKPOINT_DIRECTORY
 from tidegate.config.settings import configuration_warnings
+from tidegate.config.warnings import SILENCED, Warn, process_warnings
+from tidegate.datastream.outside import RUNTIME_VARIABLE
+from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
+    from tidegate.config.warnings import Warnings
     from tidegate.graph.stream_graph import StreamGraph
 
 
 def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: bool) -> None:
-    """Log settings without effect, and operators whose state may not be found again."""
-    texts = configuration_warnings(configuration)
+    """Log what a program sets or leaves out without seeing what comes of it.
+
+    Raises GraphError for a sink that would never show anything.
+    """
+    warnings = process_warnings(configuration)
+    for text in configuration_warnings(configuration):
+        warnings.warn(Warn.OPTION_WITHOUT_EFFECT, "a setting has no effect", setting=text)
+    for key, where in configuration.unread_keys().items():
+        warnings.warn(
+            Warn.UNKNOWN_OPTION,
+            "no option has this key, and nothing has read it",
+            key=key,
+            nearest=closest_key(key),
+            where=where,
+        )
+    if not checkpointing and configuration.get(CHECKPOINT_DIRECTORY) is None:
+        _check_sinks(graph, warnings)
+    _warn_of_sources(graph, warnings)
     missing = graph.missing_uids() if checkpointing else {}
-    if not texts and not missing:
-        return
-    log = process_log()
-    for text in texts:
-        log.warning("a setting has no effect", setting=text)
     if missing:
-        log.warning(
+        warnings.warn(
+            Warn.MISSING_UID,
             "operators with state have no uid; after a change of the program "
             "their state may not be found: call uid() on each",
             proposed_uids=missing,
+        )
+
+
+def _check_sinks(graph: StreamGraph, warnings: Warnings) -> None:
+    """Raises GraphError where a sink would never show anything of its endless input."""
+    from tidegate.operators.sink import SinkHost
+
+    endless = _fed_without_end(graph)
+    for node in graph.nodes:
+        operator = node.operator
+        if node.id not in endless or not isinstance(operator, SinkHost) or not operator.commits:
+            continue
+        if not warnings.is_silenced(Warn.NO_CHECKPOINTS):
+            raise GraphError(
+                f"'{node.name}' shows its output when a checkpoint is complete, and its input "
+                "never ends, but the job takes no checkpoints: nothing would ever be seen",
+                where=f"sink '{node.name}'",
+                remedy="Call env.enable_checkpointing(10_000). Where checkpoints are only taken on "
+                f"demand, set {CHECKPOINT_DIRECTORY.key}, or {SILENCED.key} to "
+                f"{Warn.NO_CHECKPOINTS.value}.",
+            )
+
+
+def _fed_without_end(graph: StreamGraph) -> set[int]:
+    """Ids of the nodes that a source without an end reaches."""
+    reached = {
+        node.id
+        for node in graph.nodes
+        if isinstance(node.operator, SourceOperator) and not node.operator.bounded
+    }
+    for node in graph.nodes:  # each stands behind all that it reads
+        if any(edge.target == node.id and edge.source in reached for edge in graph.edges):
+            reached.add(node.id)
+    return reached
+
+
+def _warn_of_sources(graph: StreamGraph, warnings: Warnings) -> None:
+    from tidegate.operators.source import SourceReaderOperator
+
+    for node in graph.nodes:
+        if isinstance(node.operator, SourceReaderOperator) and node.operator.unmatched:
+            warnings.warn(
+                Warn.NOTHING_TO_READ,
+                "no file matches yet; the source goes on looking",
+                source=node.name,
+                pattern=", ".join(node.operator.unmatched),
+            )
+
+
+def warn_of_runtime(name: str, configuration: Configuration) -> None:
+    """Log that the program chose another runtime than ``tidegate run`` was told."""
+    asked = os.environ.get(RUNTIME_VARIABLE, name)
+    if asked != name:
+        process_warnings(configuration).warn(
+            Warn.RUNTIME_IGNORED,
+            "--runtime has no effect: the program names its runtime itself; "
+            "call get_execution_environment() to take what is given",
+            asked=asked,
+            taken=name,
         )

@@ -60,6 +60,7 @@ class StreamOutputs(Generic[T]):
         """
         from tidegate.operators.sink import SinkOperator
 
+        checks.check_sink(sink, "sink_to")
         if isinstance(sink, WithPreCommitTopology | WithPostCommitTopology):
             from tidegate.datastream.sink_topologies import in_parts
             from tidegate.datastream.stream import DataStream
@@ -183,6 +184,8 @@ class StreamOutputs(Generic[T]):
         from tidegate.connectors.collect import CollectSink
         from tidegate.operators.sink import SinkOperator
 
+        if job_name is not None:
+            checks.check_text(job_name, "the name of a job")
         name = f"collect-{self._program.number() + 1}"
         made = self._sunk("Collect", SinkOperator(CollectSink(name)))
         made.parallelism = made.parallelism_max = 1

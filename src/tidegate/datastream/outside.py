@@ -7,22 +7,26 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.config.configuration import Configuration
 from tidegate.config.load import load_configuration
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.config.configuration import Configuration
-
 CONFIGURATION_VARIABLE: Final = "TIDEGATE_CONF"
 """Path of the configuration file that every environment starts from."""
+
+RUNTIME_VARIABLE: Final = "TIDEGATE_RUNTIME"
+"""Name of the runtime that ``get_execution_environment`` takes; set by ``tidegate run``."""
 
 SETTINGS_VARIABLE: Final = "TIDEGATE_SETTINGS"
 """JSON object of settings by key, which win over the file; set by ``tidegate run``."""
 
 
-def configuration_from_outside(given: Configuration | None) -> Configuration:
+def configuration_from_outside(
+    given: Configuration | Mapping[str, object] | None,
+) -> Configuration:
     """What the configuration file says, over it the command line, over it what is given.
 
     Raises ConfigError.
@@ -31,7 +35,9 @@ def configuration_from_outside(given: Configuration | None) -> Configuration:
     configuration = load_configuration(Path(file) if file else None)
     for key, value in _settings_from_outside().items():
         configuration.set(key, value, where="command line")
-    return configuration if given is None else configuration.add_all(given)
+    if given is None:
+        return configuration
+    return configuration.add_all(Configuration.of(given, where="configuration"))
 
 
 def _settings_from_outside() -> Mapping[str, str]:

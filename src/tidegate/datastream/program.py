@@ -22,6 +22,8 @@ class Program:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._calls = 0
+        self.shown = False
+        """Whether the program was asked for its plan, which may be all that was wanted."""
         self._operators: list[OperatorTransformation] = []
 
     @property

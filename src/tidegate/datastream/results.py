@@ -95,11 +95,16 @@ def cancel(client: JobClient) -> None:
     try:
         client.cancel().result(timeout=CANCEL_TIMEOUT_S)
     except TimeoutError as error:
-        raise JobFailed(
-            f"the job was cancelled and has not ended within {CANCEL_TIMEOUT_S:g} s",
-            where=f"job {client.get_job_id()}",
-            remedy="Its log says what it waits for; a function that never returns holds it up.",
-        ) from error
+        raise not_ended(client, "cancelled") from error
+
+
+def not_ended(client: JobClient, asked: str) -> JobFailed:
+    """What to raise where a job does not end. asked: what it was."""
+    return JobFailed(
+        f"the job was {asked} and has not ended within {CANCEL_TIMEOUT_S:g} s",
+        where=f"job {client.get_job_id()}",
+        remedy="Its log says what it waits for; a function that never returns holds it up.",
+    )
 
 
 def check_bounded(transformations: Sequence[Transformation], call: str) -> None:

@@ -3,13 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
+from tidegate.config.values import MemoryType
 from tidegate.errors import GraphError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MemorySize:
+    """So many bytes.
+
+    >>> str(MemorySize.of_mebi_bytes(512))
+    '512 mb'
+    """
+
+    bytes_size: int
+
+    @staticmethod
+    def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
+        """So many MiB."""
+        return MemorySize(mebi_bytes << 20)
+
+    def get_bytes(self) -> int:
+        """The size in bytes."""
+        return self.bytes_size
+
+    def get_kibi_bytes(self) -> int:
+        """The size in KiB, rounded down."""
+        return self.bytes_size >> 10
+
+    def get_mebi_bytes(self) -> int:
+        """The size in MiB, rounded down."""
+        return self.bytes_size >> 20
+
+    def get_gibi_bytes(self) -> int:
+        """The size in GiB, rounded down."""
+        return self.bytes_size >> 30
+
+    def get_tebi_bytes(self) -> int:
+        """The size in TiB, rounded down."""
+        return self.bytes_size >> 40
+
+    def __str__(self) -> str:
+        return MemoryType().render(self.bytes_size)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSharingGroup:
-    """A named group of steps, with what a slot of it would need.
+    """A named group of steps, with what a slot of it would need; None for what was not said.
 
     Nothing follows from it: each slot hosts a subtask of every step, and the runtime gives slots
     their resources.
@@ -17,11 +58,13 @@ class SlotSharingGroup:
     >>> SlotSharingGroup.builder("heavy").set_cpu_cores(2).set_task_heap_memory_mb(512).build()
     """
 
+    Builder: ClassVar[type[SlotSharingGroupBuilder]]
+
     name: str
     cpu_cores: float | None = None
-    task_heap_memory_mb: int | None = None
-    task_off_heap_memory_mb: int = 0
-    managed_memory_mb: int = 0
+    task_heap_memory: MemorySize | None = None
+    task_off_heap_memory: MemorySize | None = None
+    managed_memory: MemorySize | None = None
     external_resources: dict[str, float] = field(default_factory=dict[str, float])
 
     @staticmethod
@@ -33,6 +76,26 @@ class SlotSharingGroup:
         """The group's name."""
         return self.name
 
+    def get_cpu_cores(self) -> float | None:
+        """Its cores."""
+        return self.cpu_cores
+
+    def get_task_heap_memory(self) -> MemorySize | None:
+        """Its memory of the task."""
+        return self.task_heap_memory
+
+    def get_task_off_heap_memory(self) -> MemorySize | None:
+        """Its memory beside the heap."""
+        return self.task_off_heap_memory
+
+    def get_managed_memory(self) -> MemorySize | None:
+        """Its memory of the state backend."""
+        return self.managed_memory
+
+    def get_external_resources(self) -> dict[str, float]:
+        """Its other resources, by name."""
+        return dict(self.external_resources)
+
 
 class SlotSharingGroupBuilder:
     """Sets what a slot needs; setters return the builder."""
@@ -40,9 +103,9 @@ class SlotSharingGroupBuilder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._cpu_cores: float | None = None
-        self._heap_mb: int | None = None
-        self._off_heap_mb = 0
-        self._managed_mb = 0
+        self._heap: MemorySize | None = None
+        self._off_heap: MemorySize | None = None
+        self._managed: MemorySize | None = None
         self._external: dict[str, float] = {}
 
     def set_cpu_cores(self, cpu_cores: float) -> SlotSharingGroupBuilder:
@@ -50,20 +113,32 @@ class SlotSharingGroupBuilder:
         self._cpu_cores = cpu_cores
         return self
 
+    def set_task_heap_memory(self, task_heap_memory: MemorySize) -> SlotSharingGroupBuilder:
+        """Sets the memory of the task; the cores have to be set too."""
+        self._heap = task_heap_memory
+        return self
+
     def set_task_heap_memory_mb(self, task_heap_memory_mb: int) -> SlotSharingGroupBuilder:
-        """Sets the memory of the task, MiB; the cores have to be set too."""
-        self._heap_mb = task_heap_memory_mb
+        """Sets the memory of the task, MiB."""
+        return self.set_task_heap_memory(MemorySize.of_mebi_bytes(task_heap_memory_mb))
+
+    def set_task_off_heap_memory(self, task_off_heap_memory: MemorySize) -> SlotSharingGroupBuilder:
+        """Sets the memory beside the heap."""
+        self._off_heap = task_off_heap_memory
         return self
 
     def set_task_off_heap_memory_mb(self, task_off_heap_memory_mb: int) -> SlotSharingGroupBuilder:
         """Sets the memory beside the heap, MiB."""
-        self._off_heap_mb = task_off_heap_memory_mb
+        return self.set_task_off_heap_memory(MemorySize.of_mebi_bytes(task_off_heap_memory_mb))
+
+    def set_managed_memory(self, managed_memory: MemorySize) -> SlotSharingGroupBuilder:
+        """Sets the memory of the state backend."""
+        self._managed = managed_memory
         return self
 
     def set_managed_memory_mb(self, managed_memory_mb: int) -> SlotSharingGroupBuilder:
         """Sets the memory of the state backend, MiB."""
-        self._managed_mb = managed_memory_mb
-        return self
+        return self.set_managed_memory(MemorySize.of_mebi_bytes(managed_memory_mb))
 
     def set_external_resource(self, name: str, value: float) -> SlotSharingGroupBuilder:
         """Adds another resource, such as ``gpu``."""
@@ -72,24 +147,29 @@ class SlotSharingGroupBuilder:
 
     def build(self) -> SlotSharingGroup:
         """The group. Raises GraphError for cores without memory, and the reverse."""
-        has_both = (self._cpu_cores or 0) > 0 and (self._heap_mb or 0) > 0
-        has_none = self._cpu_cores is None and self._heap_mb is None
-        beyond = self._off_heap_mb or self._managed_mb or self._external
-        if not has_both and not (has_none and not beyond):
+        cores, heap = self._cpu_cores, self._heap
+        beyond = self._off_heap or self._managed or self._external
+        if cores is None and heap is None and not beyond:
+            return SlotSharingGroup(self._name)
+        if not (cores or 0) > 0 or heap is None or not heap.bytes_size:
             raise GraphError(
-                f"The slot sharing group '{self._name}' has {self._cpu_cores} cores and "
-                f"{self._heap_mb} MiB of task heap",
+                f"The slot sharing group '{self._name}' has {cores} cores and "
+                f"{heap or 'no memory'} of task heap",
                 where=f"SlotSharingGroup.builder('{self._name}')",
                 remedy="Set both, above 0, or no resources at all.",
             )
+        none = MemorySize(0)
         return SlotSharingGroup(
             self._name,
-            self._cpu_cores,
-            self._heap_mb,
-            self._off_heap_mb,
-            self._managed_mb,
+            cores,
+            heap,
+            self._off_heap or none,
+            self._managed or none,
             dict(self._external),
         )
+
+
+SlotSharingGroup.Builder = SlotSharingGroupBuilder
 
 
 def group_name(group: str | SlotSharingGroup) -> str:

@@ -6,6 +6,7 @@ Names and meaning are PyFlink's. A call that adds a step gives a new stream; ``n
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from tidegate.api.functions import (
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.api.dead_letters import DeadLetter
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import MapStateDescriptor
@@ -82,6 +84,7 @@ class DataStream(StreamOutputs[T]):
 
     def name(self, name: str) -> DataStream[T]:
         """Names the step, for plans, metrics and messages."""
+        checks.check_text(name, "name")
         self._step("name").name = name
         return self
 
@@ -90,6 +93,7 @@ class DataStream(StreamOutputs[T]):
 
         >>> counts = words.key_by(str).process(Count()).uid("counts")
         """
+        checks.check_text(uid, "uid")
         self._step("uid").uid = uid
         return self
 
@@ -218,6 +222,22 @@ class DataStream(StreamOutputs[T]):
             step.operator.side_types = {**step.operator.side_types, **side}
         made = SideOutputTransformation(step, output_tag.tag_id)
         return DataStream(self._environment, self._program, made, output_tag.type_info)
+
+    def dead_letters(self, output_tag: OutputTag[DeadLetter]) -> DataStream[T]:
+        """Rows for which the step's function fails go to a side output; else they fail the job.
+
+        The side output gets a ``DeadLetter`` for each, and nothing that the failing call gave. Of a
+        batch that fails, rows are tried one by one. Raises GraphError for a step with state.
+
+        >>> BAD = OutputTag("bad")
+        >>> parsed = lines.map(int).dead_letters(BAD)
+        >>> parsed.get_side_output(BAD).print()
+        """
+        from tidegate.datastream.dead_letters import tell_failed_rows
+
+        checks.check_tag(output_tag, "dead_letters")
+        tell_failed_rows(self._step("dead_letters"), output_tag)
+        return self
 
     def assign_timestamps_and_watermarks(
         self, watermark_strategy: WatermarkStrategy
@@ -447,6 +467,7 @@ class DataStream(StreamOutputs[T]):
         if isinstance(ds, connected.BroadcastStream):
             descriptors = ds.broadcast_state_descriptors
             return connected.BroadcastConnectedStream(self, ds, descriptors)
+        checks.check_stream(ds, DataStream, "connect")
         return connected.ConnectedStreams(self, ds)
 
     def join(self, other_stream: DataStream[S]) -> JoinedStreams[JoinedWindows[T, S]]:
@@ -456,15 +477,22 @@ class DataStream(StreamOutputs[T]):
         """
         from tidegate.datastream.joined import JoinedStreams, JoinedWindows
 
+        checks.check_stream(other_stream, DataStream, "join")
         return JoinedStreams(self, other_stream, JoinedWindows[T, S])
 
     def co_group(self, other_stream: DataStream[S]) -> JoinedStreams[CoGroupedWindows[T, S]]:
         """As ``join``, for all records of a key and window at once, those without a pair too."""
         from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams
 
+        checks.check_stream(other_stream, DataStream, "co_group")
         return JoinedStreams(self, other_stream, CoGroupedWindows[T, S])
 
     # Within
+
+    if not TYPE_CHECKING:  # a checker should flag what is not there
+
+        def __getattr__(self, name: str) -> object:
+            raise _missing(type(self), name)
 
     def transform(
         self,
@@ -497,6 +525,8 @@ class DataStream(StreamOutputs[T]):
         return DataStream(self._environment, self._program, made, output_type)
 
     def _check_together(self, others: Sequence[DataStream[Any]], call: str) -> None:
+        for other in others:
+            checks.check_stream(other, DataStream, call)
         if any(other._environment is not self._environment for other in others):
             raise GraphError(
                 "Streams of two environments cannot be put together",
@@ -537,6 +567,20 @@ class DataStream(StreamOutputs[T]):
 
     def _with(self, transformation: Transformation) -> DataStream[T]:
         return DataStream(self._environment, self._program, transformation, self._type)
+
+
+def _missing(kind: type, name: str) -> AttributeError:
+    """The error for a method that is not there. It says where the method is, or the nearest."""
+    from tidegate.datastream.keyed import KeyedStream
+
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    if hasattr(KeyedStream, name):
+        text += f"; {name} works on a keyed stream: call key_by first"
+    elif near := get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1):
+        text += f"; did you mean {near[0]!r}?"
+    return AttributeError(text, name=name, obj=None)  # else Python guesses once more
 
 
 def _no_key(_: object) -> int:

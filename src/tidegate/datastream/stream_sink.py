@@ -27,6 +27,7 @@ class DataStreamSink:
 
     def name(self, name: str) -> DataStreamSink:
         """Names the sink, for plans, metrics and messages."""
+        checks.check_text(name, "name")
         self._transformation.name = name
         return self
 
@@ -35,6 +36,7 @@ class DataStreamSink:
 
         Its other steps without one have the same with their name and place behind it.
         """
+        checks.check_text(uid, "uid")
         self._transformation.uid = uid
         for place, part in enumerate(self._parts, 1):
             part.uid = part.uid or f"{uid}: {part.name} {place}"

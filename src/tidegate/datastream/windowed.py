@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidegate.api.evictors import Evictor
@@ -27,6 +28,7 @@ from tidegate.api.windows import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from tidegate.config.spans import Span, millis_of
 from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.operators.aligned_windows import AlignedWindowOperator
@@ -83,7 +85,9 @@ class _Windowed(Generic[T]):
         _check_kind(window_assigner, WindowAssigner, "window")
         self._stream = keyed_stream
         self._assigner = window_assigner
-        self._plan = WindowPlan(window_assigner, window_assigner.get_default_trigger())
+        environment = keyed_stream.get_execution_environment()
+        self._default_trigger = _default_trigger(window_assigner, environment)
+        self._plan = WindowPlan(window_assigner, self._default_trigger)
         self._evictor: Evictor[Any, Any] | None = None
 
     def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
@@ -104,11 +108,14 @@ class _Windowed(Generic[T]):
         self._evictor = evictor
         return self
 
-    def allowed_lateness(self: S, time_ms: int) -> S:
+    def allowed_lateness(self: S, time_ms: int | Span) -> S:
         """Keeps windows of event time for so long after their end; late records fire them again.
 
-        Without effect for windows by the wall clock. Raises GraphError below 0.
+        time_ms: milliseconds, or a span such as ``timedelta(seconds=5)`` or ``"5 s"``. Without
+        effect for windows by the wall clock. Raises GraphError below 0.
         """
+        if isinstance(time_ms, Span):
+            time_ms = millis_of(time_ms, where="allowed_lateness")
         if type(time_ms) is not int or time_ms < 0:
             raise GraphError(
                 f"The allowed lateness is {time_ms!r}",
@@ -190,6 +197,12 @@ class _Windowed(Generic[T]):
         return self._stream.windowed_by(name, operator, declared, alone=self._of_all)
 
 
+def _default_trigger(assigner: WindowAssigner[Any, Any], environment: object) -> Trigger[Any, Any]:
+    """The assigner's trigger; in PyFlink it is made for an environment."""
+    make: Callable[..., Trigger[Any, Any]] = assigner.get_default_trigger
+    return make(environment) if signature(make).parameters else make()
+
+
 def _check_kind(given: object, kind: type, call: str) -> None:
     if not isinstance(given, kind):
         found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
@@ -218,11 +231,12 @@ def window_operator(
     plan: WindowPlan, evictor: Evictor[Any, Any] | None, key_type: TypeInformation | None
 ) -> Operator:
     """The operator for a program's windows: that for any, or one for some that is quicker."""
-    ordinary = evictor is None and plan.trigger == plan.assigner.get_default_trigger()
-    if ordinary and type(plan.assigner) in _ALIGNED:
-        return AlignedWindowOperator(plan, key_type)
-    if ordinary and type(plan.assigner) in _SESSIONS:
-        return SessionOperator(plan, key_type)
+    if type(plan.assigner) in (*_ALIGNED, *_SESSIONS) and evictor is None:
+        own_trigger = plan.trigger == plan.assigner.get_default_trigger()
+        if own_trigger and type(plan.assigner) in _ALIGNED:
+            return AlignedWindowOperator(plan, key_type)
+        if own_trigger:
+            return SessionOperator(plan, key_type)
     return WindowOperator(plan, evictor, key_type)
 
 
@@ -307,7 +321,7 @@ class WindowedStream(_Windowed[T]):
         from tidegate.datastream.batches import window_aggregates
 
         plan = self._plan
-        if self._evictor is not None or plan.trigger != self._assigner.get_default_trigger():
+        if self._evictor is not None or plan.trigger != self._default_trigger:
             raise GraphError(
                 "aggregate_batches keeps to the windows' own trigger and keeps no records to evict",
                 where="aggregate_batches",

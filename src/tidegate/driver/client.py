@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
-from tidegate.errors import JobFailed, RescaleRefused, StorageFailed, TidegateError, UserCodeFailed
+from tidegate.driver.suspending import suspend
+from tidegate.errors import (
+    JobFailed,
+    PeerLost,
+    RescaleRefused,
+    StorageFailed,
+    TidegateError,
+    UserCodeFailed,
+)
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.snapshots import SavepointFormatType
@@ -103,6 +111,13 @@ class DriverClient:
 
     def cancel(self) -> Future[None]:
         """End it; done when it has ended."""
+        return self._end(lambda: self._driver.post(CancelRequested()))
+
+    def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
+        """Stop it so that it can go on later; done when it has ended."""
+        return self._end(lambda: self._driver.spawn(suspend(self._driver, reason)))
+
+    def _end(self, ask: Callable[[], None]) -> Future[None]:
         done: Future[None] = Future()
         if self._result.done():
             done.set_result(None)
@@ -117,11 +132,11 @@ class DriverClient:
 
         self._result.add_done_callback(ended)
         with contextlib.suppress(RuntimeError):  # the loop has ended, and the job with it
-            self._loop.call_soon_threadsafe(self._driver.post, CancelRequested())
+            self._loop.call_soon_threadsafe(ask)
         return done
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
-        """Done when the job has ended and cleaned up; fails with JobFailed or JobCanceled."""
+        """Done when the job has ended and cleaned up; fails as `JobClient` says."""
         return self._result
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
@@ -143,7 +158,7 @@ class DriverClient:
         trigger_id: str | None = None,
     ) -> Future[str]:
         """Take a savepoint; the job goes on."""
-        asked = savepoint_asked(SnapshotKind.SAVEPOINT, savepoint_directory, format)
+        asked = self._savepoint(SnapshotKind.SAVEPOINT, savepoint_directory, format)
         return self._savepoints.ask(asked, trigger_id)
 
     def stop_with_savepoint(
@@ -156,7 +171,7 @@ class DriverClient:
     ) -> Future[str]:
         """Finish the job with a savepoint; done when it has ended."""
         kind = SnapshotKind.TERMINATE if advance_to_end_of_event_time else SnapshotKind.SUSPEND
-        asked = savepoint_asked(kind, savepoint_directory, format)
+        asked = self._savepoint(kind, savepoint_directory, format)
         return self._savepoints.ask(asked, trigger_id)
 
     def cancel_with_savepoint(
@@ -168,8 +183,19 @@ class DriverClient:
     ) -> Future[str]:
         """Cancel the job behind a savepoint; done when it has ended."""
         kind = SnapshotKind.SAVEPOINT
-        asked = savepoint_asked(kind, savepoint_directory, format, cancels=True)
+        asked = self._savepoint(kind, savepoint_directory, format, cancels=True)
         return self._savepoints.ask(asked, trigger_id)
+
+    def _savepoint(
+        self,
+        kind: SnapshotKind,
+        directory: str | PathLike[str] | None,
+        format: SavepointFormatType,
+        *,
+        cancels: bool = False,
+    ) -> Savepoint:
+        default = self._driver.settings.checkpoints.savepoint_directory
+        return savepoint_asked(kind, directory, format, default=default, cancels=cancels)
 
     def _ask_for_savepoint(self, asked: Savepoint) -> Future[CheckpointDone]:
         done: Future[CheckpointDone] = Future()
@@ -216,7 +242,17 @@ class DriverClient:
 
     def view(self) -> JobView:
         """What the job is doing."""
-        return self._ask(self._driver.view).result(VIEW_TIMEOUT_S)
+        return self._answered(self._ask(self._driver.view), "what the job is doing")
+
+    def _answered(self, asked: Future[T], what: str) -> T:
+        try:
+            return asked.result(VIEW_TIMEOUT_S)
+        except TimeoutError as error:
+            raise PeerLost(
+                f"the driver has not said within {VIEW_TIMEOUT_S:g} s {what}",
+                remedy="Look for a call that holds this process's interpreter, and for a machine "
+                "with more work than it can do.",
+            ) from error
 
     def collected(self, name: str) -> Iterator[object]:
         """The records that the collect sink of that name has made available."""
@@ -227,7 +263,8 @@ class DriverClient:
         return self._buffer(name).chunks()
 
     def _buffer(self, name: str) -> ResultBuffer:
-        buffer: ResultBuffer = self._ask(lambda: self._driver.results(name)).result(VIEW_TIMEOUT_S)
+        asked = self._ask(lambda: self._driver.results(name))
+        buffer = self._answered(asked, f"where the records of '{name}' are")
 
         def ended(result: Future[JobExecutionResult]) -> None:
             error = result.exception()

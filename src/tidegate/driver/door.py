@@ -20,9 +20,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from tidegate.api.client import CheckpointDone
 from tidegate.driver.requests import begin
-from tidegate.errors import PeerLost, StorageFailed, TidegateError, UserError
+from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
 from tidegate.model.control import JobStatus
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -124,9 +126,11 @@ class Door:
 
     def _put_up_sign(self, directory: str, epoch: Epoch) -> None:
         store = Stores().open(directory)
-        former = read_sign(store, self._job_name)
-        if former is not None and former.host == socket.gethostname():
-            _remove_left(Path(former.socket))  # by a driver that was killed
+        # What a driver that was killed has left; a damaged sign names nothing to remove.
+        with contextlib.suppress(FormatError):
+            former = read_sign(store, self._job_name)
+            if former is not None and former.host == socket.gethostname():
+                _remove_left(Path(former.socket))
         store.delete([file.path for file in store.list(paths.doors_folder(self._job_name))])
         sign = DoorSign(socket.gethostname(), os.getpid(), self._socket, self._rest)
         self._sign = store, paths.door_file(self._job_name, epoch)
@@ -203,9 +207,22 @@ def _plain(result: str | JobStatus | CheckpointDone | None) -> object:
 
 
 def read_sign(store: Store, job_name: str) -> DoorSign | None:
-    """Where the door of a job is; None where its driver has none, or has ended."""
+    """Where the door of a job is; None where its driver has none, or has ended.
+
+    Raises FormatError for a file that is no sign.
+    """
     signs = sorted(file.path for file in store.list(paths.doors_folder(job_name)))
-    return DoorSign(**json.loads(store.read(signs[-1]))) if signs else None
+    if not signs:
+        return None
+    try:
+        return msgspec.json.decode(store.read(signs[-1]), type=DoorSign)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FormatError(
+            f"The sign that says how to reach the job can't be read: {error}",
+            where=paths.join(store.root, signs[-1]),
+            remedy="Delete the file; a driver puts up another when it starts.",
+            expected="a JSON object with host, pid and socket",
+        ) from error
 
 
 def ask_at(sign: DoorSign, job_name: str, request: Mapping[str, object]) -> object:

@@ -13,7 +13,7 @@ from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.client import CheckpointDone, JobExecutionResult
 from tidegate.checkpoint.absent import NoCheckpoints
@@ -22,7 +22,11 @@ from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
 from tidegate.checkpoint.fitting import check_hooks, fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.config.warnings import Warnings
 from tidegate.driver.enrichers import FailureEnrichers
+from tidegate.driver.event_time import watch_event_time
+from tidegate.driver.fate import fate_of_checkpoints, fate_of_refused
+from tidegate.driver.former import tell_of_former
 from tidegate.driver.hooks import MasterHooks
 from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
@@ -31,9 +35,12 @@ from tidegate.driver.perform import Performer
 from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.staging import Staging
 from tidegate.driver.traces import Tracing, trace_reporters
+from tidegate.driver.wholeness import newest_whole
 from tidegate.errors import (
     JobCanceled,
     JobFailed,
+    JobSuspended,
+    SlotsMissing,
     StorageFailed,
     TidegateError,
     UserCodeFailed,
@@ -44,11 +51,13 @@ from tidegate.jobmaster.events import (
     JobStarted,
     SlotRequestFailed,
     StartFailed,
+    SuspendRequested,
 )
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
 from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.model.versions import versions
+from tidegate.pyflink.imports import is_installed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -60,12 +69,13 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
-    from tidegate.ha.chain import HaStore, JobRecord
+    from tidegate.ha.chain import HaStore
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.events import JobEvent
     from tidegate.jobmaster.view import JobView
     from tidegate.model.chance import Chance
     from tidegate.model.ids import JobId
+    from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Topology
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network
@@ -188,29 +198,55 @@ class Driver:
             self.accepted.set_result(leadership.job)
             former = leadership.previous
             if former is not None and former.job != leadership.job:
-                self._tell_of(former)
+                before = self._world.storage(self._graph, former.job)
+                blocking, log = self._world.run_blocking, self._world.log
+                self.spawn(tell_of_former(former, before, blocking, log))
             elif former is not None and not start.damaged:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
+            self.spawn(self._watch_records(leadership), name=_WATCH)
+            warnings = Warnings(self._world.log, self._graph.settings.silenced)
+            self.spawn(watch_event_time(self.view, self._world.clock, warnings), name=_WATCH)
             self._begin(staging, completed, topology)
             await self._over.wait()
             staging.stop()
-            if self._crash is None:
-                await self._settle()
-                await self._sweep_at_the_end(storage, leadership)
-            if self._crash is not None:
-                raise self._crash
-            if leadership.status.is_terminal:
-                await leadership.conclude()
+            await self._conclude(storage, leadership)
 
-    def _tell_of(self, former: JobRecord) -> None:
-        """A job of its own begins over another that was not brought to its end."""
-        if former.completed and not former.status.is_terminal:
-            self._world.log.warning(
-                "the job begins anew, though its earlier run was not brought to its end; "
-                "'--from latest' would have gone on with that one",
-                newest_checkpoint=former.completed[-1].location,
+    async def _conclude(self, storage: CheckpointStorage, leadership: Leadership) -> None:
+        if self._crash is None:
+            await self._settle()
+            await self._sweep_at_the_end(storage, leadership)
+        if self._crash is not None:
+            raise self._crash
+        await self._tell_fate(storage, leadership)
+        if leadership.status is not JobStatus.RUNNING:
+            await leadership.conclude()
+
+    async def _tell_fate(self, storage: CheckpointStorage, leadership: Leadership) -> None:
+        """Whoever reads how the job ended reads what became of its checkpoints too."""
+        if self._end is None or self._retained is None:
+            return
+        (status, error), settings = self._end, self._graph.settings.checkpoints
+        retained = self._retained
+        if isinstance(error, JobSuspended) and error.refused is not None:
+            whole = await self._blocking(lambda: newest_whole(storage, retained.retained))
+            fate = fate_of_refused(
+                retained, error.refused, cast("CompletedCheckpoint | None", whole)
             )
+        else:
+            fate = fate_of_checkpoints(status, retained, settings, deposed=leadership.is_lost)
+        if error is not None and self._lacks_slots:
+            error.remedy = f"{self._provider.hint}. {error.remedy}".lstrip(". ")
+        if error is None:
+            self._world.log.info("the job's checkpoints at its end", fate=fate)
+        else:
+            error.remedy = " ".join(filter(None, (error.remedy, fate)))
+
+    @property
+    def _lacks_slots(self) -> bool:
+        """Whether the job ended for want of slots."""
+        failures = self.view().failures
+        return bool(failures) and failures[0].kind == SlotsMissing.__name__
 
     def _make_hosts(self, staging: Staging, loop: asyncio.AbstractEventLoop) -> CoordinatorHosts:
         blocking, places = self._world.run_blocking, staging.places
@@ -340,7 +376,8 @@ class Driver:
         if over and pointers <= {one.checkpoint for one in retained}:
             none_yet = CheckpointId(leadership.next_id)
             await self._sweep(storage, Epoch(leadership.epoch + 1), none_yet, retained)
-            if self._staging is not None and not retained:
+            in_memory = self._graph.settings.checkpoints.directory is None
+            if self._staging is not None and (in_memory or not retained):
                 await self._staging.remove()
 
     async def _fitted(
@@ -410,12 +447,23 @@ class Driver:
 
     def _invitation(self, address: str) -> SlotInvitation:
         return SlotInvitation(
-            driver=address, secret=self._world.secret, settings=self._graph.settings.slot
+            driver=address,
+            secret=self._world.secret,
+            settings=self._graph.settings.slot,
+            pyflink=is_installed(),
         )
 
     async def _watch_leadership(self, leadership: Leadership) -> None:
         await leadership.lost()
-        self.post(CancelRequested("another driver leads this job now"))
+        self.post(SuspendRequested("another driver leads it now"))
+
+    async def _watch_records(self, leadership: Leadership) -> None:
+        await leadership.deleted()
+        self._world.log.warning(
+            "records of the job were deleted while it runs, and its checkpoints may be too; the "
+            "job goes on, and what it completes from now on counts. Leave the folder to the job",
+            where=self._graph.settings.checkpoints.directory,
+        )
 
     # --- the inbox ---
 
@@ -481,9 +529,9 @@ class Driver:
         return self.accepted.result(timeout=0)
 
     @property
-    def savepoint_directory(self) -> str | None:
-        """Where savepoints go by default."""
-        return self._graph.settings.checkpoints.savepoint_directory
+    def settings(self) -> JobSettings:
+        """The job's settings."""
+        return self._graph.settings
 
     def spawn(self, work: Coroutine[object, object, None], *, name: str | None = None) -> None:
         """Run something beside the inbox; what it raises is a fault of our own."""

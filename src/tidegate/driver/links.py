@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import SlotLost
 from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
-from tidegate.model.control import Offer, Refused, SlotLeaving, ToCoordinator, ToDriver
+from tidegate.model.control import (
+    Cancel,
+    Offer,
+    Pulse,
+    Refused,
+    SlotLeaving,
+    ToCoordinator,
+    ToDriver,
+)
 from tidegate.model.versions import COMPARED, versions
 
 if TYPE_CHECKING:
@@ -17,7 +25,7 @@ if TYPE_CHECKING:
 
     from tidegate.errors import PeerLost, TidegateError
     from tidegate.jobmaster.events import JobEvent
-    from tidegate.model.control import ToSlot
+    from tidegate.model.control import LongCall, ToSlot
     from tidegate.model.ids import SlotId
     from tidegate.transport.wire import Wire
 
@@ -36,6 +44,9 @@ class SlotLinks:
         self._log = log
         self._open: set[Wire] = set()
         self._wires: dict[SlotId, Wire] = {}
+        self._guards: dict[SlotId, Wire] = {}
+        self._long_calls: dict[SlotId, LongCall | None] = {}
+        self._untold: dict[SlotId, list[bytes]] = {}
         self._offered: set[str] = set()
         self._closed = False
         self._versions = versions()
@@ -56,7 +67,11 @@ class SlotLinks:
         """Bring a message to a slot; dropped where its link is gone."""
         wire = self._wires.get(slot)
         if wire is not None:
-            wire.send([pickle.dumps(message, protocol=5)])
+            frame = pickle.dumps(message, protocol=5)
+            wire.send([frame])
+            # The slot itself may be in a call of a user's function that does not return.
+            if isinstance(message, Cancel):
+                self._tell_guard(slot, frame)
 
     def send_all(self, message: ToSlot) -> None:
         """Bring a message to every slot."""
@@ -68,6 +83,8 @@ class SlotLinks:
         wire = self._wires.pop(slot, None)
         if wire is not None:
             wire.close()
+        refused = Refused("the driver goes on without it")
+        self._tell_guard(slot, pickle.dumps(refused, protocol=5))
 
     def close(self) -> None:
         """End all links, those of slots that have not offered themselves and pulses included."""
@@ -91,6 +108,34 @@ class SlotLinks:
         self._log.info("slot offered itself", slot=offer.slot, host=offer.host, pid=offer.pid)
         self._post(offer)
 
+    def guarded(self, pulse: Pulse, wire: Wire) -> None:
+        """A slot's guard beats, over this link."""
+        slot = pulse.slot
+        self._guards[slot] = wire
+        if pulse.long_call != self._long_calls.get(slot):
+            self._long_calls[slot] = pulse.long_call
+            self._tell_of_long_call(pulse)
+        for frame in self._untold.pop(slot, ()):
+            wire.send([frame])
+
+    def _tell_of_long_call(self, pulse: Pulse) -> None:
+        if pulse.long_call is not None:
+            self._log.warning(
+                "a function has been in one call for long; while it is, its subtask takes no "
+                "checkpoint",
+                function=pulse.long_call.function,
+                for_ms=pulse.batch_age_ms,
+                slot=pulse.slot,
+                stack=pulse.long_call.stack,
+            )
+
+    def _tell_guard(self, slot: SlotId, frame: bytes) -> None:
+        """Now, or when its guard beats for the first time or again."""
+        if (guard := self._guards.get(slot)) is not None:
+            guard.send([frame])
+        else:
+            self._untold.setdefault(slot, []).append(frame)
+
     def said(self, message: ToDriver) -> None:
         """A slot says something."""
         if isinstance(message, SlotLeaving):
@@ -103,6 +148,7 @@ class SlotLinks:
     def ended(self, wire: Wire) -> None:
         """A link is over."""
         self._open.discard(wire)
+        self._guards = {slot: each for slot, each in self._guards.items() if each is not wire}
 
     def left(self, slot: SlotId, error: TidegateError | None) -> None:
         """A slot is gone."""
@@ -123,6 +169,9 @@ class _SlotHandler:
         if isinstance(message, Offer):
             self._slot = message.slot
             self._links.offered(message, self._wire)
+        elif isinstance(message, Pulse) and self._slot is None:
+            self._links.guarded(message, self._wire)
+            self._links.said(message)
         else:
             self._links.said(message)
 

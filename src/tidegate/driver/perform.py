@@ -7,7 +7,7 @@ failure is an event too.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, assert_never, cast
+from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.commands import (
@@ -51,6 +51,7 @@ from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
     DropSlot,
+    FallingBack,
     JobCommand,
     JobOver,
     LabelFailure,
@@ -88,6 +89,10 @@ if TYPE_CHECKING:
     from tidegate.driver.provider import SlotProvider
     from tidegate.ha.leadership import Leadership
     from tidegate.storage.checkpoints import CheckpointStorage
+
+
+REPEATS_TOLD: Final = 3
+"""The same failure so many times is no accident."""
 
 
 class Performer:
@@ -145,7 +150,7 @@ class Performer:
                 self._hosts.close()
             case Rescaling() | RescaleDone() | JobOver():
                 self._perform_turn(command)
-            case StatusChanged() | SlotsAwaited() | Restarting() | Deployed():
+            case StatusChanged() | SlotsAwaited() | Restarting() | FallingBack() | Deployed():
                 self._tell(command)
             case TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | ToOperator():
                 raise AssertionError("the job master addresses messages to slots")
@@ -219,7 +224,7 @@ class Performer:
         def prepare() -> str:
             if not command.savepoint:
                 return self._storage.initialize_location(command.checkpoint)
-            target = command.target or self._driver.savepoint_directory
+            target = command.target or self._driver.settings.checkpoints.savepoint_directory
             if target is None:
                 raise ConfigError(
                     "a savepoint needs a directory and there is no default",
@@ -271,7 +276,11 @@ class Performer:
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, int]:
             data = sealed(metadata.encode(command.metadata), command.metadata)
-            return self._storage.write_metadata(command.location, data), len(data)
+            pointer = self._storage.write_metadata(command.location, data)
+            properties = command.metadata.properties
+            if properties is not None and properties.is_savepoint:
+                self._storage.check_metadata(pointer, data)
+            return pointer, len(data)
 
         try:
             pointer, size = cast("tuple[str, int]", await self._world.run_blocking(write))
@@ -325,7 +334,9 @@ class Performer:
 
     # --- told ---
 
-    def _tell(self, command: StatusChanged | SlotsAwaited | Restarting | Deployed) -> None:
+    def _tell(
+        self, command: StatusChanged | SlotsAwaited | Restarting | FallingBack | Deployed
+    ) -> None:
         match command:
             case StatusChanged(status=status, error=error):
                 self._log.info("job status", status=status.value, error=error and error.what)
@@ -338,14 +349,37 @@ class Performer:
                     waited_ms=waited_ms,
                     hint=self._provider.hint,
                 )
-            case Restarting(restart, delay_ms, error):
+            case Restarting():
+                self._tell_restart(command)
+            case FallingBack(damaged, older, error):
                 self._log.warning(
-                    "job restarts", restart=restart, delay_ms=delay_ms, error=str(error)
+                    "the newest checkpoint is damaged, and the job goes back to an older one: what "
+                    "sinks have committed since is written again",
+                    damaged=damaged,
+                    checkpoint=older,
+                    error=str(error),
                 )
             case Deployed(attempt, restored, subtasks):
                 self._log.info(
                     "subtasks deployed", subtasks=subtasks, attempt=attempt, restored=restored
                 )
+
+    def _tell_restart(self, command: Restarting) -> None:
+        times, error = command.times, command.error
+        again = times > 1
+        self._log.warning(
+            "job restarts",
+            restart=command.restart,
+            delay_ms=command.delay_ms,
+            error=f"the same again ({times}): {error.what}" if again else str(error),
+        )
+        if times == REPEATS_TOLD:
+            self._log.warning(
+                "the same has failed again and again, with no checkpoint completed between: a "
+                "restart does not help. Mend the function, or have it skip the row",
+                times=times,
+                where=error.where,
+            )
 
     def _perform_turn(self, command: Rescaling | RescaleDone | JobOver) -> None:
         match command:

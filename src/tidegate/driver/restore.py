@@ -24,10 +24,11 @@ from tidegate.errors import (
 from tidegate.ha.chain import Pointer
 from tidegate.model.settings import ClaimMode
 from tidegate.model.snapshots import FINISHED, CheckpointProperties
+from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     import structlog
 
@@ -87,7 +88,7 @@ class StartReader:
             claim_mode=mode.value,
         )
         claimed = mode is ClaimMode.CLAIM
-        self._named = self._owned(read, ours=claimed)
+        self._named = self._owned(read, ours=paths.folders_of(read.pointer) if claimed else ())
         return Pointer(read.checkpoint, read.pointer, claimed)
 
     async def read(self, leadership: Leadership) -> list[CompletedCheckpoint]:
@@ -102,7 +103,7 @@ class StartReader:
         if self._named is not None:
             found = [self._named]
         else:
-            found = await self._own(self._storage(leadership.job), pointers)
+            found = await self._own(self._storage(leadership.job), pointers, leadership.claimed)
             newest = found[-1]
             self._log.info(
                 "starting from checkpoint",
@@ -128,12 +129,12 @@ class StartReader:
         return cast("dict[OperatorId, list[str]]", await self._run_blocking(read)) if states else {}
 
     async def _own(
-        self, storage: CheckpointStorage, pointers: Sequence[Pointer]
+        self, storage: CheckpointStorage, pointers: Sequence[Pointer], claimed: Sequence[str]
     ) -> list[CompletedCheckpoint]:
         found: list[CompletedCheckpoint] = []
         for pointer in pointers[:-1]:
             try:
-                found.append(await self._read_own(storage, pointer))
+                found.append(await self._read_own(storage, pointer, claimed))
             except DAMAGED as error:
                 self.damaged = (*self.damaged, pointer)
                 self._log.warning(
@@ -144,23 +145,44 @@ class StartReader:
                     error=str(error),
                 )
         try:
-            return [*found, await self._read_own(storage, pointers[-1])]
+            return [*found, await self._read_own(storage, pointers[-1], claimed)]
         except DAMAGED as error:
-            raise self._refused(pointers[-1], error, found) from error
+            if not (found and self._settings.restore.fall_back):
+                raise self._refused(pointers[-1], error, found) from error
+            self.damaged = (*self.damaged, pointers[-1])
+            self._log.warning(
+                "the newest checkpoint is damaged, and the job goes back to an older one: what "
+                "sinks have committed since is written again",
+                damaged=pointers[-1].checkpoint,
+                checkpoint=found[-1].checkpoint,
+                error=str(error),
+            )
+            return found
 
-    async def _read_own(self, storage: CheckpointStorage, pointer: Pointer) -> CompletedCheckpoint:
+    async def _read_own(
+        self, storage: CheckpointStorage, pointer: Pointer, claimed: Sequence[str]
+    ) -> CompletedCheckpoint:
         read = await self._read(storage, pointer.location)
         # What lies elsewhere is a snapshot that the job was started from, or stopped with.
         own = read.location == storage.location(pointer.checkpoint)
-        return self._owned(read, ours=own or pointer.claimed)
+        if not (own or pointer.claimed):
+            return self._owned(read, ours=())
+        job = paths.parent(storage.location(pointer.checkpoint))
+        taken = [folder for snapshot in claimed for folder in paths.folders_of(snapshot)]
+        return self._owned(read, ours=(job, *taken))
 
-    def _owned(self, read: CompletedCheckpoint, *, ours: bool) -> CompletedCheckpoint:
-        """The snapshot, to be deleted like the job's own checkpoints, or never."""
-        if ours:
-            properties = CheckpointProperties.for_checkpoint(self._settings.checkpoints.retention)
-        else:
-            properties = CheckpointProperties.for_unclaimed_snapshot()
-        return replace(read, properties=properties)
+    def _owned(self, read: CompletedCheckpoint, *, ours: Collection[str]) -> CompletedCheckpoint:
+        """The snapshot, to be deleted like the job's own checkpoints, or never.
+
+        ours: the folders that are the job's; none of a snapshot that stays its owner's. Files that
+        it names elsewhere are read, but not deleted: a snapshot may name any file.
+        """
+        if not ours:
+            return replace(read, properties=CheckpointProperties.for_unclaimed_snapshot())
+        named = read.paths()
+        foreign = (f for f in named if not any(paths.is_below(f, folder) for folder in ours))
+        properties = CheckpointProperties.for_checkpoint(self._settings.checkpoints.retention)
+        return replace(read, properties=properties, foreign=frozenset(foreign))
 
     async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
         def read() -> CompletedCheckpoint:
@@ -176,7 +198,8 @@ class StartReader:
     ) -> RestoreRefused:
         named = "execution.state-recovery.path"
         if older:
-            anew = f"start it from {older[-1].pointer} with {named}"
+            anew = f"start it from {older[-1].pointer} with {named}, or with "
+            anew += "tidegate.restore.fall-back: true"
         else:
             anew = "start it without a checkpoint"
         if self._settings.zookeeper is not None:

@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Final
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.errors import ConfigError
 from tidegate.model.snapshots import SavepointFormatType
+from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.model.elements import SnapshotKind
+
+_UNSHARED: Final = frozenset(
+    {"memory", "local", "data", "simplecache", "filecache", "blockcache", "cached", "reference"}
+)
+"""Schemes of files that one process has for itself, or of copies that it keeps."""
 
 TRIGGER_IDS_MAX: Final = 1_000
 """Trigger ids that are remembered; the oldest are forgotten first."""
@@ -46,9 +52,14 @@ def savepoint_asked(
     directory: str | PathLike[str] | None,
     format: object,
     *,
+    default: str | None = None,
     cancels: bool = False,
 ) -> Savepoint:
-    """What was asked for. Raises ConfigError for what is no folder or no format."""
+    """What was asked for; a relative folder is taken from the current one.
+
+    default: the job's own folder of savepoints. Raises ConfigError for what is no folder that
+    others can read, or no format.
+    """
     folder = None if directory is None else fspath(directory)
     if folder is not None and not folder.strip():
         raise ConfigError(
@@ -63,7 +74,25 @@ def savepoint_asked(
             where="format",
             remedy="Write SavepointFormatType.CANONICAL or SavepointFormatType.NATIVE.",
         )
+    if folder is not None:
+        folder = paths.absolute(folder)
+    if (target := folder or default) is not None:
+        _check_shared(target)
     return Savepoint(kind, folder, format, cancels)
+
+
+def _check_shared(target: str) -> None:
+    """Raises ConfigError for a place that is another one, or none, in other processes."""
+    scheme = paths.scheme_of(target)
+    chained = "::" in target and not paths.is_local(target)
+    if chained or scheme in _UNSHARED:
+        what = "is a chain of URLs" if chained else f"names '{scheme}:'"
+        raise ConfigError(
+            f"A savepoint cannot be taken there, for nobody else could read it: {target} {what}",
+            where="savepoint_directory",
+            remedy="Name a folder that outlives the job, by its path or by a URL such as "
+            "'s3://bucket/savepoints'.",
+        )
 
 
 class SavepointRequests:

@@ -14,6 +14,7 @@ from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     import pyarrow as pa
 
@@ -79,16 +80,27 @@ class SparkFrames(Protocol):
 
 def load_frames() -> SparkFrames:
     """What knows Spark's DataFrames. Raises ConfigError where PySpark is not installed."""
+    loaded = load_of_spark("tidegate.spark.frames", where="from_spark, to_spark")
+    return cast("SparkFrames", loaded)
+
+
+def load_of_spark(module: str, *, where: str) -> ModuleType:
+    """A module that needs PySpark. where: what asks for it. Raises ConfigError without PySpark."""
     try:
-        return cast("SparkFrames", importlib.import_module("tidegate.spark.frames"))
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("tidegate"):
             raise
         raise ConfigError(
-            f"Spark's DataFrames cannot be used: {error}",
-            where="from_spark, to_spark",
-            remedy="Install what they need: pip install 'tidegate[spark]'.",
-        ) from error
+            f"PySpark cannot be used: {error}",
+            where=where,
+            remedy="Install it: pip install 'tidegate[spark]'.",
+        ) from None
+
+
+def prepare_local() -> None:
+    """Let what slots of local jobs need be loaded while the program builds its first job."""
+    importlib.import_module("tidegate.minicluster.forking").forking().prepare()
 
 
 def load_check(snapshot: str) -> Runtime:
@@ -113,7 +125,7 @@ def load_runtime(name: str) -> Callable[..., Runtime]:
             f"The runtime {name!r} cannot be loaded: {error}",
             where=target,
             remedy=f"Install what it needs: pip install 'tidegate[{name}]'.",
-        ) from error
+        ) from None
 
 
 def _entry_point(name: str) -> str:

@@ -23,7 +23,7 @@ from tidegate.model.key_groups import check_parallelism, default_max_parallelism
 from tidegate.model.topology import Partitioner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.model.ids import OperatorId
@@ -120,8 +120,24 @@ def build_stream_graph(
     by_id = {node.id: node for node in nodes}
     edges = tuple(edge for each in operators for edge in _edges_into(each, by_id))
     graph = StreamGraph(nodes, edges)
-    _raise_all([*_parallelism_faults(operators, nodes), *_edge_faults(graph, by_id)])
+    _raise_all(
+        [*_uid_faults(nodes), *_parallelism_faults(operators, nodes), *_edge_faults(graph, by_id)]
+    )
     return graph
+
+
+def _uid_faults(nodes: Sequence[StreamNode]) -> Iterator[GraphError]:
+    named: dict[str, list[str]] = {}
+    for node in nodes:
+        if node.uid is not None:
+            named.setdefault(node.uid, []).append(f"'{node.name}'")
+    for uid, names in named.items():
+        if len(names) > 1:
+            yield GraphError(
+                f"uid '{uid}' is on {' and on '.join(names)}",
+                where=f"uid '{uid}'",
+                remedy="Give each step a uid of its own: a restore finds its state by it.",
+            )
 
 
 def _reachable(transformations: Iterable[OperatorTransformation]) -> list[OperatorTransformation]:

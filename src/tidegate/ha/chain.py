@@ -7,7 +7,8 @@ once its own first record stands. A deposed leader finds its next place taken.
 
 Why that is safe:
 
-- Claims are never deleted, so epochs are handed out once, in order and without a gap.
+- Claims are never deleted while a job can go on, so epochs are handed out once, in order and
+  without a gap. A leader that finds its own deleted by somebody puts it up again.
 - A leader's newest record stays, so a listing shows it. A seal counts only where it stands last:
   old records go, and a seal that was created in such a place says nothing.
 - Behind a seal that stands last nothing follows: the leader's next place is that of this seal, or
@@ -81,7 +82,8 @@ class JobRecord:
 
     completed: oldest first. next_id: no id from here on has been used. token: of the leader who
     wrote the record, so that it knows its own again. status: RUNNING while somebody leads; after
-    that how it ended, SUSPENDED where it can go on.
+    that how it ended, SUSPENDED where it can go on. claimed: the folders of snapshots that others
+    had made and that became the job's, also once they are subsumed.
     """
 
     job: JobId
@@ -90,6 +92,7 @@ class JobRecord:
     completed: tuple[Pointer, ...]
     next_id: CheckpointId
     status: JobStatus = JobStatus.RUNNING
+    claimed: tuple[str, ...] = ()
 
     @property
     def released(self) -> bool:
@@ -133,6 +136,8 @@ def encode(record: JobRecord | Seal) -> bytes:
                 "next_id": record.next_id,
                 "status": record.status.value,
             }
+            if record.claimed:
+                fields["claimed"] = list(record.claimed)
     return json.dumps({"version": VERSION, **fields}).encode()
 
 
@@ -166,8 +171,9 @@ def decode(data: bytes, path: str) -> JobRecord | Seal:
             ),
             next_id=CheckpointId(cast("int", fields["next_id"])),
             status=JobStatus(fields["status"]),
+            claimed=tuple(cast("list[str]", fields.get("claimed", []))),
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError(
             f"A record of the job's chain cannot be read: {type(error).__name__} {error}",
             where=path,

@@ -20,6 +20,7 @@ from tidegate.ha.chain import (
     Seal,
     beat_path,
     claim_epoch,
+    claim_path,
     decode,
     encode,
     forget_beats,
@@ -102,7 +103,7 @@ async def lead(
         record = replace(last, epoch=epoch, token=token)
     elif last is not None and (resume or (recover and not over)):
         if over and not last.completed:
-            raise _nothing_retained(name, last.status)
+            raise _nothing_retained(name, last)
         record = replace(last, epoch=epoch, token=token, status=JobStatus.RUNNING)
     elif resume:
         # A leader of a higher epoch has sealed ours before it swept the records we looked for.
@@ -121,20 +122,31 @@ async def lead(
         # In the first record: whoever resumes the job next must not begin it from nothing.
         snapshot = await start(record.job)
         next_id = CheckpointId(max(record.next_id, snapshot.checkpoint + 1))
-        record = replace(record, completed=(snapshot,), next_id=next_id)
+        claimed = (snapshot.location,) if snapshot.claimed else ()
+        record = replace(record, completed=(snapshot,), next_id=next_id, claimed=claimed)
     leadership = Leadership(world, name, record, previous=last)
     await leadership.begin()
     return leadership
 
 
-def _nothing_retained(name: str, status: JobStatus) -> ConfigError:
+def _nothing_retained(name: str, last: JobRecord) -> ConfigError:
     """To begin from the beginning would read everything again, and write it again."""
+    retention = "execution.checkpointing.externalized-checkpoint-retention"
+    if last.next_id == 1:
+        helps = "It took no checkpoint; execution.checkpointing.interval has it take some"
+    elif last.status is JobStatus.FINISHED:
+        helps = "A finished job needs none; to go on after it, end it by a stop with savepoint"
+    elif last.status is JobStatus.FAILED:
+        helps = f"After a failure they are kept by {retention}: RETAIN_ON_CANCELLATION (the "
+        helps += "default) or DELETE_ON_CANCELLATION"
+    else:
+        helps = f"After a cancellation they are kept by {retention}: RETAIN_ON_CANCELLATION (the "
+        helps += "default), and a savepoint by 'tidegate stop' or 'tidegate cancel -s'"
     return ConfigError(
         f"No completed checkpoint available: the earlier run of job '{name}' has ended "
-        f"({status.value}) and kept no checkpoint to go on with",
+        f"({last.status.value}) and kept no checkpoint to go on with",
         where=f"job '{name}', --from latest",
-        remedy="Start it without 'latest'. To go on after an end, keep checkpoints with "
-        "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION.",
+        remedy=f"Start it without 'latest'. {helps}.",
     )
 
 
@@ -189,6 +201,7 @@ class Leadership:
         self._next_id = record.next_id
         self._turn = asyncio.Lock()
         self._lost = asyncio.Event()
+        self._deleted = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._beats = 0
         self._previous = previous
@@ -207,6 +220,11 @@ class Leadership:
     def completed(self) -> tuple[Pointer, ...]:
         """The checkpoints that exist, oldest first."""
         return self._record.completed
+
+    @property
+    def claimed(self) -> tuple[str, ...]:
+        """The folders of snapshots that others had made and that became the job's."""
+        return self._record.claimed
 
     @property
     def next_id(self) -> CheckpointId:
@@ -231,6 +249,10 @@ class Leadership:
     async def lost(self) -> None:
         """Returns once somebody else is known to lead the job."""
         await self._lost.wait()
+
+    async def deleted(self) -> None:
+        """Returns once the claim was found to be gone: somebody deletes files of the job."""
+        await self._deleted.wait()
 
     async def begin(self) -> None:
         """Writes the first record and starts the signs of life; called by `lead`."""
@@ -323,6 +345,8 @@ class Leadership:
             await self._append(self._pending)
 
     async def _append(self, record: JobRecord) -> None:
+        if self._number:
+            await self._look_at_claim()
         # Until the write is known to stand or not, it is pending: a cancelled call may land.
         self._pending = record
         number = self._number + 1
@@ -332,6 +356,21 @@ class Leadership:
         self._number = number
         if number % self._world.records_kept == 0:
             await self._forget_old()
+
+    async def _look_at_claim(self) -> None:
+        """Put the claim up again where it was deleted, so that the next driver still finds it."""
+        store, path, token = self._world.store, claim_path(self.epoch), self._record.token.encode()
+        try:
+            found = await store.read(path)
+            if found is None and await store.create(path, token):
+                self._deleted.set()
+                return
+            found = found or await store.read(path)
+        except StorageFailed:
+            return  # the next record looks again
+        if found != token:
+            self._lost.set()
+            raise self._deposed()
 
     async def _put(self, path: str, data: bytes) -> None:
         wait_ms = _FIRST_WAIT_MS

@@ -115,10 +115,23 @@ class SlotsAwaited:
 
 @dataclass(frozen=True, slots=True)
 class Restarting:
-    """The job will be restored after a wait. restart: the how-manieth. error: what failed."""
+    """The job will be restored after a wait. restart: the how-manieth. error: what failed.
+
+    times: how often just that has failed since a checkpoint was completed.
+    """
 
     restart: int
     delay_ms: int
+    error: TidegateError
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FallingBack:
+    """A checkpoint is damaged; the job is restored from an older one."""
+
+    damaged: CheckpointId
+    older: CheckpointId
     error: TidegateError
 
 
@@ -185,6 +198,7 @@ JobCommand = (
     | StatusChanged
     | SlotsAwaited
     | Restarting
+    | FallingBack
     | Rescaling
     | RescaleDone
     | Deployed

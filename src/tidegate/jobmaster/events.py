@@ -74,6 +74,13 @@ class HooksNotRestored:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    """Somebody stops the job so that it can go on later. reason: who or why, for messages."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Somebody ends the job. reason: who, where it was not the program itself."""
 
@@ -102,6 +109,7 @@ JobEvent = (
     | SubtaskChanged
     | CoordinatorFailed
     | CancelRequested
+    | SuspendRequested
     | RescaleRequested
 )
 
@@ -115,5 +123,6 @@ __all__ = [
     "SlotLeft",
     "SlotRequestFailed",
     "StartFailed",
+    "SuspendRequested",
     "Woke",
 ]

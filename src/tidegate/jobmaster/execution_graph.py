@@ -110,12 +110,11 @@ class ExecutionGraph:
         """Whether every subtask has come to its end in order."""
         return bool(self._executions) and all(e.state is ExecutionState.FINISHED for e in self)
 
-    @property
-    def oldest_canceling_ms(self) -> int | None:
-        """When the longest wait for the end of a cancelled subtask began; None without one."""
+    def cancel_by_ms(self, timeout_ms: int) -> int | None:
+        """When the first of the cancelled subtasks has to have ended; None without one."""
         canceling = ExecutionState.CANCELING
-        since = (e.entered_ms[canceling] for e in self if e.state is canceling)
-        return min(since, default=None)
+        by_ms = (e.entered_ms[canceling] + timeout_ms for e in self if e.state is canceling)
+        return min(by_ms, default=None)
 
     def canceling_since(self, until_ms: int) -> list[SlotId]:
         """The slots of subtasks that were cancelled until then and have not ended."""

@@ -9,7 +9,6 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import JobFailed, UserError
 from tidegate.jobmaster.view import FailureView
 
 if TYPE_CHECKING:
@@ -23,22 +22,15 @@ CONCURRENT_MAX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error and where it happened. task: its name; "" where it is the job's or a slot's."""
+    """An error and where it happened. task: its name; "" where it is the job's or a slot's.
+
+    restores: whether it happened while a subtask was being restored.
+    """
 
     error: TidegateError
     task: str = ""
     slot: SlotId | None = None
-
-
-def job_failed(job: str, error: TidegateError, strategy: str) -> JobFailed:
-    """What a job of that name ends with. strategy: the one that did not let it go on."""
-    suppressed = "" if isinstance(error, UserError) else f"\nRecovery is suppressed by {strategy}"
-    return JobFailed(
-        f"job '{job}' failed: {error.what}{suppressed}",
-        where=error.where,
-        remedy=error.remedy,
-        cause_text=getattr(error, "trace", ""),
-    )
+    restores: bool = False
 
 
 class FailureHistory:

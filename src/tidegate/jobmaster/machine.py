@@ -10,7 +10,6 @@ deployed joins it. The checkpoint coordinator is part of this machine: one inbox
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Final, get_args
 
 from tidegate.checkpoint.commands import CheckpointEnded, FailExecution, FailJob, RequestDone
@@ -25,16 +24,17 @@ from tidegate.checkpoint.events import (
     Restored,
     Woke,
 )
-from tidegate.errors import JobCanceled, RescaleRefused, SlotLost, TidegateError, UserError
+from tidegate.errors import RescaleRefused, SlotLost, TidegateError
 from tidegate.jobmaster import commands, events
+from tidegate.jobmaster.ending import Ending, cancelled, failed_for_good, suspended
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
 from tidegate.jobmaster.failover import Redeployment, Regions
-from tidegate.jobmaster.failures import Failure, FailureHistory, job_failed
+from tidegate.jobmaster.failures import Failure, FailureHistory
 from tidegate.jobmaster.rescaling import Rescaler
-from tidegate.jobmaster.restarts import make_strategy
 from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.stopping import Stopper
+from tidegate.jobmaster.verdicts import Judge, is_damage
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import (
     Accepted,
@@ -69,15 +69,6 @@ _TO_SUBTASK = (TriggerCheckpoint, CheckpointComplete, CheckpointAborted, ToOpera
 _TO_THE_LAST = (*get_args(CheckpointEvent), events.FailureLabelled)
 
 
-class Aim(Enum):
-    """What the job master works towards."""
-
-    RUN = "run"
-    CANCEL = "cancel"
-    FAIL = "fail"
-    OVER = "over"
-
-
 class JobMaster:
     """Decides all that happens to one job in one run (epoch).
 
@@ -110,16 +101,15 @@ class JobMaster:
         self._slots = SlotPool(topology.slots_needed(), settings.slot.lease_ms)
         self._rescaler = Rescaler(name, self._slots, coordinator, settings, self._tell)
         self._stopper = Stopper(name, self._tell)
-        self._strategy = make_strategy(settings.restart, chance)
+        self._judge = Judge(name, settings, chance)
         self._failures = FailureHistory(settings.exception_history_max)
         self._status = JobStatus.INITIALIZING
         self._status_ms: dict[JobStatus, int] = {}
-        self._aim = Aim.RUN
-        self._error: TidegateError | None = None
+        self._ending: Ending | None = None
+        self._over = False
         self._redeployment: Redeployment | None = None
         self._unstarted: tuple[SubtaskId, ...] = ()
         self._has_hooks = hooks
-        self._restarts = 0
         self._restored: CheckpointId | None = None
         self._wall_offset_ms = 0
         self._commands: list[commands.JobCommand] = []
@@ -129,7 +119,7 @@ class JobMaster:
     def handle(self, event: events.JobEvent, now_ms: int) -> list[commands.JobCommand]:
         """What is to be done about the event, in order."""
         self._commands = []
-        if self._aim is not Aim.OVER or isinstance(event, _TO_THE_LAST):
+        if not self._over or isinstance(event, _TO_THE_LAST):
             self._dispatch(event, now_ms)
             self._go_on(now_ms)
         return self._commands
@@ -138,9 +128,9 @@ class JobMaster:
     def wake_at_ms(self) -> int | None:
         """When to send `Woke`; None for never."""
         times = [self._checkpoints.wake_at_ms]
-        if self._aim is not Aim.OVER and self._status is not JobStatus.INITIALIZING:
-            times += [self._cancel_by_ms, self._slots.next_expiry_ms]
-        if self._aim is Aim.RUN:
+        if not self._over and self._status is not JobStatus.INITIALIZING:
+            times += [self._graph.cancel_by_ms(CANCEL_TIMEOUT_MS), self._slots.next_expiry_ms]
+        if self._runs:
             wait, _ = self._awaited
             times.append(wait.wake_at_ms(self._slots, self._settings.slots_timeout_ms))
             if self._redeployment is not None and not self._redeployment.waited:
@@ -149,6 +139,11 @@ class JobMaster:
                 times.append(self._rescaler.due_ms)
         return min((time for time in times if time is not None), default=None)
 
+    @property
+    def _runs(self) -> bool:
+        """Whether the job is meant to go on."""
+        return self._ending is None and not self._over
+
     def _dispatch(self, event: events.JobEvent, now_ms: int) -> None:
         match event:
             case Woke():
@@ -156,11 +151,12 @@ class JobMaster:
             case events.JobStarted(wall_ms):
                 self._started(wall_ms, now_ms)
             case events.StartFailed(error):
-                self._fail_for_good(error, now_ms)
+                self._end_with(failed_for_good(self._name, error), now_ms)
             case Offer():
                 self._offered(event, now_ms)
-            case Pulse(slot, batch_age_ms):
-                self._pulsed(event, slot, batch_age_ms, now_ms)
+            case Pulse():
+                self._slots.pulsed(event, now_ms)
+                self._graph.show(event.figures)
             case events.SlotLeft(slot, error):
                 self._slot_left(slot, error, now_ms)
             case events.SlotRequestFailed(error, final):
@@ -174,9 +170,11 @@ class JobMaster:
             case events.HooksRestored() | events.HooksNotRestored():
                 self._hooks_answered(event, now_ms)
             case events.CancelRequested(reason):
-                self._cancel(reason, now_ms)
+                self._end_with(cancelled(self._name, reason), now_ms)
+            case events.SuspendRequested(reason):
+                self._end_with(suspended(self._name, reason), now_ms)
             case events.RescaleRequested():
-                running = self._aim is Aim.RUN and not self._stopper.under_way
+                running = self._runs and not self._stopper.under_way
                 self._rescaler.requested(event, self._graph.topology, running=running)
             case _:
                 self._checkpoint(event, now_ms)
@@ -197,12 +195,13 @@ class JobMaster:
                 case RequestDone():
                     self._stopper.answered(command, restarting=self._redeployment is not None)
                     if self._stopper.cancels:
-                        self._cancel("its savepoint is complete", now_ms)
+                        self._end_with(cancelled(self._name, "its savepoint is complete"), now_ms)
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)
                 case _:
                     if isinstance(command, CheckpointEnded):
                         self._rescaler.checkpoint_ended(command)
+                        self._judge.checkpoint_ended(command)
                     self._tell(command)
 
     def _to_subtask(
@@ -236,16 +235,12 @@ class JobMaster:
     def _offered(self, offer: Offer, now_ms: int) -> None:
         if offer.slot in self._slots:
             return
-        if self._aim is not Aim.RUN or not self._slots.offered(offer, now_ms):
+        if not self._runs or not self._slots.offered(offer, now_ms):
             self._tell(commands.SendToSlot(offer.slot, Refused("the job has slots enough")))
             self._tell(commands.DropSlot(offer.slot, "not needed"))
             return
         accepted = Accepted(offer.slot, self._job, self._epoch, self._settings)
         self._tell(commands.SendToSlot(offer.slot, accepted))
-
-    def _pulsed(self, pulse: Pulse, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
-        self._slots.pulsed(slot, batch_age_ms, now_ms)
-        self._graph.show(pulse.figures)
 
     def _slot_left(self, slot: SlotId, error: TidegateError | None, now_ms: int) -> None:
         if not self._slots.left(slot):
@@ -264,8 +259,8 @@ class JobMaster:
 
     def _request_failed(self, error: TidegateError, final: bool, now_ms: int) -> None:
         self._slots.request_failed(error, now_ms)
-        if final and self._aim is Aim.RUN and not self._slots.enough:
-            self._fail_for_good(error, now_ms)
+        if final and self._runs and not self._slots.enough:
+            self._end_with(self._judge.without_slots(error, lasting=self._lasting), now_ms)
         elif final and not self._slots.complete:
             self._rescaler.end(error)
 
@@ -289,12 +284,28 @@ class JobMaster:
         within_ms = self._settings.slots_timeout_ms
         if wait.since_ms is None or len(self._slots) >= count:
             return
-        if now_ms - wait.since_ms < within_ms:
+        if now_ms - wait.grown_ms < within_ms:
             self._commands += wait.report(self._slots, count, now_ms)
         elif self._redeployment is not None:
-            self._fail_for_good(self._slots.shortage(count, within_ms), now_ms)
+            shortage = self._slots.shortage(count, within_ms)
+            self._slots_missing(self._redeployment, shortage, now_ms)
         else:
             self._rescaler.end(self._slots.shortage(count, within_ms))
+
+    def _slots_missing(self, redeployment: Redeployment, error: TidegateError, now_ms: int) -> None:
+        """A failure like others, once the job has run: the restart under way waits anew."""
+        self._note(Failure(error), now_ms, root=True)
+        match self._judge.slots_missing(error, now_ms, lasting=self._lasting):
+            case Ending() as ending:
+                self._end_with(ending, now_ms)
+            case again:
+                redeployment.slots, redeployment.due_ms = SlotWait(), now_ms + again.delay_ms
+                self._tell(again)
+
+    @property
+    def _lasting(self) -> bool:
+        """Whether there is a checkpoint, or may be, that the job can go on from."""
+        return not self._checkpoints.settled or self._checkpoints.latest_completed() is not None
 
     @property
     def _awaited(self) -> tuple[SlotWait, int]:
@@ -321,7 +332,9 @@ class JobMaster:
             case ExecutionState.RUNNING:
                 if execution.state is ExecutionState.INITIALIZING:
                     self._enter(execution, ExecutionState.RUNNING, now_ms)
-                    self._subtask_runs(execution)
+                    if operators := tuple(self._graph.coordinated((execution,))):
+                        self._tell(commands.SubtaskReady(execution.id, operators))
+                    self._judge.ran = self._judge.ran or self._graph.all_run
             case _:
                 asked = execution.state is ExecutionState.CANCELING
                 self._enter(execution, change.state, now_ms)
@@ -331,7 +344,9 @@ class JobMaster:
 
     def _execution_failed(self, execution: Execution, error: TidegateError, now_ms: int) -> None:
         subtask = execution.id.subtask
-        failure = Failure(error, self._task(subtask.vertex), execution.slot)
+        failure = Failure(
+            error, self._task(subtask.vertex), execution.slot, restores=not execution.restored
+        )
         self._failed(failure, (subtask,), now_ms)
 
     def _enter(
@@ -353,10 +368,6 @@ class JobMaster:
             for execution in restoring:
                 self._tell(commands.SendToSlot(execution.slot, Start(execution.id)))
 
-    def _subtask_runs(self, execution: Execution) -> None:
-        if operators := tuple(self._graph.coordinated((execution,))):
-            self._tell(commands.SubtaskReady(execution.id, operators))
-
     def _task(self, vertex: VertexId) -> str:
         return self._graph.topology.vertex(vertex).name
 
@@ -370,32 +381,44 @@ class JobMaster:
         behind_savepoint = self._stopper.failed(failure)
         if behind_savepoint is not None:
             failure, subtasks = behind_savepoint, None
-        error = failure.error
         restarting = self._redeployment is not None and self._redeployment.due_ms is not None
-        if self._aim is not Aim.RUN or restarting:
-            root = self._aim is Aim.RUN and self._rescaler.stopping  # a rescale is no failure
+        if not self._runs or restarting:
+            root = self._runs and self._rescaler.stopping  # a rescale is no failure
             self._note(failure, now_ms, root=root)
-            apart = self._aim is Aim.RUN and self._take_along(subtasks, now_ms)
-            if apart and isinstance(error, UserError):
-                self._fail_for_good(error, now_ms)  # no consequence of what is restarted already
+            apart = self._runs and self._take_along(subtasks, now_ms)
+            final = self._judge.final(failure, self._restored) if apart else None
+            if final is not None:
+                self._end_with(final, now_ms)  # no consequence of what is restarted already
             return
         self._note(failure, now_ms, root=True)
-        delay = None if isinstance(error, UserError) else self._strategy.failed(now_ms)
-        if delay is None:
-            self._fail_for_good(error, now_ms)
+        if self._fell_back(failure, now_ms):
             return
-        self._restarts += 1
-        self._restart(commands.Restarting(self._restarts, delay, error), subtasks, now_ms)
+        match self._judge.judge(failure, self._restored, now_ms):
+            case Ending() as ending:
+                self._end_with(ending, now_ms)
+            case restarting:
+                self._restart(restarting, subtasks, now_ms)
+
+    def _fell_back(self, failure: Failure, now_ms: int) -> bool:
+        """Whether the job is restored from an older checkpoint instead, as somebody has chosen."""
+        damaged = self._restored
+        if damaged is None or not (self._settings.restore.fall_back and is_damage(failure)):
+            return False
+        older = self._checkpoints.give_up(damaged)
+        if older is not None:
+            why = commands.FallingBack(damaged, older.checkpoint, failure.error)
+            self._restart(why, None, now_ms)
+        return older is not None
 
     def _restart(
         self,
-        why: commands.Restarting | commands.Rescaling,
+        why: commands.Restarting | commands.Rescaling | commands.FallingBack,
         subtasks: Iterable[SubtaskId] | None,
         now_ms: int,
     ) -> None:
         """Stop what has to be, to deploy it anew. subtasks: as of `_failed`."""
-        failed = isinstance(why, commands.Restarting)
-        delay_ms, error = (why.delay_ms, why.error) if failed else (0, None)
+        delay_ms = why.delay_ms if isinstance(why, commands.Restarting) else 0
+        error = None if isinstance(why, commands.Rescaling) else why.error
         self._redeployment = Redeployment((), due_ms=now_ms + delay_ms)
         self._checkpoint(FailoverStarted(), now_ms)
         self._become(JobStatus.RESTARTING, now_ms, error)
@@ -424,24 +447,13 @@ class JobMaster:
         self._stop(self._graph.of(redeployment.subtasks), now_ms)
         return True
 
-    def _fail_for_good(self, error: TidegateError, now_ms: int) -> None:
-        if self._aim is not Aim.RUN:
-            return
-        self._aim = Aim.FAIL
-        self._error = job_failed(self._name, error, self._strategy.name)
-        self._become(JobStatus.FAILING, now_ms, error)
-        self._stop_all(now_ms)
-
-    def _cancel(self, reason: str, now_ms: int) -> None:
-        if self._aim is not Aim.RUN:
-            return
-        self._aim = Aim.CANCEL
-        self._error = JobCanceled(f"job '{self._name}' was cancelled{reason and f': {reason}'}")
-        self._become(JobStatus.CANCELLING, now_ms)
-        self._stop_all(now_ms)
-
-    def _stop_all(self, now_ms: int) -> None:
+    def _end_with(self, ending: Ending, now_ms: int) -> None:
         """Abort what checkpoints are under way, close coordinators, cancel what still runs."""
+        if not self._runs:
+            return
+        self._ending = ending
+        if ending.until_then is not None:
+            self._become(ending.until_then, now_ms, ending.cause)
         self._checkpoint(FailoverStarted(), now_ms)
         self._tell(commands.CloseCoordinators())
         self._stop(self._graph, now_ms)
@@ -453,33 +465,24 @@ class JobMaster:
                 self._enter(execution, ExecutionState.CANCELING, now_ms)
                 self._tell(commands.SendToSlot(execution.slot, Cancel(execution.id)))
 
-    @property
-    def _cancel_by_ms(self) -> int | None:
-        since_ms = self._graph.oldest_canceling_ms
-        return None if since_ms is None else since_ms + CANCEL_TIMEOUT_MS
-
     # --- going on ---
 
     def _go_on(self, now_ms: int) -> None:
         """Take the next step that nothing stands in the way of."""
-        if self._status is JobStatus.INITIALIZING or self._aim is Aim.OVER:
+        if self._status is JobStatus.INITIALIZING or self._over:
             return
         self._start_if_restored()
-        match self._aim:
-            case Aim.RUN if self._redeployment is not None:
-                self._deploy_if_possible(self._redeployment, now_ms)
-            case Aim.RUN if self._graph.all_finished:
-                self._end(JobStatus.FINISHED, now_ms)
-            case Aim.RUN:
-                rescaling = self._rescaler.go_on(now_ms, all_run=self._graph.all_run)
-                if rescaling is not None:
-                    self._restart(rescaling, None, now_ms)
-            case Aim.CANCEL if self._graph.all_ended:
-                self._end(JobStatus.CANCELED, now_ms)
-            case Aim.FAIL if self._graph.all_ended:
-                self._end(JobStatus.FAILED, now_ms)
-            case _:
-                pass
+        if self._ending is not None:
+            if self._graph.all_ended:
+                self._end(self._ending.status, now_ms, self._ending.error)
+        elif self._redeployment is not None:
+            self._deploy_if_possible(self._redeployment, now_ms)
+        elif self._graph.all_finished:
+            self._end(JobStatus.FINISHED, now_ms, None)
+        else:
+            rescaling = self._rescaler.go_on(now_ms, all_run=self._graph.all_run)
+            if rescaling is not None:
+                self._restart(rescaling, None, now_ms)
 
     def _deploy_if_possible(self, redeployment: Redeployment, now_ms: int) -> None:
         ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))
@@ -503,7 +506,7 @@ class JobMaster:
         if redeployment.hooks_asked:
             return
         redeployment.hooks_asked = True
-        again = self._restarts + self._rescaler.rescales > 0
+        again = self._judge.restarts + self._rescaler.rescales > 0
         allow = again or self._settings.restore.allow_non_restored
         latest = self._checkpoints.latest_completed()
         self._tell(restore_hooks(latest, allow_unmatched=allow))
@@ -513,7 +516,7 @@ class JobMaster:
     ) -> None:
         """A failure is one of its own, though another one's restart is under way."""
         if isinstance(event, events.HooksNotRestored):
-            if self._aim is Aim.RUN:
+            if self._runs:
                 self._redeployment = None
                 self._failed(Failure(event.error), None, now_ms)
         elif self._redeployment is not None:
@@ -557,21 +560,21 @@ class JobMaster:
             self._checkpoint(Rescaled(topology), now_ms)
             redeployment.subtasks = self._regions.all
 
-    def _end(self, status: JobStatus, now_ms: int) -> None:
-        self._aim = Aim.OVER
-        self._become(status, now_ms, self._error)
+    def _end(self, status: JobStatus, now_ms: int, error: TidegateError | None) -> None:
+        self._over = True
+        self._become(status, now_ms, error)
         self._checkpoint(JobEnded(status), now_ms)
         self._stopper.ended(status)
         self._tell(commands.CloseCoordinators())
         self._tell(commands.ReleaseSlots(f"the job is {status.value}"))
-        self._tell(commands.JobOver(status, self._error))
+        self._tell(commands.JobOver(status, error))
 
     # --- what others may see ---
 
     @property
     def settled(self) -> bool:
         """Whether the job is over and its checkpoints are in order: nothing is awaited any more."""
-        return self._aim is Aim.OVER and self._checkpoints.settled
+        return self._over and self._checkpoints.settled
 
     def view(self, now_ms: int) -> JobView:
         """What the job is doing."""
@@ -581,7 +584,7 @@ class JobMaster:
             epoch=self._epoch,
             status=self._status,
             timestamps_ms={s: t + self._wall_offset_ms for s, t in self._status_ms.items()},
-            restarts=self._restarts,
+            restarts=self._judge.restarts,
             restored=self._restored,
             vertices=self._graph.view(self._wall_offset_ms),
             edges=self._graph.topology.edges,

@@ -11,7 +11,7 @@ from tidegate.jobmaster.view import SlotView
 
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError
-    from tidegate.model.control import Offer
+    from tidegate.model.control import LongCall, Offer, Pulse
     from tidegate.model.ids import SlotId
 
 LATE_WAKE_MS: Final = 500
@@ -34,6 +34,7 @@ class KnownSlot:
     offer: Offer
     seen_ms: int
     batch_age_ms: int = 0
+    long_call: LongCall | None = None
 
 
 class SlotPool:
@@ -84,8 +85,7 @@ class SlotPool:
         why = f"; the last that did not: {self.error}" if self.error else ""
         return SlotsMissing(
             f"{len(self)} of {count} slots came within {within_ms} ms{why}",
-            remedy="Give Spark more cores, lower the job's parallelism, or wait longer with "
-            "tidegate.slots.start-timeout.",
+            remedy="Lower the job's parallelism, or wait longer with tidegate.slots.start-timeout.",
         )
 
     def ask(self, now_ms: int) -> list[RequestSlots]:
@@ -142,12 +142,13 @@ class SlotPool:
             del self._slots[slot]
         return gone
 
-    def pulsed(self, slot: SlotId, batch_age_ms: int, now_ms: int) -> None:
+    def pulsed(self, pulse: Pulse, now_ms: int) -> None:
         """A sign of life."""
-        known = self._slots.get(slot)
+        known = self._slots.get(pulse.slot)
         if known is not None:
             known.seen_ms = now_ms
-            known.batch_age_ms = batch_age_ms
+            known.batch_age_ms = pulse.batch_age_ms
+            known.long_call = pulse.long_call
 
     def stood_still(self, for_ms: int, now_ms: int) -> None:
         """This process did not run for so long: no slot is to suffer for it.
@@ -179,17 +180,25 @@ class SlotPool:
     def view(self, now_ms: int) -> tuple[SlotView, ...]:
         """The slots as frozen values."""
         return tuple(
-            SlotView(slot, k.offer.host, k.offer.pid, now_ms - k.seen_ms, k.batch_age_ms)
+            SlotView(
+                slot, k.offer.host, k.offer.pid, now_ms - k.seen_ms, k.batch_age_ms, k.long_call
+            )
             for slot, k in self._slots.items()
         )
 
 
 @dataclass(slots=True)
 class SlotWait:
-    """One wait for slots. since_ms: when they were first missed. report_ms: when to say so next."""
+    """One wait for slots.
+
+    since_ms: when they were first missed. report_ms: when to say so next. grown_ms: when there were
+    more of them than ever before in this wait, ``most``; while they come, they are waited for.
+    """
 
     since_ms: int | None = None
     report_ms: int = 0
+    grown_ms: int = 0
+    most: int = 0
 
     def go_on(self, pool: SlotPool, count: int, now_ms: int) -> list[RequestSlots]:
         """Ask for what the pool lacks and has not asked for, until so many are there."""
@@ -197,8 +206,10 @@ class SlotWait:
             self.since_ms = None
             return []
         if self.since_ms is None:
-            self.since_ms = now_ms
+            self.since_ms = self.grown_ms = now_ms
             self.report_ms = now_ms + AWAIT_REPORT_MS
+        if len(pool) > self.most:
+            self.most, self.grown_ms = len(pool), now_ms
         return pool.ask(now_ms)
 
     def report(self, pool: SlotPool, count: int, now_ms: int) -> list[SlotsAwaited]:
@@ -212,5 +223,5 @@ class SlotWait:
         """When to look again."""
         if self.since_ms is None:
             return None
-        at_ms = min(self.report_ms, self.since_ms + timeout_ms)
+        at_ms = min(self.report_ms, self.grown_ms + timeout_ms)
         return at_ms if pool.ask_at_ms is None else min(at_ms, pool.ask_at_ms)

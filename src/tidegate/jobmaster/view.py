@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.checkpoint.statistics import StatisticsView
-    from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
+    from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Edge
@@ -57,13 +57,17 @@ class FailureView:
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch."""
+    """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch.
+
+    long_call: the user's function that has been in one call for more than 10 s, with its stack.
+    """
 
     id: SlotId
     host: str
     pid: int
     pulse_age_ms: int
     batch_age_ms: int
+    long_call: LongCall | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,18 @@
-"""One slot process of a local job; started by ``minicluster.processes``."""
+"""The fork server of a program, and the slots that come of it; started by ``forking``."""
 
 from __future__ import annotations
 
+import signal
+import socket
 import sys
 
+from tidegate.minicluster.fork_server import ForkServer, warm_up
 from tidegate.minicluster.processes import slot_process
 
 if __name__ == "__main__":
-    sys.exit(slot_process(sys.stdin.buffer))
+    # Ctrl-C in a terminal reaches all processes there; the program decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    warm_up()
+    invitation = ForkServer(socket.socket(fileno=int(sys.argv[1]))).run()
+    sys.exit(0 if invitation is None else slot_process(invitation))

@@ -1,48 +1,48 @@
-"""Slots as processes of this machine: ``python -m tidegate.minicluster``, one a slot.
-
-What a slot must know comes over its standard input, so that the job's secret is in no command line
-and no environment, and so that a script needs no ``__main__`` guard.
-"""
+"""Slots as processes of this machine, each forked from the program's fork server."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
-import pickle
-import subprocess
+import select
+import socket
 import sys
 import threading
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import PeerLost, SlotLost
+from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
+from tidegate.minicluster.program_logs import logs_of_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.errors import TidegateError
+    from tidegate.minicluster.forking import Forking
     from tidegate.model.control import SlotInvitation
+    from tidegate.transport.security import LinkSecurity
 
 CLOSE_TIMEOUT_S = 10.0
 
-
-@dataclass(frozen=True, slots=True)
-class SlotStart:
-    """What a slot process is told. path: the parent's import path."""
-
-    invitation: SlotInvitation
-    path: tuple[str, ...]
+LISTEN_MS: Final = 60_000
+"""A wait for news of the fork server, which may be long in coming, is begun anew after this."""
 
 
 class ProcessProvider:
-    """The `SlotProvider` that starts processes."""
+    """The `SlotProvider` that has processes forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, forking: Forking, security: LinkSecurity) -> None:
+        self._forking = forking
+        self._security = security
         self._invitation: SlotInvitation | None = None
         self._failed: Callable[[str, TidegateError, bool], None] | None = None
-        self._processes: list[tuple[subprocess.Popen[bytes], threading.Thread]] = []
+        self._channel: socket.socket | None = None
+        self._listeners: list[threading.Thread] = []
+        self._requests = 0
+        self._alive: dict[str, socket.socket] = {}
+        self._changed = threading.Condition()
         self._released = False
 
     def start(
@@ -56,9 +56,15 @@ class ProcessProvider:
         self._failed = failed
 
     def request(self, count: int) -> None:
-        """Start that many processes."""
+        """Have that many processes forked; these are a few bytes each to who does it."""
         for _ in range(count):
-            self._start_one()
+            request = f"process-{self._requests}"
+            self._requests += 1
+            try:
+                self._start_one(request)
+            except OSError:
+                text, final = self._forking.why_it_ended()
+                self._missed(request, SlotLost(text), final=final)
 
     def release(self) -> None:
         """Start no more; those that run are told by the driver."""
@@ -70,64 +76,85 @@ class ProcessProvider:
         await asyncio.get_running_loop().run_in_executor(None, self._end_processes)
 
     def _end_processes(self) -> None:
-        for _, thread in self._processes:
-            thread.join(CLOSE_TIMEOUT_S)
-        for process, thread in self._processes:
-            if thread.is_alive():
-                process.kill()
-                thread.join()
+        if not self._wait_for_all():
+            with self._changed:
+                left = dict(self._alive)
+            for request, channel in left.items():
+                with contextlib.suppress(OSError):  # a server that is gone took its slots along
+                    send(channel, KillSlot(request))
+            self._wait_for_all()
+        if (channel := self._channel) is not None:
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+        for listener in self._listeners:
+            listener.join(CLOSE_TIMEOUT_S)
+
+    def _wait_for_all(self) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._alive, CLOSE_TIMEOUT_S)
 
     @property
     def hint(self) -> str:
         """What may be the matter."""
         return "slot processes are slow to start: the machine may be busy"
 
-    def _start_one(self) -> None:
-        invitation = self._invitation
-        assert invitation is not None, "started before anything is requested"
-        request = f"process-{len(self._processes)}"
-        told = SlotStart(replace(invitation, request=request), tuple(sys.path))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tidegate.minicluster"],
-            stdin=subprocess.PIPE,
-            env=_environment(),
-        )
-        with contextlib.suppress(BrokenPipeError):
-            stdin = cast("IO[bytes]", process.stdin)
-            stdin.write(pickle.dumps(told))
-            stdin.close()
-        thread = threading.Thread(
-            target=self._wait, args=(process, request), name=f"tidegate-{request}", daemon=True
-        )
-        self._processes.append((process, thread))
-        thread.start()
+    def _start_one(self, request: str) -> None:
+        assert self._invitation is not None, "started before anything is requested"
+        channel = self._channel or self._open()
+        with self._changed:
+            self._alive[request] = channel
+        send(channel, StartSlot(self._security.invite(self._invitation, request)))
 
-    def _wait(self, process: subprocess.Popen[bytes], request: str) -> None:
-        status = process.wait()
-        # Status 0 too: a slot whose link broke before its offer came ends well, and is missed.
+    def _open(self) -> socket.socket:
+        channel = self._channel = self._forking.channel()
+        start = JobStart(tuple(sys.path), dict(os.environ), str(Path.cwd()), logs_of_program())
+        send(channel, start)
+        listener = threading.Thread(
+            target=self._listen, args=(channel,), name="tidegate-slots", daemon=True
+        )
+        self._listeners.append(listener)
+        listener.start()
+        return channel
+
+    def _listen(self, channel: socket.socket) -> None:
+        """Hear of slots that end, until the server or the channel does."""
+        with channel:
+            while isinstance(message := _next(channel), SlotEnded):
+                self._missed(message.request, SlotLost(f"slot {message.how}"))
+            if self._channel is channel:
+                self._channel = None
+        with self._changed:
+            lost = [request for request, its in self._alive.items() if its is channel]
+        if lost:
+            text, final = self._forking.why_it_ended()
+            for request in lost:
+                self._missed(request, SlotLost(text), final=final)
+
+    def _missed(self, request: str, lost: SlotLost, *, final: bool = False) -> None:
+        # Also one that ended well: a slot whose link broke before its offer came is missed.
+        with self._changed:
+            self._alive.pop(request, None)
+            self._changed.notify_all()
         if not self._released and self._failed is not None:
-            lost = SlotLost(f"slot process {process.pid} ended with status {status}")
-            self._failed(request, lost, False)
+            self._failed(request, lost, final)
 
 
-def _environment() -> dict[str, str]:
-    """The parent's environment, with the package's own folder on the import path."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+def _next(channel: socket.socket) -> object:
+    """The next message, however long it takes; None at the channel's end."""
+    poll = select.poll()
+    poll.register(channel, select.POLLIN)
+    while not poll.poll(LISTEN_MS):
+        pass
+    return receive(channel)
 
 
-def slot_process(stdin: IO[bytes]) -> int:
+def slot_process(invitation: SlotInvitation) -> int:
     """Life of a slot process; the result is its exit status."""
-    told = cast("SlotStart", pickle.load(stdin))
-    sys.path[:] = list(told.path)
     from tidegate.slot.serve import serve
 
     try:
-        serve(told.invitation)
+        serve(invitation)
     except PeerLost as error:
         sys.stderr.write(f"tidegate: {error}\n")
         return 1
-    except KeyboardInterrupt:
-        return 130
     return 0

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         OperatorId,
         SlotId,
     )
+    from tidegate.model.keys import Keys
     from tidegate.model.snapshots import InFlightData, RestoredOperatorState, SubtaskState
     from tidegate.model.topology import Topology
 
@@ -83,7 +84,9 @@ class SlotInvitation:
     """What a slot must know to join a job. secret: proves both sides; never logged.
 
     driver: address to dial. host: address to bind and announce; None finds the one that reaches
-    the driver. request: the provider's name for this slot.
+    the driver. request: the provider's name for this slot. pyflink: functions of the job import
+    what they need from ``pyflink``. keys: of this slot, for TLS; None for plain links, whose frames
+    carry tags where they are ``sealed``.
     """
 
     driver: str
@@ -91,6 +94,9 @@ class SlotInvitation:
     host: str | None = None
     request: str = ""
     settings: SlotSettings = field(default_factory=SlotSettings)
+    pyflink: bool = False
+    keys: Keys | None = field(default=None, repr=False)
+    sealed: bool = False
 
 
 # --- driver to slot ---------------------------------------------------------------------------
@@ -240,7 +246,8 @@ class SubtaskFigures:
     clock when they were read, whose zero means nothing.
     buffer_rows: rows of a batch that it has asked its senders for. in_flight_ms: how long it
     needed for what was in flight to it, when that was last measured. Both None where batches are
-    not debloated.
+    not debloated. furthest_ms: the greatest watermark of any input, where watermark_ms is the least
+    that counts. held_by: the first few channels that hold event time back.
     """
 
     rows_in: int = 0
@@ -253,16 +260,30 @@ class SubtaskFigures:
     rows_skipped: int = 0
     buffer_rows: int | None = None
     in_flight_ms: int | None = None
+    furthest_ms: int | None = None
+    held_by: tuple[ChannelId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle."""
+    """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle.
+
+    long_call: the function that has been in one call for long, as it then was.
+    """
 
     slot: SlotId
     batch_age_ms: int = 0
     memory_bytes: int = 0
     figures: Mapping[ExecutionId, SubtaskFigures] = field(default_factory=dict)
+    long_call: LongCall | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LongCall:
+    """A call that lasts. function: the user's, and where. stack: the innermost line comes first."""
+
+    function: str
+    stack: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidegate.errors import GraphError
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
@@ -108,14 +106,3 @@ class Instant:
     def to_epoch_milli(self) -> int:
         """Whole milliseconds since 1970, rounded down."""
         return 1_000 * self.seconds + self.nanos // 1_000_000
-
-
-def millis_of(given: object, *, where: str) -> int:
-    """Milliseconds of a ``Time`` or a ``Duration``. Raises GraphError for anything else."""
-    if not isinstance(given, Time | Duration):
-        raise GraphError(
-            f"{given!r} is no length of time",
-            where=where,
-            remedy="Give a Time or a Duration, such as Time.seconds(10).",
-        )
-    return given.to_millis()

@@ -52,8 +52,8 @@ class CheckpointSettings:
     aligned_timeout_ms: int = 0
     during_recovery: bool = True
     subtasks_a_channel_state_file: int = 5
-    retention: RetentionPolicy = RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
-    retained_max: int = 1
+    retention: RetentionPolicy = RetentionPolicy.RETAIN_ON_CANCELLATION
+    retained_max: int = 2
     after_tasks_finish: bool = True
     interval_during_backlog_ms: int | None = None
     storage: str = "jobmanager"
@@ -123,7 +123,8 @@ class RestoreSettings:
     path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
     without_in_flight_of: the checkpoint whose in-flight data are to be lost; None for none.
     fork: the job's name where it is a fork, so that what another job's snapshot holds for sinks is
-    left to that job; None where it is none.
+    left to that job; None where it is none. fall_back: go back to an older checkpoint where the
+    newest is damaged.
     """
 
     path: str | None = None
@@ -131,6 +132,7 @@ class RestoreSettings:
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     without_in_flight_of: int | None = None
     fork: str | None = None
+    fall_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,8 @@ class SlotSettings:
 
     rows, arrow_rows: rows of a full batch. buffer_timeout_ms: age at which a part-filled batch is
     sent; 0 sends at once, -1 only full ones. credit: batches in flight per channel.
+    cancel_interval_ms: time between two tries to break off a call of a cancelled subtask; 0 for one
+    try. cancel_timeout_ms: after this the slot's process is ended; 0 for never.
     watermark_ms: time between two periodic watermarks, 0 for none. commit_retries: tries to commit
     beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
     input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
@@ -229,6 +233,8 @@ class SlotSettings:
     slice_busy_ms: float = 10.0
     pulse_ms: int = 1_000
     lease_ms: int = 10_000
+    cancel_interval_ms: int = 200
+    cancel_timeout_ms: int = 1_000
     object_reuse: bool = False
     port_range: tuple[int, int] = (0, 0)
     upload_threads: int = 4
@@ -253,17 +259,55 @@ class ZooKeeperSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsStores:
+    """Files with certificates: PEM or PKCS12, with the passwords that open them.
+
+    keystore: own certificate and its key. truststore: certificates that are trusted; None where the
+    other end need not prove itself.
+    """
+
+    keystore: str
+    keystore_password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    truststore: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+
+
+class LinkProtection(Enum):
+    """Whether links between driver and slots are encrypted; AUTO: where they leave the machine."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How links within a job are protected. stores: own certificates; None for the run's own."""
+
+    protection: LinkProtection = LinkProtection.AUTO
+    stores: TlsStores | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RestSettings:
     """Where the driver serves REST. ports: first and last that it may take; 0 for any.
 
     address: under which clients reach it; None for the one that it is bound to. store_ms: how long
-    the result of an operation can be read.
+    the result of an operation can be read. allowed_hosts: further names that it answers under.
+    savepoint_directories: where requests may put savepoints, beside the job's own folder for them.
+    token_file: holds what requests must bring; None where they need nothing. tls: None for plain
+    HTTP.
     """
 
     ports: tuple[int, int]
     bind_address: str = "localhost"
     address: str | None = None
     store_ms: int = 300_000
+    allowed_hosts: tuple[str, ...] = ()
+    savepoint_directories: tuple[str, ...] = ()
+    token_file: str | None = None
+    tls: TlsStores | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,20 +326,27 @@ class JobSettings:
     None for nowhere. leader_beat_ms: time between two signs of
     life of the driver. leader_lease_ms: after this long without one another may take the job over.
     zookeeper: given where the job is highly available; a driver that is started again then goes on.
-    rest: None where the driver serves no REST interface.
+    rest: None where the driver serves no REST interface. repeats_max: the same failure so many
+    times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
+    silenced: names of the warnings that are not logged. last_checkpoint_ms: how long a job that is
+    to be suspended waits for a checkpoint.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     restart: RestartSettings = field(default_factory=NoRestart)
+    repeats_max: int | None = None
     failover: FailoverStrategy = FailoverStrategy.REGION
     rescale: RescaleSettings = field(default_factory=RescaleSettings)
     restore: RestoreSettings = field(default_factory=RestoreSettings)
     slot: SlotSettings = field(default_factory=SlotSettings)
     slots_timeout_ms: int = 60_000
+    last_checkpoint_ms: int = 10_000
     exception_history_max: int = 16
     leader_beat_ms: int = 500
     leader_lease_ms: int = 3_000
     trace_file: str | None = None
     zookeeper: ZooKeeperSettings | None = None
     rest: RestSettings | None = None
+    links: LinkSettings = field(default_factory=LinkSettings)
     parameters: Mapping[str, str] = field(default_factory=dict)
+    silenced: tuple[str, ...] = ()

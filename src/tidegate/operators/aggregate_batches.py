@@ -12,7 +12,7 @@ from tidegate.api.operator import Operator
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch
 from tidegate.operators.accumulators import accumulator_of, held_type
-from tidegate.operators.batches import arrow_batch
+from tidegate.operators.batches import BATCH_CALL_S, arrow_batch
 from tidegate.operators.groups import Groups
 
 if TYPE_CHECKING:
@@ -158,6 +158,8 @@ class AggregateBatchesOperator(Operator):
 
     key_column: the column that the edge before it is keyed by.
     """
+
+    piece_s = BATCH_CALL_S
 
     def __init__(
         self,

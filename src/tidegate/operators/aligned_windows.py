@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from tidegate.api.functions import AggregateFunction
+from tidegate.api.functions import AggregateFunction, ReduceFunction
 from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
 from tidegate.api.windows import AlignedWindows, TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
+from tidegate.operators.function import has_life
 from tidegate.operators.process import keys_of
 from tidegate.operators.window_progress import Progress
 from tidegate.operators.windows import (
@@ -63,6 +64,11 @@ class AlignedWindowOperator(FiringOperator):
         self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
         # What windows held may be there still once they have fired.
         self._outlived = self._shared or self._plan.lateness_ms > 0
+        # A function that is told of its start may have state of the current key.
+        self._by_row = any(
+            isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
+            for function in self._plan.functions
+        )
         self._time_ms = MIN_TIMESTAMP_MS
         self._copy = copier_of(self._contents.type)
         self._panes: dict[int, Keys] = {}
@@ -158,6 +164,20 @@ class AlignedWindowOperator(FiringOperator):
         return stamp_ms - (stamp_ms - self._windows.offset_ms) % self._pane_ms
 
     def _add(
+        self,
+        keys: Sequence[object],
+        starts: Sequence[int],
+        groups: Sequence[int],
+        values: Sequence[object],
+    ) -> None:
+        if not self._by_row:
+            self._add_all(keys, starts, groups, values)
+            return
+        cell = self._cell
+        for value, start, cell.key, cell.group in zip(values, starts, keys, groups, strict=True):
+            self._add_all([cell.key], [start], [cell.group], [value])
+
+    def _add_all(
         self,
         keys: Sequence[object],
         starts: Sequence[int],

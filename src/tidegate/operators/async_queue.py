@@ -20,11 +20,16 @@ TimeMark = Watermark | WatermarkStatus
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """The call for one record. results: None until it is done."""
+    """The call for one record. results: None until it is done.
+
+    goes_on: its time is over, but it has not returned. has_left: its results have.
+    """
 
     value: object
     timestamp_ms: int | None
     results: list[object] | None = None
+    goes_on: bool = False
+    has_left: bool = False
 
 
 class CallQueue(Protocol):

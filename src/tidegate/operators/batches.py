@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidegate.api.batches import as_arrow
 from tidegate.errors import BadRecord, TidegateError, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
-from tidegate.operators.failures import user_code_failed
+from tidegate.operators.failures import ReturnedBeside, user_code_failed
 from tidegate.operators.frames import giver, taken
 from tidegate.operators.function import FunctionOperator
 
@@ -25,12 +25,18 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 
+BATCH_CALL_S: Final = 0.1
+"""How long a call with a batch is to take, seconds."""
+
+
 class BatchOperator(FunctionOperator):
     """What operators on Arrow batches share.
 
     output_schema: what the results have to have; None for what the first one has. form: what the
     function is given; it may return any form.
     """
+
+    piece_s = BATCH_CALL_S
 
     def __init__(
         self,
@@ -153,7 +159,9 @@ class FlatMapBatchesOperator(BatchOperator):
 
     def _drawn(self, given: ArrowBatch, results: Iterable[object]) -> Iterator[object]:
         try:
-            yield from results
+            beside = yield from results
+            if beside is not None:
+                raise ReturnedBeside(beside)
         except Exception as error:
             row = first_row(given.batch)
             raise user_code_failed(error, operator=self._name, row=row) from error

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from tidegate.api.operator import Pause
 from tidegate.api.output_tag import MADE, OutputTag, is_aside
+from tidegate.api.pieces import TURN_S, PieceSize
+from tidegate.errors import TidegateError
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
@@ -28,19 +30,50 @@ class Timed(Protocol):
         ...
 
 
+class Draws:
+    """Draws results in batches that take a few milliseconds each, by how long earlier ones took.
+
+    rows_max: results of a batch.
+    """
+
+    def __init__(self, rows_max: int, monotonic_ms: Callable[[], int]) -> None:
+        self._size = PieceSize(rows_max, TURN_S)
+        self._monotonic_ms = monotonic_ms
+        self._failure: TidegateError | None = None
+
+    def next(self, results: Iterator[object], timed: Timed | None) -> tuple[RowBatch, bool]:
+        """The next results, and whether there may be more. timed: None where rows have no time.
+
+        What fails after some results is raised by the next call, so that these leave before.
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        wanted, began_ms = self._size.rows, self._monotonic_ms()
+        batch = RowBatch([], None if timed is None else [])
+        try:
+            _draw(results, wanted, timed, batch)
+        except TidegateError as failure:
+            if not batch.values:
+                raise
+            self._failure = failure
+            return batch, True
+        if batch.values:
+            self._size.took(len(batch), (self._monotonic_ms() - began_ms) / 1000)
+        return batch, len(batch) == wanted
+
+
 def emit_rows(
-    results: Iterator[object], rows_max: int, out: Output, *, timed: Timed | None = None
+    results: Iterator[object], draws: Draws, out: Output, *, timed: Timed | None = None
 ) -> Steps | None:
     """Pass results on; where they don't fit one batch, in steps that wait for room.
 
     timed: None where rows have no time.
     """
-    batch = _draw(results, rows_max, timed)
-    if len(batch) < rows_max:
-        if batch.values:
-            emit_sorted(batch, out)
-        return None
-    return _rest(batch, results, rows_max, out, timed)
+    batch, has_more = draws.next(results, timed)
+    if batch.values:
+        emit_sorted(batch, out)
+    return _rest(results, draws, out, timed) if has_more else None
 
 
 def emit_sorted(batch: RowBatch, out: Output) -> None:
@@ -73,29 +106,29 @@ def _emit_aside(batch: RowBatch, out: Output) -> RowBatch:
     return main
 
 
-def _rest(
-    batch: RowBatch,
-    results: Iterator[object],
-    rows_max: int,
-    out: Output,
-    timed: Timed | None,
-) -> Steps:
-    while batch.values:
-        emit_sorted(batch, out)
-        if not out.has_room:
-            yield None
-        batch = _draw(results, rows_max, timed)
+def _rest(results: Iterator[object], draws: Draws, out: Output, timed: Timed | None) -> Steps:
+    has_more = True
+    while has_more:
+        yield None
+        batch, has_more = draws.next(results, timed)
+        if batch.values:
+            emit_sorted(batch, out)
 
 
-def _draw(results: Iterator[object], rows_max: int, timed: Timed | None) -> RowBatch:
+def _draw(results: Iterator[object], rows_max: int, timed: Timed | None, batch: RowBatch) -> None:
     if timed is None:
-        return RowBatch(list(islice(results, rows_max)))
-    values: list[object] = []
-    stamps: list[int | None] = []
+        batch.values.extend(islice(results, rows_max))
+        return
+    values, stamps = batch.values, cast("list[int | None]", batch.timestamps_ms)
     for value in islice(results, rows_max):
         values.append(value)
         stamps.append(timed.timestamp_ms)
-    return RowBatch(values, cast("list[int]", stamps))
+
+
+def then_fail(failure: TidegateError) -> Steps:
+    """Fail once what was emitted has gone its way: it came before what fails."""
+    yield None
+    raise failure
 
 
 def in_pieces(piece: Callable[[], Steps | None], is_due: Callable[[], bool]) -> Steps:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.batches import shown
 from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.typeinfo.copies import ReturnedLazily
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,6 +19,14 @@ TEXTS: Final = frozenset({str, bytes})
 """What is iterable and yet no iterable of records."""
 
 _PACKAGE: Final = str(Path(__file__).resolve().parents[1])
+
+
+class ReturnedBeside(Exception):
+    """A generator yields records and returns a value too, which nobody would see."""
+
+    def __init__(self, value: object) -> None:
+        super().__init__(value)
+        self.value = value
 
 
 def user_code_failed(
@@ -38,6 +47,20 @@ def user_code_failed(
     if isinstance(error, TidegateError):
         return error
     place = f"in its {call}" if call else f"at the row {shown(row)}"
+    if isinstance(error, ReturnedBeside):
+        return UserCodeFailed(
+            f"the function of operator '{operator}' yields records and also returned "
+            f"{shown(error.value)}, which would be lost",
+            where=f"operator '{operator}', {place}",
+            remedy="Yield what it returns, such as `yield from records` in place of `return "
+            "records`; a `return` without a value may stay.",
+        )
+    if isinstance(error, ReturnedLazily):
+        return UserCodeFailed(
+            f"the function of operator '{operator}' returned a {error.kind} where a record is due",
+            where=f"operator '{operator}', {place}",
+            remedy="Use flat_map for a generator, AsyncDataStream for an `async def`.",
+        )
     if returned is not None and not are_records(returned):
         return UserCodeFailed(
             f"the function of operator '{operator}' returned {shown(returned)}, a "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.functions import CheckpointedFunction, CheckpointListener, Function
 from tidegate.api.operator import Operator
 from tidegate.errors import GraphError, TidegateError
+from tidegate.operators.emit import Draws
 from tidegate.operators.failures import user_code_failed
 from tidegate.typeinfo.copies import copier_of_results
 
@@ -43,8 +44,11 @@ class FunctionOperator(Operator):
 
     def _prepare(self, context: OperatorContext) -> None:
         self._name = context.name
-        self._chunk_rows = 2 * context.settings.rows
+        self._draws = Draws(2 * context.settings.rows, context.monotonic_ms)
         self._own = None if context.settings.object_reuse else copier_of_results(self.result_type)
+        self._open_functions(context)
+
+    def _open_functions(self, context: OperatorContext) -> None:
         for function in self._functions:
             if isinstance(function, Function):
                 self._guarded(function.open, context.runtime)
@@ -67,7 +71,7 @@ class FunctionOperator(Operator):
             if isinstance(function, CheckpointListener):
                 self._guarded(function.notify_checkpoint_aborted, checkpoint)
 
-    def close(self) -> None:
+    def close(self) -> Awaitable[None] | None:
         """Close every function. Raises what the first failure was; the others are notes on it."""
         first: TidegateError | None = None
         for function in self._functions:
@@ -87,6 +91,11 @@ class FunctionOperator(Operator):
             call(*arguments)
         except Exception as error:
             raise user_code_failed(error, operator=self._name, call=call.__name__) from error
+
+
+def has_life(function: object) -> bool:
+    """True for a function object that is told of its start, where it may take up state."""
+    return isinstance(function, Function) and type(function).open is not Function.open
 
 
 def row_call(function: object, method: str) -> RowCall:

@@ -16,7 +16,7 @@ from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
 from tidegate.operators.emit import ahead_of, emit_rows
-from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
+from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.process import ProcessOperator, is_due, keys_of
 from tidegate.operators.windows import LateRecords
 from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
@@ -93,6 +93,7 @@ class IntervalJoinOperator(ProcessOperator):
         self._keys = SharedKeys(context.name)
         self._pair = JoinContext()
         self._timers = context.timers(_TIMERS, BYTE).event
+        self._clean_rows = 2 * context.settings.rows
         plan = self._plan
         self._sides = (
             _Side(context, plan, 0, plan.lower_ms, plan.upper_ms),
@@ -103,7 +104,7 @@ class IntervalJoinOperator(ProcessOperator):
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Pair a batch with what is there of the other side; late records are set aside."""
         rows = self._in_time(self._keys.checked(batch, port), port, out)
-        return emit_rows(self._joined(rows, port), self._chunk_rows, out, timed=self._pair)
+        return emit_rows(self._joined(rows, port), self._draws, out, timed=self._pair)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """Remove what no record can be paired with any more, then pass the watermark on."""
@@ -157,7 +158,9 @@ class IntervalJoinOperator(ProcessOperator):
                         if results is not None:
                             if texts and type(results) in TEXTS:
                                 raise TypeError("text is no iterable of records")
-                            yield from results if own is None else map(own, results)
+                            beside = yield from results if own is None else map(own, results)
+                            if beside is not None:
+                                raise ReturnedBeside(beside)
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, row=value, returned=results)
             raise failed from error
@@ -166,7 +169,7 @@ class IntervalJoinOperator(ProcessOperator):
         due = self._timers.due(until_ms)
         for count, (ms, port) in enumerate(due, start=1):
             self._sides[cast("int", port)].remove_needed_until(ms)
-            if count % self._chunk_rows == 0:
+            if count % self._clean_rows == 0:
                 yield Pause.HERE
 
 

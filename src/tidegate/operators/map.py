@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.batches import as_rows
 from tidegate.model.elements import RowBatch
-from tidegate.operators.emit import emit_rows
-from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
+from tidegate.operators.emit import emit_rows, then_fail
+from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidegate.api.operator import Output, Steps
+    from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch
     from tidegate.operators.function import RowCall
 
@@ -26,11 +27,16 @@ class MapOperator(FunctionOperator):
     def __init__(self, function: object) -> None:
         super().__init__(function, "map")
 
-    def process(self, batch: Batch, port: int, out: Output) -> None:
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Map a batch."""
         rows = as_rows(batch)
-        mapped = each(self._call, rows.values, self._name, own=self._own)
-        out.emit(RowBatch(mapped, rows.timestamps_ms))
+        mapped, failure = each(self._call, rows.values, self._name, own=self._own)
+        if failure is None:
+            out.emit(RowBatch(mapped, rows.timestamps_ms))
+            return None
+        stamps = rows.timestamps_ms
+        out.emit(RowBatch(mapped, None if stamps is None else stamps[: len(mapped)]))
+        return then_fail(failure)
 
 
 class FilterOperator(FunctionOperator):
@@ -41,14 +47,15 @@ class FilterOperator(FunctionOperator):
     def __init__(self, function: object) -> None:
         super().__init__(function, "filter")
 
-    def process(self, batch: Batch, port: int, out: Output) -> None:
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Filter a batch."""
         rows = as_rows(batch)
-        keep = each(self._call, rows.values, self._name)
+        keep, failure = each(self._call, rows.values, self._name)
         values = list(compress(rows.values, keep))
         if values:
             stamps = rows.timestamps_ms
             out.emit(RowBatch(values, None if stamps is None else list(compress(stamps, keep))))
+        return None if failure is None else then_fail(failure)
 
 
 class FlatMapOperator(FunctionOperator):
@@ -62,7 +69,7 @@ class FlatMapOperator(FunctionOperator):
         """Flatten a batch; results of a row keep its timestamp."""
         rows = as_rows(batch)
         timed = None if rows.timestamps_ms is None else self
-        return emit_rows(self._results(rows), self._chunk_rows, out, timed=timed)
+        return emit_rows(self._results(rows), self._draws, out, timed=timed)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
         call, own, texts = self._call, self._own, may_give_text(self._call)
@@ -74,7 +81,9 @@ class FlatMapOperator(FunctionOperator):
                 if results is not None:
                     if texts and type(results) in TEXTS:
                         raise TypeError("text is no iterable of records")
-                    yield from results if own is None else map(own, results)
+                    beside = yield from results if own is None else map(own, results)
+                    if beside is not None:
+                        raise ReturnedBeside(beside)
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, row=value, returned=results)
             raise failed from error
@@ -97,20 +106,23 @@ def each(
     operator: str,
     *,
     own: Callable[[object], object] | None = None,
-) -> list[object]:
-    """What a user's function gives for each value. Raises UserCodeFailed with the row.
+) -> tuple[list[object], TidegateError | None]:
+    """What a user's function gives for each value, up to where it fails.
 
-    own: copies each result before the next call, which may change it.
+    own: copies each result before the next call, which may change it. Result: beside the values
+    the failure, with its row; None where there is none.
     """
     rest = iter(values)
-    results: list[object]
+    results: list[object] = []
     try:
-        results = list(map(call, rest) if own is None else map(own, map(call, rest)))
+        results.extend(map(call, rest) if own is None else map(own, map(call, rest)))
     except Exception as error:
         row = values[-1 - length_hint(rest)]
-        raise user_code_failed(error, operator=operator, row=row) from error
+        failure = user_code_failed(error, operator=operator, row=row)
+        failure.__cause__ = None if failure is error else error
+        return results, failure
     if len(results) < len(values):
         # `map` takes a StopIteration that leaves the function for its own end.
         stopped = StopIteration("raised by the function itself")
-        raise user_code_failed(stopped, operator=operator, row=values[len(results)])
-    return results
+        return results, user_code_failed(stopped, operator=operator, row=values[len(results)])
+    return results, None

@@ -12,7 +12,7 @@ from tidegate.api.output_tag import MADE, is_aside
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
-from tidegate.operators.failures import TEXTS, may_give_text, user_code_failed
+from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
 from tidegate.operators.function import FunctionOperator, row_call
 from tidegate.typeinfo.copies import private_copy
 
@@ -141,7 +141,7 @@ class ProcessOperator(FunctionOperator):
         rows = as_rows(batch)
         self._call = self._calls[port]
         timed = None if rows.timestamps_ms is None else self._row
-        return emit_rows(self._results(rows), self._chunk_rows, out, timed=timed)
+        return emit_rows(self._results(rows), self._draws, out, timed=timed)
 
     def _results(self, rows: RowBatch) -> Iterator[object]:
         call, row, own, texts = self._call, self._row, self._own, may_give_text(self._call)
@@ -152,7 +152,9 @@ class ProcessOperator(FunctionOperator):
                 if results is not None:
                     if texts and type(results) in TEXTS:
                         raise TypeError("text is no iterable of records")
-                    yield from results if own is None else map(own, results)
+                    beside = yield from results if own is None else map(own, results)
+                    if beside is not None:
+                        raise ReturnedBeside(beside)
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, row=value, returned=results)
             raise failed from error
@@ -202,7 +204,7 @@ class TimedOperator(ProcessOperator):
 
         def piece() -> Steps | None:
             fired = self._fired(self._until(self._monotonic_ms() + PIECE_MS, due))
-            return emit_rows(fired, self._chunk_rows, out, timed=timed)
+            return emit_rows(fired, self._draws, out, timed=timed)
 
         return in_pieces(piece, partial(is_due, timers, until_ms))
 
@@ -223,7 +225,9 @@ class TimedOperator(ProcessOperator):
                 if results is not None:
                     if texts and type(results) in TEXTS:
                         raise TypeError("text is no iterable of records")
-                    yield from results if own is None else map(own, results)
+                    beside = yield from results if own is None else map(own, results)
+                    if beside is not None:
+                        raise ReturnedBeside(beside)
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, call="on_timer", returned=results)
             raise failed from error
@@ -246,7 +250,9 @@ class KeyedProcessOperator(TimedOperator):
                     if results is not None:
                         if texts and type(results) in TEXTS:
                             raise TypeError("text is no iterable of records")
-                        yield from results if own is None else map(own, results)
+                        beside = yield from results if own is None else map(own, results)
+                        if beside is not None:
+                            raise ReturnedBeside(beside)
                 return
             columns = zip(rows.values, keys, groups, stamps, strict=True)
             for value, cell.key, cell.group, row.timestamp_ms in columns:
@@ -254,7 +260,9 @@ class KeyedProcessOperator(TimedOperator):
                 if results is not None:
                     if texts and type(results) in TEXTS:
                         raise TypeError("text is no iterable of records")
-                    yield from results if own is None else map(own, results)
+                    beside = yield from results if own is None else map(own, results)
+                    if beside is not None:
+                        raise ReturnedBeside(beside)
         except Exception as error:
             failed = user_code_failed(error, operator=self._name, row=value, returned=results)
             raise failed from error

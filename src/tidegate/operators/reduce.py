@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 from tidegate.api.batches import as_rows
 from tidegate.api.state import ReducingState, ReducingStateDescriptor
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
-from tidegate.operators.emit import ahead_of, emit_rows
+from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.function import FunctionOperator, row_call
+from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.process import keys_of
 from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
@@ -39,28 +39,45 @@ class ReduceOperator(FunctionOperator):
         reduce = typed_reduce(call, self._type_info, context.name)
         descriptor = ReducingStateDescriptor(STATE_NAME, reduce, self._type_info)
         self._state = cast("ReducingState[object]", context.keyed_state(descriptor))
+        self._cell = context.current_key
+        self._by_row = has_life(self._function)
         self._context = context
         self._final_only = context.settings.final_only
         super().open(context)
 
-    def process(self, batch: Batch, port: int, out: Output) -> None:
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Reduce a batch, row by row."""
         rows = as_rows(batch)
         keys, groups = keys_of(rows)
         results: list[object] = []
+        stamps, failure = rows.timestamps_ms, None
         try:
-            self._state.add_rows(keys, groups, rows.values, self._emitter(results))
+            if self._by_row:
+                self._add_by_row(rows, self._emitter(results))
+            else:
+                self._state.add_rows(keys, groups, rows.values, self._emitter(results))
         except Exception as error:
-            raise self._failure(error, rows.values[len(results)]) from error
+            failure = self._failure(error, rows.values[len(results)])
+            failure.__cause__ = None if failure is error else error
+            stamps = None if stamps is None else stamps[: len(results)]
         if not self._final_only:
-            out.emit(RowBatch(results, rows.timestamps_ms))
+            out.emit(RowBatch(results, stamps))
+        return None if failure is None else then_fail(failure)
+
+    def _add_by_row(self, rows: RowBatch, emit: Callable[[object], None]) -> None:
+        """Reduce row by row, for a function that may have state of the current key."""
+        keys, groups = keys_of(rows)
+        cell, state = self._cell, self._state
+        for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
+            state.add(value)
+            emit(state.get())
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
         """At the end of a batch job: what each key has been reduced to."""
         if not (self._final_only and watermark.ms == MAX_WATERMARK_MS):
             return super().on_watermark(watermark, out)
         finals = (final for _, _, final in self._context.entries(STATE_NAME))
-        return ahead_of(watermark, emit_rows(finals, self._chunk_rows, out), out)
+        return ahead_of(watermark, emit_rows(finals, self._draws, out), out)
 
     def _failure(self, error: Exception, row: object) -> TidegateError:
         """What to raise for what the function raised at a row."""

@@ -48,6 +48,15 @@ class SinkHost(Operator):
         if check is not None:
             check()
 
+    @property
+    def commits(self) -> bool:
+        """Whether output can be seen only once a checkpoint is complete."""
+        committer = self._sink.committer()
+        if committer is None:
+            return False
+        committer.close()
+        return True
+
     def on_complete(self, checkpoint: CheckpointId) -> None:
         """Tell the writer, if it wants to hear of it."""
         if isinstance(writer := self._made(), NotifiedWriter):

@@ -9,7 +9,7 @@ from tidegate.api.conversion import Conversion
 from tidegate.api.operator import Polled, SourceOperator
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
-from tidegate.model.elements import OperatorEvent
+from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.operators.event_time import EventTime
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.source_alignment import ReaderAlignment
@@ -22,10 +22,12 @@ from tidegate.operators.split_events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from tidegate.api.coordinator import CoordinatorContext
+    from tidegate.api.dead_letters import DeadLetter
     from tidegate.api.operator import OperatorContext, Output, SnapshotContext
+    from tidegate.api.output_tag import OutputTag
     from tidegate.api.source import Source, SourceReader
     from tidegate.api.staging import Staged
     from tidegate.model.elements import Batch
@@ -60,6 +62,11 @@ class SourceReaderOperator(SourceOperator):
             check()
 
     @property
+    def unmatched(self) -> Sequence[str]:
+        """Places where the source, which goes on looking, finds nothing now."""
+        return getattr(self._source, "unmatched", ())
+
+    @property
     def bounded(self) -> bool:
         """Whether the source comes to an end by itself."""
         return self._source.bounded
@@ -82,7 +89,8 @@ class SourceReaderOperator(SourceOperator):
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
         restored = self._restored(context)
         self._rows_full = context.settings.rows
-        self._reader_context = _ReaderContext(context)
+        self._arrow_rows_full = context.settings.arrow_rows
+        self._reader_context = _ReaderContext(context, self._name)
         self._reader: SourceReader[object] = self._source.reader(self._reader_context)
         if restored:
             self._reader.add_splits(restored)
@@ -106,9 +114,14 @@ class SourceReaderOperator(SourceOperator):
         if rests:
             return self._nothing()
         self._reader_context.rows = min(self._rows_full, out.rows_max)
+        self._reader_context.arrow_rows = min(self._arrow_rows_full, out.piece_rows)
         batch = self._polled()
-        if batch is not None:
+        letters = self._reader_context.take_letters()
+        for tag, found in letters:
+            out.emit_side(tag, RowBatch(list(found)))
+        if batch is not None and len(batch):
             self._time.emit(batch, out)
+        if batch is not None or letters:
             return Polled.MORE
         if reader.wants_splits and not self._wanting:
             self._wanting = True
@@ -161,10 +174,11 @@ class SourceReaderOperator(SourceOperator):
 
 
 class _ReaderContext:
-    """The ``ReaderContext`` over an operator's."""
+    """The ``ReaderContext`` over an operator's. name: of the source, for messages."""
 
-    def __init__(self, context: OperatorContext) -> None:
+    def __init__(self, context: OperatorContext, name: str) -> None:
         self._context = context
+        self._name = name
         self.subtask = context.subtask
         self.parallelism = context.parallelism
         self.rows = context.settings.rows
@@ -173,6 +187,15 @@ class _ReaderContext:
         self.monotonic_ms = context.monotonic_ms
         self.wake_at = context.wake_at
         self.skipped = context.skipped
+        self._letters: list[tuple[str, Sequence[DeadLetter]]] = []
+
+    def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
+        self._letters.append((tag.tag_id, letters))
+
+    def take_letters(self) -> list[tuple[str, Sequence[DeadLetter]]]:
+        """What has been told since this was last asked, by the tag's id."""
+        taken, self._letters = self._letters, []
+        return taken
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         return self._context.run_blocking(call)
@@ -181,5 +204,8 @@ class _ReaderContext:
         self._context.start(self._read_ahead(call, then))
 
     async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        then(await self._context.run_blocking(call))
+        try:
+            then(await self._context.run_blocking(call))
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, call="reader") from error
         self._context.wake()

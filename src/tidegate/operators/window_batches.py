@@ -25,7 +25,7 @@ from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.operators.aggregate_batches import AggregatedColumns
-from tidegate.operators.batches import arrow_batch, first_row
+from tidegate.operators.batches import BATCH_CALL_S, arrow_batch, first_row
 from tidegate.operators.groups import Groups
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class WindowAggregateBatchesOperator(Operator):
     a window takes rows in; each batch with such rows gives its keys' results anew. late_tag: the
     side output of rows that are late for all their windows; None drops and counts them.
     """
+
+    piece_s = BATCH_CALL_S
 
     def __init__(
         self,

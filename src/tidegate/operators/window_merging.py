@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import MapStateDescriptor
+from tidegate.api.windows import MergeCallback, Window
 from tidegate.operators.windows import namespace_of, window_of
 from tidegate.typeinfo.types import PICKLED
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext
     from tidegate.api.state import MapState
-    from tidegate.api.windows import MergingWindowAssigner, Window
+    from tidegate.api.windows import MergingWindowAssigner
 
     Merged = Callable[[Window, list[Window], object, list[object]], None]
 
@@ -42,14 +43,10 @@ class MergingWindows:
         """
         if self._homes.contains(namespace_of(window)):
             return window
-        found: list[tuple[list[Window], Window]] = []
-
-        def note(parts: Collection[Window], whole: Window) -> None:
-            found.append((list(parts), whole))
-
-        self._merge([window, *map(window_of, self._homes.keys())], note)
+        found = _Merges()
+        self._merge([window, *map(window_of, self._homes.keys())], found)
         joined, alone = window, True
-        for parts, whole in found:
+        for parts, whole in found.groups:
             if window in parts:
                 joined = whole
             old = [part for part in parts if part != window]
@@ -71,3 +68,13 @@ class MergingWindows:
         home = self._homes.get(namespace_of(window))
         self._homes.remove(namespace_of(window))
         return home
+
+
+class _Merges(MergeCallback[Window]):
+    """What an assigner has said of which windows become one."""
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[list[Window], Window]] = []
+
+    def merge(self, merged: Collection[Window], merge_result: Window) -> None:
+        self.groups.append((list(merged), merge_result))

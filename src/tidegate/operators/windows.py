@@ -20,7 +20,7 @@ from tidegate.errors import TidegateError, UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.co_process import SharedKeys
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
-from tidegate.operators.failures import are_records, user_code_failed
+from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
 from tidegate.operators.function import FunctionOperator
 from tidegate.operators.reduce import typed_reduce
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
@@ -390,7 +390,7 @@ class FiringOperator(FunctionOperator):
         return self._monotonic_ms() >= self._piece_end_ms
 
     def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
-        return emit_rows(results, self._chunk_rows, out, timed=self)
+        return emit_rows(results, self._draws, out, timed=self)
 
     def _stand_on(self, namespace: object) -> None:
         """Let state with a namespace be that of the current key."""
@@ -419,7 +419,9 @@ class FiringOperator(FunctionOperator):
     def _drawn(self, results: Iterable[object], key: object, window: Window) -> Iterator[object]:
         own = self._own
         try:
-            yield from results if own is None else map(own, results)
+            beside = yield from results if own is None else map(own, results)
+            if beside is not None:
+                raise ReturnedBeside(beside)
         except Exception as error:
             raise self._window_failed(error, key, window) from error
 

@@ -38,6 +38,18 @@ class BadRequest(RestError):
     status = 400
 
 
+class Unauthorized(RestError):
+    """The asker has not said who he is."""
+
+    status = 401
+
+
+class UnsupportedMediaType(RestError):
+    """The request says that its body is something else than JSON."""
+
+    status = 415
+
+
 class Forbidden(RestError):
     """The asker may not ask."""
 
@@ -48,6 +60,12 @@ class NotFound(RestError):
     """There is no such thing."""
 
     status = 404
+
+
+class RequestTimeout(RestError):
+    """The request is not there in time."""
+
+    status = 408
 
 
 class Conflict(RestError):

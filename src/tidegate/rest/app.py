@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import traceback
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from tidegate.rest.answers import Accepted, Forbidden, RestError, error_response, response
-from tidegate.rest.routes import checkpoints, jobs, metrics, savepoints
+from tidegate.rest.answers import Accepted, RestError, Unauthorized, error_response, response
+from tidegate.rest.routes import checkpoints, jobs, login, metrics, savepoints
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
 
     import structlog
 
+    from tidegate.rest.guard import Guard
+    from tidegate.rest.patience import Patience
     from tidegate.rest.served import Route, ServedJob
 
 BODY_BYTES_MAX: Final = 1 << 20
@@ -26,6 +27,8 @@ def make_app(
     served: ServedJob,
     dispose: Callable[[str], Future[Any]],
     log: structlog.typing.FilteringBoundLogger,
+    guard: Guard,
+    patience: Patience,
 ) -> web.Application:
     """What answers the requests about one job. dispose: begins to delete a savepoint."""
 
@@ -33,20 +36,30 @@ def make_app(
     async def errors_answered(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
+        patience.asked(request.protocol)
         try:
-            _refuse_other_sites(request)
+            guard.check(
+                request.method,
+                request.path.removeprefix(PREFIXES[1]),
+                request.headers,
+                here=_dialled(request),
+                has_body=request.body_exists,
+            )
             return await handler(request)
         except RestError as error:
-            return error_response(error.status, *error.texts)
+            refused = error_response(error.status, *error.texts)
+            if isinstance(error, Unauthorized):
+                refused.headers["WWW-Authenticate"] = "Bearer"
+            return refused
         except web.HTTPRequestEntityTooLarge as error:
             return error_response(413, error.text or "The request is too large.")
         except web.HTTPException:
             return error_response(404, f"Unable to load requested file {request.path}.")
-        except Exception as error:
+        except Exception:
             log.exception("a request could not be answered", path=request.path)
-            told = "".join(traceback.format_exception(error))
-            text = f"<Exception on server side:\n{told}\nEnd of exception on server side>"
-            return error_response(500, "Internal server error.", text)
+            return error_response(500, "Internal server error.", "The job's log says more.")
+        finally:
+            patience.answered(request.protocol)
 
     app = web.Application(middlewares=[errors_answered], client_max_size=BODY_BYTES_MAX)
     for route in (
@@ -54,22 +67,25 @@ def make_app(
         *savepoints.routes(served, dispose),
         *metrics.routes(served),
         *jobs.routes(served),
+        *login.routes(guard),
     ):
         for prefix in PREFIXES:
             app.router.add_route(route.method, prefix + route.path, _handler(route))
     return app
 
 
-def _refuse_other_sites(request: web.Request) -> None:
-    """A page of another site, open in a browser of this machine, is not to end a job."""
-    origin = request.headers.get("Origin")
-    if origin is not None and origin.partition("://")[2] != request.host:
-        raise Forbidden(f"A page of {origin} may not ask the job.")
+def _dialled(request: web.Request) -> str:
+    """The address of this machine that the connection came to."""
+    transport = request.transport
+    name = None if transport is None else transport.get_extra_info("sockname")
+    return str(name[0]) if name else ""
 
 
 def _handler(route: Route) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def handle(request: web.Request) -> web.StreamResponse:
         body = await route.answer(request)
+        if isinstance(body, web.StreamResponse):
+            return body
         if isinstance(body, Accepted):
             return response(body.body, 202)
         return response(body)

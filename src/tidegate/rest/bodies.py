@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from tidegate.model.snapshots import SavepointFormatType
-from tidegate.rest.answers import BadRequest
+from tidegate.rest.answers import BadRequest, RequestTimeout
+from tidegate.rest.patience import REQUEST_TIMEOUT_S
 
 if TYPE_CHECKING:
     from aiohttp.web import Request
@@ -75,8 +77,15 @@ class SavepointDisposalRequest(_Body, frozen=True):
 
 
 async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request; an empty one is one without fields. Raises BadRequest."""
-    data = await request.read()
+    """The body of a request; an empty one is one without fields.
+
+    Raises BadRequest, and RequestTimeout for half a body.
+    """
+    try:
+        async with asyncio.timeout(REQUEST_TIMEOUT_S):
+            data = await request.read()
+    except TimeoutError as error:
+        raise RequestTimeout("The body of the request has not come in time.") from error
     try:
         body = msgspec.json.decode(data or b"{}", type=kind)
     except msgspec.MsgspecError as error:

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from aiohttp import web
 
+from tidegate.config.rest import REST_TOKEN_FILE
+from tidegate.config.security import REST_STORES
 from tidegate.errors import ConfigError
 from tidegate.rest.app import make_app
+from tidegate.rest.guard import Guard
 from tidegate.rest.operations import Operations
+from tidegate.rest.patience import Patience
 from tidegate.rest.served import ServedJob
 from tidegate.savepoints.folders import dispose_savepoint
+from tidegate.transport.accepting import BACKLOG, Acceptor
+from tidegate.transport.keys import read_keys, server_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,14 +40,14 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.ids import Epoch
     from tidegate.model.settings import RestSettings
+    from tidegate.transport.accepting import Guest
 
 T = TypeVar("T")
 
 _SHUTDOWN_S: Final = 1.0
-_BACKLOG: Final = 64
+_CONNECTIONS_MAX: Final = 64
 _THREADS: Final = 4
-_TURNS_TO_CONNECT: Final = 3
-"""Turns of the loop after which the runner knows of a connection that was taken."""
+_TOKEN_MIN: Final = 16
 
 
 class RestServer:
@@ -53,12 +61,18 @@ class RestServer:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._operations = Operations(clock, settings.store_ms)
+        self._guard = Guard(settings, _token(settings.token_file), clock)
+        self._tls = None
+        if settings.tls is not None:
+            keys = read_keys(settings.tls, prefix=REST_STORES.prefix)
+            self._tls = server_context(keys, oldest=ssl.TLSVersion.TLSv1_2)
         self._clock = clock
         self._chance = chance
         self._log = log
         self._socket = _bound(settings)
         host = settings.address or settings.bind_address
-        self.url: Final = f"http://{host}:{self._socket.getsockname()[1]}"
+        scheme = "http" if self._tls is None else "https"
+        self.url: Final = f"{scheme}://{host}:{self._socket.getsockname()[1]}"
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tidegate-rest-io")
         self._ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._ending: Future[None] = Future()
@@ -98,10 +112,11 @@ class RestServer:
             runner.run(self._serve(served))
 
     async def _serve(self, served: ServedJob) -> None:
-        app = make_app(served, self._dispose, self._log)
+        patience = Patience()
+        app = make_app(served, self._dispose, self._log, self._guard, patience)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
-        await web.SockSite(runner, self._socket, backlog=_BACKLOG).start()
+        acceptor = self._accept(runner, patience)
         over = asyncio.Event()
         self._ready.set_result((asyncio.get_running_loop(), over))
         watching = asyncio.create_task(served.watch())
@@ -114,12 +129,27 @@ class RestServer:
         )
         self._ending.set_result(None)
         await read
-        asyncio.get_running_loop().remove_reader(self._socket)
-        # Nobody closes a connection that was taken in the turn in which its server is closed.
-        for _ in range(_TURNS_TO_CONNECT):
-            await asyncio.sleep(0)
+        await acceptor.close()
         await runner.cleanup()
+        patience.close()
         self._release()
+
+    def _accept(self, runner: web.AppRunner, patience: Patience) -> Acceptor:
+        server = runner.server
+        assert server is not None, "the runner is set up"
+
+        def make(guest: Guest) -> asyncio.BaseProtocol:
+            protocol = server()
+            patience.came(protocol, guest)
+            return protocol
+
+        return Acceptor(
+            self._socket,
+            make,
+            timeout_s=patience.timeout_s,
+            tls=self._tls,
+            unproved_max=_CONNECTIONS_MAX,
+        )
 
     def _release(self) -> None:
         self._pool.shutdown(wait=False)
@@ -132,13 +162,40 @@ class RestServer:
         return asyncio.get_running_loop().run_in_executor(self._pool, call)
 
 
+def _token(path: str | None) -> str | None:
+    """What the file of the token holds. Raises ConfigError for one that is no secret."""
+    if path is None:
+        return None
+    where = REST_TOKEN_FILE.key
+    try:
+        token = Path(path).read_text("utf-8").strip()
+        others = Path(path).stat().st_mode & 0o077
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"The file of the token cannot be read: {error}",
+            where=where,
+            remedy="Make it: (umask 077; openssl rand -hex 32 > FILE).",
+        ) from error
+    if others:
+        raise ConfigError(
+            f"Other users may read the token in {path}", where=where, remedy=f"chmod 600 {path}"
+        )
+    if len(token) < _TOKEN_MIN:
+        raise ConfigError(
+            f"The token in {path} has {len(token)} characters, which can be guessed",
+            where=where,
+            remedy=f"Take at least {_TOKEN_MIN}, from chance: openssl rand -hex 32.",
+        )
+    return token
+
+
 def _bound(settings: RestSettings) -> socket.socket:
     """A socket at the first port that is free."""
     first, last = settings.ports
     problem: OSError | None = None
     for port in range(first, last + 1):
         try:
-            return socket.create_server((settings.bind_address, port), backlog=_BACKLOG)
+            return socket.create_server((settings.bind_address, port), backlog=BACKLOG)
         except OSError as error:
             problem = error
     raise ConfigError(

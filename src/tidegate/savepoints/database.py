@@ -1,42 +1,24 @@
-"""Whether the files of a RocksDB folder belong together, seen without RocksDB.
-
-``CURRENT`` names the manifest, whose records say which ``.sst`` files there are and how large they
-are; each of these ends in a footer. So one that was swapped, cut or left out is found even where
-no checksum of it is known.
-
-Source: RocksDB's log format (blocks of 32 KiB, records with a masked crc32c) and version edits.
-"""
+"""Whether the files of a RocksDB folder in a snapshot belong together, where they lie."""
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from google_crc32c import value as crc32c
-
-from tidegate.errors import FormatError
 from tidegate.state.format import RocksDBHeader, rocksdb_header
+from tidegate.state.rocksdb.manifest import (
+    CURRENT,
+    live_files,
+    manifest_name,
+    other_files,
+    sst_sizes,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
 
     Read = Callable[[StreamStateHandle], bytes]
-
-_CURRENT: Final = "CURRENT"
-_SST: Final = ".sst"
-
-_BLOCK: Final = 32 * 1024
-_RECORD: Final = struct.Struct("<IHB")
-_FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
-
-_DELETED_FILE: Final = 6
-_NEW_FILE: Final = 103
-_LENGTH_PREFIXED: Final = frozenset({1, 201})
-_NUMBERS: Final = frozenset({2, 3, 4, 9, 10, 200, 203, 300})
-_ENDS_FIELDS: Final = 1
-_MAY_BE_PASSED: Final = 1 << 13
 
 
 def check_database(handle: IncrementalRemoteKeyedStateHandle, read: Read) -> RocksDBHeader:
@@ -47,136 +29,10 @@ def check_database(handle: IncrementalRemoteKeyedStateHandle, read: Read) -> Roc
     where = handle.meta.physical_id
     header = rocksdb_header(memoryview(read(handle.meta)), where)
     files = {file.local_path: file.handle for file in (*handle.shared_state, *handle.private_state)}
-    current = files.get(_CURRENT)
-    name = "" if current is None else read(current).decode("ascii", "replace").rstrip("\n")
-    if name not in files:
-        raise FormatError(
-            "The database names no manifest that is there",
-            where=where,
-            expected="CURRENT with the name of a file",
-            found=repr(name[:40]),
-        )
-    live = _live_files(read(files[name]), files[name].physical_id)
-    sizes = {_number(each): h.state_size for each, h in files.items() if each.endswith(_SST)}
+    current = read(files[CURRENT]) if CURRENT in files else b""
+    manifest = files[manifest_name(current, files, where)]
+    live = live_files(read(manifest), manifest.physical_id)
+    sizes = sst_sizes({name: each.state_size for name, each in files.items()})
     if live is not None and sizes != live:
-        raise FormatError(
-            "The manifest of the database names other files than the snapshot",
-            where=files[name].physical_id,
-            expected=_told(live, sizes),
-            found=_told(sizes, live),
-        )
+        raise other_files(sizes, live, manifest.physical_id)
     return header
-
-
-def _number(name: str) -> int:
-    stem = name.removesuffix(_SST)
-    return int(stem) if stem.isdecimal() else -1
-
-
-def _told(files: dict[int, int], others: dict[int, int]) -> str:
-    differing = [
-        f"{number:06}{_SST} of {size} bytes"
-        for number, size in sorted(files.items())
-        if others.get(number) != size
-    ]
-    return ", ".join(differing[:3]) or "no more"
-
-
-def _live_files(manifest: bytes, where: str) -> dict[int, int] | None:
-    """Number and size of the files that a manifest leaves; None for one of another RocksDB."""
-    live: dict[int, int] = {}
-    for record in _records(manifest, where):
-        edit = _Edit(record, where)
-        if not edit.known:
-            return None
-        # A file that is moved to another level is deleted and added in one edit.
-        for number in edit.deleted:
-            live.pop(number, None)
-        live.update(edit.added)
-    return live
-
-
-def _records(log: bytes, where: str) -> Iterator[bytes]:
-    record, position = b"", 0
-    while position < len(log):
-        left = _BLOCK - position % _BLOCK
-        if left < _RECORD.size:
-            position += left
-            continue
-        if len(log) - position < _RECORD.size:
-            raise _damaged(where, position)
-        masked, size, kind = _RECORD.unpack_from(log, position)
-        begin = position + _RECORD.size
-        payload = log[begin : begin + size]
-        if kind not in (_FULL, _FIRST, _MIDDLE, _LAST) or len(payload) < size:
-            raise _damaged(where, position)
-        if masked != _mask(crc32c(bytes([kind]) + payload)):
-            raise _damaged(where, position)
-        record = payload if kind in (_FULL, _FIRST) else record + payload
-        if kind in (_FULL, _LAST):
-            yield record
-        position = begin + size
-
-
-def _mask(crc: int) -> int:
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-class _Edit:
-    """One record of a manifest: the files that it adds, with their sizes, and those it deletes.
-
-    known: whether it has none but fields that are known here.
-    """
-
-    def __init__(self, record: bytes, where: str) -> None:
-        self._record = record
-        self._position = 0
-        self._where = where
-        self.added: dict[int, int] = {}
-        self.deleted: list[int] = []
-        self.known = True
-        while self.known and self._position < len(record):
-            self._field(self._varint())
-
-    def _field(self, tag: int) -> None:
-        if tag in _NUMBERS:
-            self._varint()
-        elif tag in _LENGTH_PREFIXED or tag & _MAY_BE_PASSED:
-            self._skip()
-        elif tag == _DELETED_FILE:
-            self._varint()
-            self.deleted.append(self._varint())
-        elif tag == _NEW_FILE:
-            self._new_file()
-        else:
-            self.known = False
-
-    def _new_file(self) -> None:
-        self._varint()
-        number = self._varint()
-        self.added[number] = self._varint()
-        self._skip()
-        self._skip()
-        self._varint()
-        self._varint()
-        while self._varint() != _ENDS_FIELDS:
-            self._skip()
-
-    def _skip(self) -> None:
-        size = self._varint()
-        self._position += size
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while self._position < len(self._record):
-            byte = self._record[self._position]
-            self._position += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-        raise _damaged(self._where, self._position)
-
-
-def _damaged(where: str, offset: int) -> FormatError:
-    return FormatError("The manifest of the database is damaged", where=where, offset=offset)

@@ -98,14 +98,14 @@ class RecordedJobs:
         """Whether a run may still write. name: of its job, where its snapshots tell; else empty."""
         job = self.led_as(job_id)
         if job is not None:
-            return Life.LIVES if self._is_alive(job) else Life.OVER
+            return Life.LIVES if self.is_alive(job) else Life.OVER
         followed = any(job.name == name and job.record is not None for job in self.all)
         return Life.OVER if name and followed else Life.UNKNOWN
 
-    def _is_alive(self, job: RecordedJob) -> bool:
+    def is_alive(self, job: RecordedJob) -> bool:
         """Wait as long as a new leader would for a sign of life."""
         if job.name not in self._lives:
-            assert job.record is not None, "its id is known"
+            assert job.record is not None, "its records can be read"
             self._lives[job.name] = not job.record.released and self._shows_life(job)
         return self._lives[job.name]
 

@@ -60,6 +60,7 @@ class _LinkingReader:
         self.where = reader.where
         self.read = reader.read
         self.view = reader.view
+        self.holds = reader.holds
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Link or copy a file; raises what `StateReader.copy` raises."""

@@ -1,7 +1,9 @@
 """The operators of one subtask, calling each other directly, and their work in pieces.
 
 An operator that returned steps keeps what comes after in a queue until they are exhausted; so the
-order of elements is kept however long it takes. The chain is idle when no operator has steps.
+order of elements is kept however long it takes. So does one that is given more rows than it works
+off in a few milliseconds, or that is given any when the turn is over. The chain is idle when no
+operator has steps or a queue.
 """
 
 from __future__ import annotations
@@ -11,15 +13,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import Pause
+from tidegate.api.pieces import PIECE_S, TURN_S, Intake, PieceSize
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
-from tidegate.slot.output import ChannelOutput, Room, copied
+from tidegate.slot.output import ROWS_UNBOUNDED, ChannelOutput, Room, copied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import Operator, Steps
     from tidegate.model.elements import Batch
+    from tidegate.model.settings import SlotSettings
     from tidegate.slot.output import Route
+    from tidegate.slot.turns import Turn
 
 Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
 
@@ -28,18 +33,20 @@ class ChainOutput:
     """Where one operator's results go; its `Output`.
 
     now_ms: the slot's clock, asked once a batch. convert: what brings results to their declared
-    types, by side output; None is the main one.
+    types, by side output; None is the main one. worked_s: spent on what was emitted.
     """
 
     def __init__(
         self,
         room: Room,
+        turn: Turn,
         now_ms: Callable[[], int],
         *,
         share: bool,
         convert: Mapping[str | None, Callable[[Batch], Batch]] | None = None,
     ) -> None:
         self._room = room
+        self._now_s = turn.now_s
         self._now_ms = now_ms
         self._share = share
         self._convert = convert or {}
@@ -48,7 +55,9 @@ class ChainOutput:
         self._sides: dict[str, list[Callable[[Batch], None]]] = {}
         self._next: list[ChainedOperator] = []
         self._channels: list[ChannelOutput] = []
+        self.piece_rows = ROWS_UNBOUNDED
         self.rows = 0
+        self.worked_s = 0.0
 
     def add_operator(self, operator: ChainedOperator, tag: str | None) -> None:
         """The results go on to this operator; of the side output ``tag``, if any."""
@@ -73,15 +82,17 @@ class ChainOutput:
     @property
     def rows_max(self) -> int:
         """Rows to emit at once; more would wait together for credit."""
-        return self._room.rows_max
+        return min(self._room.rows_max, self.piece_rows)
 
     def emit(self, batch: Batch) -> None:
         """Pass a batch on to all consumers of the main output."""
         count = len(batch)
         if count:
             self.rows += count
+            began_s = self._now_s()
             convert = self._convert_main
             self._give(self._main, batch if convert is None else convert(batch))
+            self.worked_s += self._now_s() - began_s
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         """Pass a batch on to all consumers of a side output."""
@@ -108,21 +119,26 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain and its work in progress.
 
-    wait: called with what the steps wait for, and with what to call once that is done. prepare:
-    called with each batch before the operator is.
+    turn: once it is over, nothing more is begun. wait: called with what the steps wait for, and
+    with what to call once that is done. prepare: called with each batch before the operator is.
     """
 
     def __init__(
         self,
         operator: Operator,
         out: ChainOutput,
+        turn: Turn,
         wait: Wait,
         prepare: Callable[[Batch], None] | None = None,
     ) -> None:
         self.operator = operator
         self.out = out
+        self._turn = turn
         self._wait = wait
         self._prepare = prepare
+        self._piece = PieceSize(ROWS_UNBOUNDED, operator.piece_s)
+        self._piece_rows = 0
+        self._worked_s = 0.0
         self._steps: Steps | None = None
         self._paused = False
         self._awaited: Awaitable[object] | None = None
@@ -141,7 +157,7 @@ class ChainedOperator:
     @property
     def takes_more(self) -> bool:
         """Whether what it is given now is worked on at once, and its results too."""
-        return self._steps is None and not self._queue and self.out.has_room
+        return self.idle and self.operator.takes_input and self.out.has_room
 
     @property
     def can_go_on(self) -> bool:
@@ -150,16 +166,17 @@ class ChainedOperator:
 
     def accept(self, batch: Batch, port: int = 0) -> None:
         """A batch for this operator."""
-        if self._steps is not None or self._queue:
+        is_busy = self._steps is not None or bool(self._queue)
+        if is_busy or len(batch) > self._piece.rows or self._turn.over:
             self._queue.append((batch, port))
-            return
-        if self._prepare is not None:
-            self._prepare(batch)
-        self._begin(self.operator.process(batch, port, self.out))
+            if not is_busy:
+                self.advance()
+        else:
+            self._begin(self._process(batch, port))
 
     def accept_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         """Event time has advanced, or stands still."""
-        if self._steps is not None or self._queue:
+        if self._steps is not None or self._queue or self._turn.over:
             self._queue.append((watermark, 0))
         else:
             self._begin(self._taken(watermark, 0))
@@ -177,21 +194,32 @@ class ChainedOperator:
         self._begin(self.operator.finish(self.out))
 
     def advance(self) -> None:
-        """Go on as long as there is room and nothing to wait for, up to a pause."""
-        while self.can_go_on:
+        """Go on as long as there is room, time and nothing to wait for, up to a pause."""
+        while self.can_go_on and not self._turn.over:
             self._paused = False
             if self._steps is None:
                 self._steps = self._taken(*self._queue.popleft())
                 continue
-            try:
-                found = next(self._steps)
-            except StopIteration:
-                self._steps = None
-                continue
+            found = self._advanced(self._steps)
             if found is Pause.HERE:
                 self._paused = True
                 return
             self._await(found)
+
+    def _advanced(self, steps: Steps) -> Awaitable[object] | Pause | None:
+        """What the steps yield; None also where they are exhausted."""
+        began_s = self._turn.now_s()
+        try:
+            found = next(steps)
+        except StopIteration:
+            self._steps = None
+            self._end_piece(began_s)
+            return None
+        except Exception:
+            self._steps = None
+            raise
+        self._worked_s += self._turn.now_s() - began_s
+        return found
 
     def _begin(self, steps: Steps | None) -> None:
         if steps is not None:
@@ -202,15 +230,35 @@ class ChainedOperator:
         self, element: Batch | Watermark | WatermarkStatus | None, port: int
     ) -> Steps | None:
         if isinstance(element, RowBatch | ArrowBatch):
-            if self._prepare is not None:
-                self._prepare(element)
-            return self.operator.process(element, port, self.out)
+            rows = self._piece.rows
+            if len(element) > rows:
+                self._queue.appendleft((element.piece(rows, len(element)), port))
+                element = element.piece(0, rows)
+            return self._process(element, port)
         if isinstance(element, Watermark):
             return self.operator.on_watermark(element, self.out)
         if element is None:
             return self.operator.on_ready(self.out)
         self.operator.on_watermark_status(element, self.out)
         return None
+
+    def _process(self, batch: Batch, port: int) -> Steps | None:
+        """Let the operator work on a batch, and learn from how long it takes."""
+        if self._prepare is not None:
+            self._prepare(batch)
+        began_s = self._turn.now_s()
+        self._piece_rows, self._worked_s = len(batch), 0.0
+        steps = self.operator.process(batch, port, self.out)
+        if steps is None:
+            self._end_piece(began_s)
+        else:
+            self._worked_s = self._turn.now_s() - began_s
+        return steps
+
+    def _end_piece(self, began_s: float) -> None:
+        rows, self._piece_rows = self._piece_rows, 0
+        if rows:
+            self._piece.took(rows, self._worked_s + self._turn.now_s() - began_s)
 
     def _await(self, awaited: Awaitable[object] | None) -> None:
         if awaited is not None:
@@ -227,6 +275,7 @@ class Chain:
     def __init__(self, operators: Sequence[ChainedOperator]) -> None:
         self.operators = operators
         self.head = operators[0]
+        self.finishing = False
 
     @property
     def idle(self) -> bool:
@@ -244,17 +293,58 @@ class Chain:
         return all(operator.operator.takes_input for operator in self.operators)
 
     @property
+    def drained(self) -> bool:
+        """Whether no operator has anything under way that its input's end waits for."""
+        return all(operator.operator.drained for operator in self.operators)
+
+    @property
     def can_go_on(self) -> bool:
         """Whether ``advance`` would do something."""
         return any(operator.can_go_on for operator in self.operators)
+
+    def ready(self) -> bool:
+        """Tell the operators that they are woken; False where some are at work and not told.
+
+        What is behind the last one at work is told all the same: it may be what that waits for.
+        """
+        at_work = [i for i, operator in enumerate(self.operators) if not operator.idle]
+        first = at_work[-1] + 1 if at_work else 0
+        for operator in self.operators[first:]:
+            operator.ready()
+        return first == 0
 
     def advance(self) -> None:
         """Go on with work in progress, tail first, so that what is under way leaves first."""
         for operator in reversed(self.operators):
             operator.advance()
 
+    def intake(self, settings: SlotSettings, *, is_source: bool) -> Intake:
+        """What decides how many rows to take in; many where a function takes batches."""
+        longest_s = max(each.operator.piece_s for each in self.operators)
+        # What a source has not given yet costs nothing to leave to it.
+        least_s = TURN_S if is_source else PIECE_S
+        rows_max = max(settings.rows, settings.arrow_rows)
+        return Intake(rows_max, longest_s if longest_s > TURN_S else least_s)
+
+    def tell(self, tell: Callable[[Operator], None]) -> None:
+        """Tail to head. One that raises does not keep the others from hearing of it."""
+        raised: Exception | None = None
+        for chained in reversed(self.operators):
+            try:
+                tell(chained.operator)
+            except Exception as error:
+                raised = raised or error
+        if raised is not None:
+            raise raised
+
     def finish(self) -> Iterator[None]:
-        """Finish the operators head to tail; yields while one of them has work in progress."""
+        """Finish the operators head to tail; yields while one of them has work in progress.
+
+        Until the first one is finished a snapshot may be taken: ``finishing`` is false.
+        """
+        while not self.drained:
+            yield
+        self.finishing = True
         for operator in self.operators:
             while not self.idle:
                 yield

@@ -18,7 +18,7 @@ from tidegate.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 
-    from tidegate.api.operator import KeyCell, Timers
+    from tidegate.api.operator import KeyCell, Threads, Timers
     from tidegate.api.state import (
         AggregatingState,
         BroadcastState,
@@ -63,6 +63,7 @@ class SubtaskSurroundings:
     clock: Clock
     parameters: Mapping[str, str]
     blocking: BlockingCalls
+    threads: Callable[[int], Threads]
     start: Callable[[Coroutine[object, object, None]], None]
     wake: Callable[[], None]
     wake_at: Callable[[int], None]
@@ -205,6 +206,9 @@ class SlotOperatorContext:
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         return self._around.blocking.run(call)
+
+    def threads(self, limit: int) -> Threads:
+        return self._around.threads(limit)
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
         self._around.start(coroutine)

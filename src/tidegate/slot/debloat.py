@@ -9,6 +9,7 @@ from tidegate.transport.debloat import DebloatedSize
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from tidegate.clock import Clock
     from tidegate.model.settings import DebloatSettings
     from tidegate.slot.gate import Gate
 
@@ -43,6 +44,15 @@ class Debloater:
             self._active_s += ended_s - self._busy_from_s
             self._busy_from_s = None
             self.size.emptied()
+
+    def begin(self, at: Callable[[int, Callable[[], None]], None], clock: Clock) -> None:
+        """Measure each period from now on. at: calls something at a monotonic time."""
+
+        def measure() -> None:
+            self.measure(clock.precise_s())
+            self.begin(at, clock)
+
+        at(clock.monotonic_ms() + self.period_ms, measure)
 
     def measure(self, now_s: float) -> None:
         """A period is over."""

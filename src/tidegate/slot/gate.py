@@ -6,13 +6,16 @@ Restored in-flight data are read before anything that comes.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
     MIN_TIMESTAMP_MS,
     ArrowBatch,
     Barrier,
     Batch,
+    CancelBarrier,
     Element,
     EndOfPartition,
     RowBatch,
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from tidegate.model.ids import ChannelId, CheckpointId
+
+_NAMED_MAX: Final = 4
+"""Channels that are named when they hold back event time."""
 
 
 class InputChannel:
@@ -100,7 +106,8 @@ class Gate:
         for channel in self._channels.values():
             waiting = [len(each) for each in channel.queue if isinstance(each, RowBatch)]
             if waiting:
-                rows += sum(waiting) - channel.taken
+                begun = channel.taken if isinstance(channel.queue[0], RowBatch) else 0
+                rows += sum(waiting) - begun
                 batches += len(waiting)
                 channels += 1
         return Backlog(rows, batches, channels)
@@ -115,25 +122,26 @@ class Gate:
             self._ready.append(channel)
             self._arrived()
 
-    def poll(self, rows_max: int) -> tuple[InputChannel, Element] | None:
-        """The next element of a channel that may be read; of a longer row batch a piece.
+    def poll(self, rows_max: int, arrow_rows_max: int) -> tuple[InputChannel, Element] | None:
+        """The next element of a channel that may be read; of a longer batch a piece.
 
-        rows_max: rows of a piece. What is left of a cut batch stays at the head of its queue, and
-        the sender gets its credit with the last piece.
+        rows_max, arrow_rows_max: rows of a piece, by the kind of the batch. What is left of a cut
+        batch stays at the head of its queue, and the sender gets its credit with the last piece.
         """
         if not self.readable:
             return None
         if self._restored:
-            return self._poll_restored(rows_max)
+            return self._poll_restored(rows_max, arrow_rows_max)
         channel = self._ready.popleft()
         queue = channel.queue
         element = queue[0]
-        if isinstance(element, RowBatch):
+        if isinstance(element, RowBatch | ArrowBatch):
             taken = channel.taken
-            if len(element) - taken > rows_max:
-                channel.taken = taken + rows_max
+            most = rows_max if isinstance(element, RowBatch) else arrow_rows_max
+            if len(element) - taken > most:
+                channel.taken = taken + most
                 self._ready.appendleft(channel)
-                return channel, element.piece(taken, taken + rows_max)
+                return channel, element.piece(taken, taken + most)
             if taken:
                 element = element.piece(taken, len(element))
                 channel.taken = 0
@@ -146,6 +154,17 @@ class Gate:
             channel.grant()
         return channel, element
 
+    def poll_barrier(self) -> tuple[InputChannel, Element] | None:
+        """The next element of the first channel where that is a barrier, or takes one back."""
+        if self._restored:
+            return None
+        for channel in self._ready:
+            if not channel.blocked and isinstance(channel.queue[0], Barrier | CancelBarrier):
+                self._ready.remove(channel)
+                self._ready.appendleft(channel)
+                return self.poll(1, 1)
+        return None
+
     def restore(self, data: Collection[tuple[ChannelId, Batch]]) -> None:
         """What was in flight when the checkpoint was taken; it costs no credit."""
         self._restored.extend((self._channels[channel], batch) for channel, batch in data)
@@ -155,12 +174,13 @@ class Gate:
         """Whether restored data are still to be read."""
         return bool(self._restored)
 
-    def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:
+    def _poll_restored(self, rows_max: int, arrow_rows_max: int) -> tuple[InputChannel, Element]:
         channel, batch = self._restored[0]
         taken = self._restored_taken
-        if isinstance(batch, RowBatch) and len(batch) - taken > rows_max:
-            self._restored_taken = taken + rows_max
-            return channel, batch.piece(taken, taken + rows_max)
+        most = rows_max if isinstance(batch, RowBatch) else arrow_rows_max
+        if len(batch) - taken > most:
+            self._restored_taken = taken + most
+            return channel, batch.piece(taken, taken + most)
         self._restored.popleft()
         self._restored_taken = 0
         return channel, self._rest(batch, taken)
@@ -227,6 +247,26 @@ class WatermarkValve:
     def current_ms(self) -> int:
         """Event time that has been reached."""
         return self._current
+
+    @property
+    def furthest_ms(self) -> int:
+        """The event time of the input that has come furthest and has not ended."""
+        going_on = (ms for ms in self._watermarks.values() if ms < MAX_WATERMARK_MS)
+        return max(going_on, default=self._current)
+
+    @property
+    def held_by(self) -> tuple[ChannelId, ...]:
+        """The first channels that others are ahead of; none where none is."""
+        counted = [
+            channel
+            for channel in self._watermarks
+            if channel not in self._idle and channel not in self._behind
+        ]
+        least = min((self._watermarks[channel] for channel in counted), default=self._current)
+        if least >= self.furthest_ms:
+            return ()
+        held = (channel for channel in counted if self._watermarks[channel] == least)
+        return tuple(islice(held, _NAMED_MAX))
 
     def watermark(self, channel: ChannelId, ms: int) -> Watermark | None:
         """A watermark has come; the new one over all channels, where that has advanced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -22,13 +23,14 @@ from tidegate.slot.local_state import new_backend_id
 from tidegate.slot.materializing import Materializing
 from tidegate.slot.output import ChannelOutput, Room, make_route
 from tidegate.slot.subtask import Subtask
+from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
 from tidegate.storage.reading import StateReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Coroutine, Sequence
 
     import structlog
 
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 CALL_LIMIT_S = 60.0
 """How long the calls of a subtask that is over may go on before its operators are left open."""
+
+CLOSE_LIMIT_S = 10.0
+"""How long an operator that is closed may take for what it leaves to be awaited."""
 
 
 @dataclass(slots=True)
@@ -88,25 +93,56 @@ class Hosted:
         if self.materializing is not None:
             self.materializing.begin()
 
-    def close(self, log: structlog.typing.FilteringBoundLogger) -> None:
-        """Close what was opened; what that raises is logged, since the end has its own reason."""
+    def close(
+        self, log: structlog.typing.FilteringBoundLogger
+    ) -> Coroutine[None, None, None] | None:
+        """Close what was opened; what that raises is logged, since the end has its own reason.
+
+        The result is what is left to be awaited.
+        """
+        closing: list[Awaitable[None]] = []
         for operator in self.opened:
             try:
-                operator.close()
+                left = operator.close()
             except Exception as error:
-                log.warning(
-                    "closing an operator failed",
-                    subtask=self.surroundings.task_name,
-                    error=repr(error),
-                    also=getattr(error, "__notes__", []),
-                )
+                self._log_failed_close(log, error)
+            else:
+                closing += [] if left is None else [left]
         for backend in self.backends:
             backend.close()
+        return self._await_closing(closing, log) if closing else None
+
+    async def _await_closing(
+        self, closing: Sequence[Awaitable[None]], log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        for each in closing:
+            try:
+                await asyncio.wait_for(each, CLOSE_LIMIT_S)
+            except TimeoutError:
+                log.warning(
+                    "closing an operator takes too long, and is given up; look at its 'close'",
+                    subtask=self.surroundings.task_name,
+                    waited_s=CLOSE_LIMIT_S,
+                )
+            except Exception as error:
+                self._log_failed_close(log, error)
+
+    def _log_failed_close(
+        self, log: structlog.typing.FilteringBoundLogger, error: Exception
+    ) -> None:
+        log.warning(
+            "closing an operator failed",
+            subtask=self.surroundings.task_name,
+            error=repr(error),
+            also=getattr(error, "__notes__", []),
+        )
 
     async def close_after_calls(self, log: structlog.typing.FilteringBoundLogger) -> None:
         """Close what was opened once no call that it made on the pool is under way."""
         if await self.surroundings.blocking.ended(CALL_LIMIT_S):
-            self.close(log)
+            closing = self.close(log)
+            if closing is not None:
+                await closing
         else:
             log.warning(
                 "a subtask is over, but a call of it to a file or service goes on; its operators "
@@ -161,15 +197,16 @@ class SubtaskBuilder:
         plan = cast("VertexPlan", ship.loads(deploy.operators, name=vertex.name))
         operators = [_PassThrough() for _ in plan.operators] if deploy.finished else plan.operators
         gate, inputs = self._gate(deploy, ports)
-        room = Room(self._clock)
+        room, turn = Room(self._clock), Turn(self._clock)
         backends = self._backends(deploy, surroundings, operators, settings)
-        chained = self._chained(operators, backends, vertex, settings, room, wait)
+        chained = self._chained(operators, backends, vertex, settings, room, turn, wait)
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room)
         subtask = Subtask(
             deploy.execution,
             vertex.operators,
             Chain(chained),
+            turn,
             backends,
             gate,
             outputs,
@@ -256,6 +293,7 @@ class SubtaskBuilder:
         vertex: Vertex,
         settings: JobSettings,
         room: Room,
+        turn: Turn,
         wait: Wait,
     ) -> list[ChainedOperator]:
         """The operators with their outputs, which still lead nowhere."""
@@ -267,7 +305,8 @@ class SubtaskBuilder:
         return [
             ChainedOperator(
                 operator,
-                ChainOutput(room, now_ms, share=share, convert=convert),
+                ChainOutput(room, turn, now_ms, share=share, convert=convert),
+                turn,
                 wait,
                 backend.before_batch,
             )

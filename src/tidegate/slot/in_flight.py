@@ -46,6 +46,13 @@ class InFlightPlaces:
     sender: OperatorId
 
 
+@dataclass(frozen=True, slots=True)
+class OutputTimeout:
+    """The barrier of this checkpoint had its time to leave behind the data before it."""
+
+    checkpoint: CheckpointId
+
+
 class InFlight:
     """The in-flight data of one subtask, checkpoint by checkpoint.
 

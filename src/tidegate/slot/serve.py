@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
+import signal
 import socket
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -14,38 +17,75 @@ from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
+from tidegate.model.control import Pulse
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
-from tidegate.slot.pulse import PulseThread
+from tidegate.pyflink.imports import put_in_place, take_away
+from tidegate.slot.guarded import GuardProcess
+from tidegate.slot.pulse import PulseLink
 from tidegate.slot.slot import Slot, World
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.transport.tcp import TcpNetwork, loop_factory
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Generator
 
+    from tidegate.model.chance import Chance
     from tidegate.model.control import SlotInvitation
 
 EXIT_LOST = 70
-"""Exit status of a slot that ended itself because its driver was gone."""
+"""Exit status of a slot that ended itself because its guard or its parent was gone."""
 
 
 def serve(invitation: SlotInvitation) -> str:
     """Serve as a slot until the job is over; the result says why it ended.
 
-    Leaves nothing behind in the process: no thread, socket or handler. Raises PeerLost where the
-    driver cannot be reached.
+    Leaves nothing behind in the process: no thread, socket, handler or import hook. Raises PeerLost
+    where the driver cannot be reached.
     """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve(invitation))
-
-
-async def _serve(invitation: SlotInvitation) -> str:
-    clock = SystemClock()
     chance = SeededChance(secrets.randbits(64))
     host = invitation.host or address_towards(invitation.driver)
     settings = invitation.settings
     slot_id = SlotId(f"{host}-{os.getpid()}-{chance.bits64():016x}")
+    link = PulseLink(
+        driver=invitation.driver,
+        secret=invitation.secret,
+        name=slot_id,
+        nonce=lambda: secrets.token_bytes(16),
+        timeout_s=settings.pulse_ms / 1000 + 2,
+        lease_ms=settings.lease_ms,
+        keys=invitation.keys,
+        sealed=invitation.sealed,
+    )
+    guard = GuardProcess(link, Pulse(slot_id), settings, _exit_at_once)
+    if invitation.pyflink:
+        put_in_place()
+    try:
+        with _without_interrupts(), asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(_serve(invitation, slot_id, host, chance, guard))
+    finally:
+        if invitation.pyflink:
+            take_away()
+        guard.stop()
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Generator[None]:
+    """Ctrl-C reaches all processes of a terminal, and the driver decides what comes of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+async def _serve(
+    invitation: SlotInvitation, slot_id: SlotId, host: str, chance: Chance, guard: GuardProcess
+) -> str:
+    settings = invitation.settings
     pool = ThreadPoolExecutor(settings.upload_threads, thread_name_prefix="tidegate-io")
     loop = asyncio.get_running_loop()
 
@@ -53,11 +93,15 @@ async def _serve(invitation: SlotInvitation) -> str:
         return loop.run_in_executor(pool, call)
 
     network = TcpNetwork(
-        secret=invitation.secret, host=host, draw=chance.bits64, ports=settings.port_range
+        secret=invitation.secret,
+        host=host,
+        ports=settings.port_range,
+        keys=invitation.keys,
+        sealed=invitation.sealed,
     )
     world = World(
         network=network,
-        clock=clock,
+        clock=SystemClock(),
         chance=chance,
         run_blocking=run_blocking,
         storage=checkpoint_storage,
@@ -66,27 +110,15 @@ async def _serve(invitation: SlotInvitation) -> str:
         owns_process=True,
     )
     slot = Slot(slot_id, world, pid=os.getpid(), host=socket.gethostname())
-    pulse = PulseThread(
-        driver=invitation.driver,
-        secret=invitation.secret,
-        name=slot_id,
-        nonce=lambda: secrets.token_bytes(16),
-        read=lambda: slot.pulse,
-        clock=clock,
-        every_ms=settings.pulse_ms,
-        lease_ms=settings.lease_ms,
-        give_up=_exit_at_once,
-    )
-    pulse.start()
+    guard.watch(slot)
     try:
         return await slot.run(invitation.driver, versions=versions(), request=invitation.request)
     finally:
-        pulse.stop()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _exit_at_once(reason: str) -> None:
-    """End the process without another write: a slot without its driver is a zombie."""
+    """End the process without another write: nobody would fence it any more."""
     sys.stderr.write(f"tidegate: this slot ends: {reason}\n")
     sys.stderr.flush()
     os._exit(EXIT_LOST)
@@ -104,5 +136,6 @@ def address_towards(driver: str) -> str:
     except OSError as error:
         raise PeerLost(
             f"the driver at {driver} cannot be reached: {error}",
-            remedy="Set tidegate.net.driver-host to an address that the executors can reach.",
+            remedy="See whether the job is over by now. On Spark, see whether executors reach "
+            "spark.driver.host, and the ports of tidegate.net.port-range.",
         ) from error

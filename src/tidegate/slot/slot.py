@@ -7,6 +7,7 @@ snapshots and whatever the network brings share the loop; the loop yields by tim
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import pickle
 from collections import deque
@@ -36,8 +37,10 @@ from tidegate.model.control import (
 )
 from tidegate.model.elements import Barrier
 from tidegate.slot.blocking import BlockingCalls
+from tidegate.slot.calls import CallInterrupted, Calls
 from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.context import SubtaskSurroundings
+from tidegate.slot.courtesy import Courtesy
 from tidegate.slot.failures import as_ours
 from tidegate.slot.hosting import Hosted, SubtaskBuilder
 from tidegate.slot.links import Links
@@ -45,6 +48,7 @@ from tidegate.slot.local_state import LocalState
 from tidegate.slot.ports import SubtaskPorts
 from tidegate.slot.snapshots import Snapshots
 from tidegate.slot.subtask import Subtask
+from tidegate.slot.threads import DaemonThreads
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.ids import ExecutionId, JobId, OperatorId, SlotId
+    from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
     from tidegate.model.settings import CheckpointSettings
     from tidegate.slot.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -65,6 +69,9 @@ COLLECT_EVERY_MS = 60_000
 """Garbage is collected at the latest after this, when the slot is never idle."""
 
 LINK_TIMEOUT_S = 10.0
+
+COURTESY_S = 0.001
+"""How soon the loop looks again whether slow calls have to wait for a checkpoint any longer."""
 
 
 class World:
@@ -121,6 +128,7 @@ class Slot:
         self._hosted: dict[ExecutionId, Hosted] = {}
         self._tasks: dict[ExecutionId, set[asyncio.Task[None]]] = {}
         self._ready: deque[Subtask] = deque()
+        self._can_turn = False
         self._listed: set[ExecutionId] = set()
         self._writing: set[asyncio.Task[None]] = set()
         self._channel_state = ChannelStateWriters(
@@ -129,9 +137,11 @@ class Slot:
         self._local = LocalState(world.chance.bits64, world.run_blocking, self._beside)
         self._wake = asyncio.Event()
         self._snapshots = Snapshots(world, self._send, self._beside, self._wake.set)
+        self._courtesy = Courtesy(self._is_open)
+        self._cut: dict[ExecutionId, CheckpointId] = {}
         self._ended: str | None = None
         self._error: TidegateError | None = None
-        self._turn_began_ms: int | None = None
+        self.calls = Calls()
 
     # --- life ---
 
@@ -156,7 +166,7 @@ class Slot:
     @property
     def pulse(self) -> Pulse:
         """How the slot is; read by another thread, so nothing here may be changed."""
-        began = self._turn_began_ms
+        began = self.calls.began_ms
         age = 0 if began is None else self._world.clock.monotonic_ms() - began
         figures = {
             execution: hosted.subtask.figures for execution, hosted in list(self._hosted.items())
@@ -200,8 +210,10 @@ class Slot:
                 if collecting and now - collected_ms > COLLECT_EVERY_MS:
                     gc.collect()
                     collected_ms = now
-                if self._ready or self._snapshots.can_encode:
+                if self._can_turn or self._snapshots.can_encode:
                     await pause()
+                elif self._ready:
+                    await self._rest_shortly()
                 else:
                     self._each(Subtask.flush)
                     await self._rest()
@@ -217,26 +229,56 @@ class Slot:
             return
         until = clock.precise_s() + settings.yield_ms / 1000
         flush_before = clock.monotonic_ms() - max(0, settings.buffer_timeout_ms)
+        waiting: list[Subtask] = []
         while ready:
             subtask = ready.popleft()
             self._listed.discard(subtask.execution)
+            if self._waits(subtask):
+                waiting.append(subtask)
+                continue
             if subtask.runnable:
                 self._turn(subtask)
                 if subtask.runnable:
                     self._list(subtask)
             if clock.precise_s() >= until:
                 break
+        self._can_turn = bool(ready)
+        for subtask in waiting:
+            self._list(subtask)
+        if waiting and not self._can_turn:
+            self._wake.clear()  # which only the waiting ones have set
         if settings.buffer_timeout_ms >= 0:
             self._each(lambda subtask: subtask.flush_older_than(flush_before))
 
+    def _waits(self, subtask: Subtask) -> bool:
+        now_s = self._world.clock.precise_s()
+        return self._courtesy.waits(subtask.execution, now_s) and not subtask.is_urgent
+
+    def _is_open(self, checkpoint: CheckpointId) -> bool:
+        """Whether a subtask of the slot has still to be cut or to be acknowledged."""
+        return any(
+            hosted.subtask.state is ExecutionState.RUNNING
+            and (
+                self._cut.get(execution, 0) < checkpoint
+                or self._snapshots.under_way(execution, checkpoint)
+            )
+            for execution, hosted in self._hosted.items()
+        )
+
     def _turn(self, subtask: Subtask) -> None:
-        self._turn_began_ms = self._world.clock.monotonic_ms()
+        self._call(subtask.execution, subtask.turn)
+
+    def _call(self, execution: ExecutionId, call: Callable[[], None]) -> None:
+        """Call a subtask's code; what it raises is its failure, or the end asked for."""
+        outer = self.calls.begin(execution, self._world.clock.monotonic_ms())
         try:
-            subtask.turn()
+            call()
+        except CallInterrupted:
+            self._end(execution, ExecutionState.CANCELED)
         except Exception as error:
-            self._fail(subtask.execution, error)
+            self._fail(execution, error)
         finally:
-            self._turn_began_ms = None
+            self.calls.end(outer)
 
     def _encode_for_a_while(self) -> None:
         """Slices of snapshots: long ones while the input waits anyway, else short ones."""
@@ -257,6 +299,12 @@ class Slot:
             return
         self._wake.clear()
         await self._wake.wait()
+
+    async def _rest_shortly(self) -> None:
+        """Slow calls wait for a checkpoint: let it go on."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(COURTESY_S):
+                await self._wake.wait()
 
     def _list(self, subtask: Subtask) -> None:
         if subtask.execution not in self._listed:
@@ -297,6 +345,7 @@ class Slot:
             case CheckpointComplete(execution, checkpoint, subsumed):
                 self._with(execution, lambda subtask: subtask.complete(checkpoint, subsumed))
             case CheckpointAborted(execution, checkpoint, completed):
+                self._courtesy.given_up(checkpoint)
                 self._with(execution, lambda subtask: subtask.abort(checkpoint, completed))
             case ToOperator(execution, operator, event):
                 self._with(execution, lambda subtask: subtask.event(operator, event))
@@ -306,10 +355,7 @@ class Slot:
         hosted = self._hosted.get(execution)
         if hosted is None or hosted.subtask.state.is_terminal:
             return
-        try:
-            act(hosted.subtask)
-        except Exception as error:
-            self._fail(execution, error)
+        self._call(execution, lambda: act(hosted.subtask))
 
     def _trigger(self, execution: ExecutionId, barrier: Barrier) -> None:
         hosted = self._hosted.get(execution)
@@ -337,10 +383,10 @@ class Slot:
             self._hosted[execution] = hosted
             await self._links.ensure(deploy.addresses.keys(), deploy.addresses)
             await hosted.surroundings.blocking.run(hosted.restore)
-            hosted.open()
         except Exception as error:
             self._fail(execution, error)
             return
+        self._call(execution, hosted.open)
         if not hosted.subtask.state.is_terminal:
             took = self._world.clock.monotonic_ms() - began
             self._send(SubtaskChanged(execution, ExecutionState.INITIALIZING, restore_ms=took))
@@ -370,6 +416,7 @@ class Slot:
             clock=world.clock,
             parameters=accepted.settings.parameters,
             blocking=BlockingCalls(world.run_blocking),
+            threads=DaemonThreads,
             start=lambda coroutine: self._start(execution, coroutine),
             wake=lambda: self._with(execution, Subtask.wake),
             wake_at=lambda at_ms: self._call_at(execution, at_ms, Subtask.wake),
@@ -401,6 +448,7 @@ class Slot:
         else:
             for task in self._tasks.get(execution, ()):
                 task.cancel()  # its deployment has not begun yet
+            self.calls.closed(execution)
             self._send(SubtaskChanged(execution, ExecutionState.CANCELED))
 
     def _end(
@@ -418,7 +466,10 @@ class Slot:
         hosted = self._hosted.pop(execution, None)
         if hosted is None:
             return
+        self.calls.closing(execution)
         self._snapshots.forget(execution)
+        self._courtesy.forget(execution)
+        self._cut.pop(execution, None)
         for task in self._tasks.get(execution, ()):
             if task is not asyncio.current_task():
                 task.cancel()
@@ -429,8 +480,9 @@ class Slot:
         blocking.give_up()
         if blocking.under_way:
             self._beside(hosted.close_after_calls(self._world.log))
-        else:
-            hosted.close(self._world.log)
+        elif (closing := hosted.close(self._world.log)) is not None:
+            self._beside(closing)
+        self.calls.closed(execution)
 
     def _fail(self, execution: ExecutionId, error: Exception) -> None:
         """A subtask has failed; its driver decides what follows."""
@@ -513,6 +565,9 @@ class Slot:
         assert self._storage is not None, "a slot is accepted before it is given work"
         self._snapshots.add(execution, snapshot)
         hosted = self._hosted[execution]
+        checkpoint, call_s = snapshot.checkpoint, hosted.subtask.pace.call_s
+        self._cut[execution] = checkpoint
+        self._courtesy.cut(execution, checkpoint, call_s, self._world.clock.precise_s())
         self._task(execution, self._snapshots.finish(self._storage, hosted, snapshot))
 
     def _beside(self, coroutine: Coroutine[None, None, None]) -> asyncio.Task[None]:

@@ -59,6 +59,10 @@ class Snapshots:
         self._by_execution.setdefault(execution, {})[snapshot.checkpoint] = snapshot
         self._wake()
 
+    def under_way(self, execution: ExecutionId, checkpoint: CheckpointId) -> bool:
+        """Whether a subtask's share of a checkpoint is cut and not acknowledged."""
+        return checkpoint in self._by_execution.get(execution, ())
+
     def stop(self, execution: ExecutionId, checkpoint: CheckpointId) -> None:
         """Nobody waits for it any more."""
         if (snapshot := self._removed(execution, checkpoint)) is not None:

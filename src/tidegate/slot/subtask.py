@@ -1,14 +1,13 @@
 """One subtask: reads its gate or polls its source, drives its chain, takes its snapshots.
 
 Everything here runs on the slot's loop, in turns: a turn handles one piece of input, then lets the
-others have theirs. What may not be interrupted (a batch with all that follows from it, a snapshot's
-quick part) is one turn. A failure anywhere ends the subtask and reaches the driver.
+others have theirs. What may not be interrupted (one call of a function, a snapshot's quick part) is
+one turn. A failure anywhere ends the subtask and reaches the driver.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never, cast
 
 from tidegate.api.operator import Polled, SnapshotContext, SourceOperator
@@ -47,18 +46,16 @@ from tidegate.model.elements import (
 )
 from tidegate.slot.alignment import ProcessedBytes
 from tidegate.slot.gate import WatermarkValve
-from tidegate.slot.in_flight import InFlight
-from tidegate.slot.pieces import PieceSize
+from tidegate.slot.in_flight import InFlight, OutputTimeout
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.slot.subtask_end import SubtaskEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Iterator, Sequence
 
-    from tidegate.api.operator import Operator
     from tidegate.clock import Clock
     from tidegate.errors import TidegateError
-    from tidegate.model.elements import Element, Mark, OperatorEvent
+    from tidegate.model.elements import Batch, Element, Mark, OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
@@ -69,14 +66,8 @@ if TYPE_CHECKING:
     from tidegate.slot.output import ChannelOutput, Room
     from tidegate.slot.ports import SubtaskPorts
     from tidegate.slot.snapshot import PendingState
+    from tidegate.slot.turns import Turn
     from tidegate.state.backend import OperatorBackend
-
-
-@dataclass(frozen=True, slots=True)
-class _OutputTimeout:
-    """The barrier of this checkpoint had its time to leave behind the data before it."""
-
-    checkpoint: CheckpointId
 
 
 class Subtask:
@@ -87,6 +78,7 @@ class Subtask:
         execution: ExecutionId,
         operators: Sequence[OperatorInfo],
         chain: Chain,
+        turn: Turn,
         backends: Sequence[OperatorBackend],
         gate: Gate,
         outputs: Sequence[ChannelOutput],
@@ -106,6 +98,7 @@ class Subtask:
         self.operators_finished = finished_on_restore
         self._operators = operators
         self._chain = chain
+        self.pace = turn
         self._backends = backends
         self._gate = gate
         self._outputs = outputs
@@ -123,18 +116,18 @@ class Subtask:
         if settings.checkpoints.unaligned:
             gate.heard = self._in_flight.heard
         self._started = False
-        self._urgent: deque[BarrierEvent | _OutputTimeout] = deque()
+        self._urgent: deque[BarrierEvent | OutputTimeout] = deque()
         self._timer_ms: int | None = None
         self._snapshot: SubtaskSnapshot | None = None
         self._commands: deque[BarrierCommand] = deque()
         self._cutting: Iterator[None] | None = None
         self._given_up: set[CheckpointId] = set()  # while a cut waits for the chain
-        self._woken = False
+        self._woken = self._front_woken = False
         self._ending: Iterator[None] | None = None
-        self._closing = self._released = False
+        self._closing = self._released = self._drains = False
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
-        self._piece = PieceSize(settings.slot.rows)
+        self._intake = chain.intake(settings.slot, is_source=not gate.channels)
         self._rows_in = self._batches_in = 0
         self._busy_s = 0.0
         self.rows_skipped = 0
@@ -152,19 +145,28 @@ class Subtask:
             return True
         if self._end.stopped:
             return self._gate.readable
+        if self._woken or self._can_go_on_cutting or self._chain.can_go_on:
+            return True
         if not self._chain.idle:
-            return self._chain.can_go_on or self._can_go_on_cutting
-        if self._cutting is not None or self._ending is not None or self._woken:
+            return False
+        if self._can_end or self._front_woken:
             return True
         if not self._has_room or not self.takes_input:
             return False
         if self._is_source and not self.operators_finished:
-            return self._source_ready and not self._paused
+            return self._source_ready and not self._paused and self._ending is None
         return self._gate.readable
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the next turn is for a checkpoint, not for rows."""
+        return bool(self._urgent) or self._can_go_on_cutting
 
     def turn(self) -> None:
         """Do one piece of work. What is raised is the subtask's failure."""
         began = self._clock.precise_s()
+        is_urgent = self.is_urgent
+        self.pace.begin()
         if self._released:
             self._leave_if_sent()
         elif self._urgent:
@@ -173,14 +175,15 @@ class Subtask:
             self._go_on_cutting()
         elif self._end.stopped:
             self._read_gate()
-        elif not self._chain.idle:
+        elif self._chain.can_go_on:
+            self._read_barrier()
             self._chain.advance()
-        elif self._ending is not None:
-            self._go_on_ending()
-        elif self._woken:
+            self._intake.worked(self._clock.precise_s() - began)
+        elif self._woken or self._front_woken:
             self._woken = False
-            for operator in self._chain.operators:
-                operator.ready()
+            self._front_woken = not self._chain.ready()
+        elif self._can_end:
+            self._go_on_ending()
         elif self._is_source and not self.operators_finished:
             self._poll_source()
         else:
@@ -190,6 +193,8 @@ class Subtask:
             self.flush()
         ended = self._clock.precise_s()
         self._busy_s += ended - began
+        if not is_urgent:
+            self.pace.lasted(ended - began)
         if self._debloater is not None:
             self._debloater.turned(began, ended, idle=idle)
 
@@ -202,20 +207,13 @@ class Subtask:
         if self.finished_on_restore and self._is_source:
             self._end_data()
         if self._debloater is not None:
-            self._measure_later(self._debloater)
+            self._debloater.begin(self._ports.at, self._clock)
         self._ports.ready()
 
     def _run_if_recovered(self) -> None:
         """It runs, for others to see, once restored in-flight data are read, or need not be."""
         if not self._gate.recovering or self._settings.checkpoints.during_recovery:
             self._change(ExecutionState.RUNNING)
-
-    def _measure_later(self, debloater: Debloater) -> None:
-        def measure() -> None:
-            debloater.measure(self._clock.precise_s())
-            self._measure_later(debloater)
-
-        self._ports.at(self._clock.monotonic_ms() + debloater.period_ms, measure)
 
     def wake(self) -> None:
         """An operator has asked for a turn."""
@@ -258,38 +256,50 @@ class Subtask:
     def _poll_source(self) -> None:
         head = self._chain.head
         self._source_ready = False  # before the poll: a wake-up within it counts
+        self._intake.settle()
+        head.out.piece_rows = self._intake.rows
+        rows, worked_s = head.out.rows, head.out.worked_s
         polled = cast("SourceOperator", head.operator).poll(head.out)
+        # The source's own time is left out: it may be as long for one row as for many.
+        self._intake.take(head.out.rows - rows)
+        self._intake.worked(head.out.worked_s - worked_s)
         if polled is Polled.MORE:
             self._source_ready = True
         elif polled is Polled.END:
             self._end_data()
 
     def _read_gate(self) -> None:
-        found = self._gate.poll(min(self._piece.rows, self._room.rows_max))
+        self._intake.settle()
+        rows_max = self._intake.rows
+        found = self._gate.poll(min(rows_max, self._room.rows_max), rows_max)
         if found is None:
             return
         channel, element = found
-        if isinstance(element, RowBatch):
-            self._rows(channel, element)
-        elif isinstance(element, ArrowBatch):
-            channel.arrow_bytes_read += element.batch.nbytes
-            self._batches_in += 1
-            self._rows_in += len(element)
-            self._chain.head.accept(element, channel.port)
+        if isinstance(element, RowBatch | ArrowBatch):
+            self._batch(channel, element)
         else:
             self._mark(channel, element)
         if self.state is ExecutionState.INITIALIZING:
             self._run_if_recovered()
 
-    def _rows(self, channel: InputChannel, batch: RowBatch) -> None:
-        """Process rows, and learn from how long it took how many to take next."""
-        began = self._clock.precise_s()
-        self._chain.head.accept(batch, channel.port)
+    def _read_barrier(self) -> None:
+        """Read a barrier that is next while there is work in hand: a cut may be possible before."""
+        if self._cutting is None and (found := self._gate.poll_barrier()) is not None:
+            self._mark(*found)
+
+    def _batch(self, channel: InputChannel, batch: Batch) -> None:
+        """Process a batch, and learn from how long it took how many rows to take next."""
         rows = len(batch)
         self._batches_in += 1
         self._rows_in += rows
-        channel.rows_read += rows
-        self._piece.took(rows, self._clock.precise_s() - began)
+        if isinstance(batch, RowBatch):
+            channel.rows_read += rows
+        else:
+            channel.arrow_bytes_read += batch.batch.nbytes
+        self._intake.take(rows)
+        began = self._clock.precise_s()
+        self._chain.head.accept(batch, channel.port)
+        self._intake.worked(self._clock.precise_s() - began)
 
     def _mark(self, channel: InputChannel, element: Element) -> None:
         match element:
@@ -325,6 +335,10 @@ class Subtask:
         self._ending = iter(()) if self.finished_on_restore else self._chain.finish()
         self._go_on_ending()
 
+    @property
+    def _can_end(self) -> bool:
+        return self._ending is not None and (self._chain.finishing or self._chain.drained)
+
     def _go_on_ending(self) -> None:
         ending = self._ending
         assert ending is not None, "the end has begun"
@@ -336,7 +350,6 @@ class Subtask:
         self._end_if_released()
 
     def _end_if_released(self) -> None:
-        """End, once nothing has to come before it."""
         if not self._end.may_come or self._released or self._cutting is not None:
             return
         self._closing = True
@@ -344,7 +357,7 @@ class Subtask:
             if isinstance(event, TriggeredByDriver):
                 self._decline_closing(event.barrier)
         # A barrier that waits to leave still may overtake; nothing else begins.
-        self._urgent = deque(each for each in self._urgent if isinstance(each, _OutputTimeout))
+        self._urgent = deque(each for each in self._urgent if isinstance(each, OutputTimeout))
         if self._ports.busy():
             return  # no further snapshot begins, so this comes to an end
         self._released = True
@@ -364,6 +377,8 @@ class Subtask:
     def end(self, state: ExecutionState, error: TidegateError | None = None) -> None:
         """End as CANCELED or FAILED."""
         if not self.state.is_terminal:
+            if error is not None:
+                self.flush()  # what came before the failure leaves before it
             self._change(state, error)
 
     def _change(self, state: ExecutionState, error: TidegateError | None = None) -> None:
@@ -379,13 +394,13 @@ class Subtask:
         else:
             self._soon(TriggeredByDriver(barrier, self._age_ms(barrier)))
 
-    def _soon(self, event: BarrierEvent | _OutputTimeout) -> None:
+    def _soon(self, event: BarrierEvent | OutputTimeout) -> None:
         """Handle it in a turn of its own, ahead of all other work."""
         self._urgent.append(event)
         self._ports.ready()
 
-    def _be_urgent(self, event: BarrierEvent | _OutputTimeout) -> None:
-        if isinstance(event, _OutputTimeout):
+    def _be_urgent(self, event: BarrierEvent | OutputTimeout) -> None:
+        if isinstance(event, OutputTimeout):
             self._in_flight.hasten(event.checkpoint)
         else:
             self._barrier_event(event)
@@ -410,7 +425,7 @@ class Subtask:
         self._barrier_event(AbortedByDriver(checkpoint))
         for backend in self._backends:
             backend.on_aborted(checkpoint)
-        self._tell_operators(lambda operator: operator.on_aborted(checkpoint))
+        self._chain.tell(lambda operator: operator.on_aborted(checkpoint))
         self._end.given_up(checkpoint)
 
     def complete(self, checkpoint: CheckpointId, subsumed: CheckpointId | None) -> None:
@@ -422,21 +437,10 @@ class Subtask:
             self._ports.ready()
         for backend in self._backends:
             backend.on_complete(checkpoint)
-        self._tell_operators(lambda operator: operator.on_complete(checkpoint))
+        self._chain.tell(lambda operator: operator.on_complete(checkpoint))
         if subsumed is not None:
-            self._tell_operators(lambda operator: operator.on_subsumed(subsumed))
+            self._chain.tell(lambda operator: operator.on_subsumed(subsumed))
         self._end_if_released()
-
-    def _tell_operators(self, tell: Callable[[Operator], None]) -> None:
-        """Tail to head. One that raises does not keep the others from hearing of it."""
-        raised: Exception | None = None
-        for chained in reversed(self._chain.operators):
-            try:
-                tell(chained.operator)
-            except Exception as error:
-                raised = raised or error
-        if raised is not None:
-            raise raised
 
     def event(self, operator: OperatorId, event: OperatorEvent) -> None:
         """An event from an operator's coordinator."""
@@ -492,13 +496,23 @@ class Subtask:
     def _stop_at(self, barrier: Barrier) -> None:
         """A savepoint that stops the job, and drains it, ends the data of its sources."""
         self._end.stop_at(barrier)
-        drains = barrier.options.kind is SnapshotKind.TERMINATE
-        if drains and self._is_source and not self.operators_finished and self._ending is None:
+        self._drains = barrier.options.kind is SnapshotKind.TERMINATE
+        if (
+            self._drains
+            and self._is_source
+            and not self.operators_finished
+            and self._ending is None
+        ):
             self._end_data()
 
     @property
     def _can_go_on_cutting(self) -> bool:
-        return self._cutting is not None and self._ending is None and self._chain.can_be_cut
+        return self._cutting is not None and self._chain.can_be_cut and not self._ends_first
+
+    @property
+    def _ends_first(self) -> bool:
+        """Whether the end comes before a snapshot; not while it waits for calls."""
+        return self._ending is not None and (self._drains or self._chain.finishing)
 
     def _go_on_cutting(self) -> None:
         assert self._cutting is not None, "a snapshot is being taken"
@@ -517,7 +531,7 @@ class Subtask:
         delay_ms = max(0, self._age_ms(barrier) - alignment_ms)
         options = barrier.options
         self._room.overdraft = options.is_unaligned or options.is_timeoutable
-        while not self._chain.can_be_cut or self._ending is not None:
+        while not self._chain.can_be_cut or self._ends_first:
             yield
         if barrier.checkpoint in self._given_up:
             self._room.overdraft = False
@@ -566,7 +580,7 @@ class Subtask:
         timeout_ms = barrier.options.aligned_timeout_ms
         if self._in_flight.leaving and timeout_ms is not None:
             wait_ms = max(0, timeout_ms - self._age_ms(barrier))
-            timeout = _OutputTimeout(barrier.checkpoint)
+            timeout = OutputTimeout(barrier.checkpoint)
             self._ports.at(self._clock.monotonic_ms() + wait_ms, lambda: self._soon(timeout))
 
     def _broadcast(self, mark: Mark) -> None:
@@ -587,6 +601,8 @@ class Subtask:
             blocked_ms=round(self._room.waited_s * 1000),
             at_ms=round(self._clock.precise_s() * 1000),
             watermark_ms=self._valve.current_ms if self._gate.channels else None,
+            furthest_ms=self._valve.furthest_ms if self._gate.channels else None,
+            held_by=self._valve.held_by,
             rows_skipped=self.rows_skipped,
             buffer_rows=size.rows if size else None,
             in_flight_ms=size.in_flight_ms if size else None,

@@ -10,19 +10,19 @@ import asyncio
 import secrets
 import sys
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.config import options
+from tidegate.config.log import process_log
 from tidegate.driver.start import start_driver
 from tidegate.errors import SlotLost
-from tidegate.model.chance import SeededChance
 from tidegate.rest.serve import rest_server
 from tidegate.spark.addresses import driver_address, is_local
 from tidegate.spark.python_files import ship_python_files
+from tidegate.spark.rpc import tell_of_plain_rpc
 from tidegate.spark.session import check_cores, cores_of, session_for, workers_python
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
-from tidegate.transport.tcp import TcpNetwork
+from tidegate.transport.security import LinkSecurity, is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,25 +61,23 @@ class SparkRuntime:
         check_cores(spark, slots)
         if not is_local(spark):
             ship_python_files(spark, self._configuration.get(options.PYTHON_FILES))
-        secret = secrets.token_bytes(32)
         address = driver_address(spark)
-        network = TcpNetwork(
-            secret=secret,
-            host=address.bind,
-            announce=address.announce,
-            draw=SeededChance(secrets.randbits(64)).bits64,
-            ports=graph.settings.slot.port_range,
-        )
-        provider = ElasticProvider(spark, graph.name)
+        security = LinkSecurity(graph.settings.links, address.bind)
+        if not is_loopback(address.bind):
+            tell_of_plain_rpc(spark, process_log().bind(job=graph.name))
+        network = security.network(announce=address.announce, ports=graph.settings.slot.port_range)
+        provider = ElasticProvider(spark, graph.name, security)
+        secret = security.secret
         return start_driver(graph, provider, network, secret=secret, rest=rest_server(graph))
 
 
 class ElasticProvider:
     """The `SlotProvider` that submits a Spark job a slot."""
 
-    def __init__(self, spark: SparkSession, job_name: str) -> None:
+    def __init__(self, spark: SparkSession, job_name: str, security: LinkSecurity) -> None:
         self._spark = spark
         self._job_name = job_name
+        self._security = security
         self._tag = f"tidegate-{secrets.token_hex(6)}"
         self._invitation: SlotInvitation | None = None
         self._failed: Callable[[str, TidegateError, bool], None] | None = None
@@ -146,7 +144,7 @@ class ElasticProvider:
         invitation = self._invitation
         assert invitation is not None, "started before anything is requested"
         path = tuple(sys.path) if is_local(self._spark) else ()
-        task = SlotTask(replace(invitation, request=request), path)
+        task = SlotTask(self._security.invite(invitation, request), path)
         try:
             context.addJobTag(self._tag)
             context.setJobDescription(f"tidegate slot of '{self._job_name}'")

@@ -7,12 +7,13 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
+
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-    from pyspark.sql import SparkSession
 
 
 def session_for(spark: object | None, slots: int) -> SparkSession:
@@ -20,8 +21,6 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
 
     Raises ConfigError for a session that jobs cannot run in, and where Spark does not start.
     """
-    from pyspark.sql import SparkSession
-
     if spark is None:
         return _build(slots)
     if not isinstance(spark, SparkSession) or type(spark).__module__.startswith(
@@ -38,9 +37,6 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
 
 
 def _build(slots: int) -> SparkSession:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     threads = max(slots, os.cpu_count() or 1)  # slots mostly wait; they may outnumber the cores
@@ -64,6 +60,12 @@ def _build(slots: int) -> SparkSession:
 
 
 def _refuse_unfit(spark: SparkSession) -> None:
+    if getattr(spark.sparkContext, "_jsc", None) is None:  # PySpark has no public word for it
+        raise ConfigError(
+            "the SparkSession has been stopped",
+            where="StreamExecutionEnvironment.on_spark",
+            remedy="Build a new session, and make the environment with it.",
+        )
     conf = spark.sparkContext.getConf()
     if conf.get("spark.speculation", "false") == "true":
         raise ConfigError(

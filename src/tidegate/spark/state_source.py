@@ -30,7 +30,7 @@ from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.tables import read_state
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_type
-from tidegate.typeinfo.serializers import rebuilt
+from tidegate.typeinfo.rebuilding import rebuilt
 from tidegate.typeinfo.types import (
     BYTES,
     CHAR,

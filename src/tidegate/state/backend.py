@@ -81,6 +81,10 @@ class StateReads(Protocol):
         """Write all bytes of a handle to a new file."""
         ...
 
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        """Whether a file of this machine has what was written as that handle."""
+        ...
+
     @property
     def where(self) -> str:
         """Where the handles are, for errors."""

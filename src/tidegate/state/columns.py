@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegate.errors import ConfigError, SerializerIncompatible
+from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
 from tidegate.state.column_pages import FrozenArray
 from tidegate.state.key_rows import KeyRows, with_room
 from tidegate.typeinfo.arrow_evolution import arrow_faults
@@ -161,8 +161,15 @@ def default_bytes(default: NDArray[Any]) -> bytes:
 
 
 def default_of(data: bytes, arrow: pa.DataType, where: str) -> object:
-    """A default as it was written."""
-    dtype = dtype_of(arrow, where)
+    """A default as it was written. Raises FormatError for a type that no column has."""
+    try:
+        dtype = dtype_of(arrow, where)
+    except ConfigError as error:
+        raise FormatError(
+            error.what,
+            where=where,
+            remedy="Restore from another checkpoint; this one is damaged.",
+        ) from error
     return None if dtype.kind == "O" else np.frombuffer(data, dtype)[0]
 
 

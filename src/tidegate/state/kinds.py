@@ -162,6 +162,9 @@ class TableListState:
         else:
             elements.append(value)
 
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.get())
+
     def add_all(self, values: Iterable[object]) -> None:
         """Append many."""
         added = list(values)

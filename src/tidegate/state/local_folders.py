@@ -6,8 +6,12 @@
 
 A copy costs next to nothing: its files are hard links to those that the backend works with. It is
 a hint and no more: whoever restores the handle on this machine may take it, if all files are there
-with their sizes, or else reads the snapshot. So copies belong to the job, not to the slot that made
-them, which may have crashed: the next checkpoint that is complete makes all older ones needless.
+with their sizes and checksums, or else reads the snapshot. So copies belong to the job, not to the
+slot that made them, which may have crashed: the next checkpoint that is complete makes all older
+ones needless.
+
+What is in these folders is trusted when it is read again, so nobody else may write there: a job's
+folder is its user's alone, and one that somebody else has made is refused.
 
 A working folder is its slot's alone, and of no use after it. A slot that starts deletes those whose
 slots are gone: the system lets go of the lock of a process that ends, however it ends.
@@ -20,24 +24,31 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidegate.errors import StorageFailed
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.ids import JobId, SlotId
 
+T = TypeVar("T")
+
 _COPIES: Final = "copies"
 _LOCK: Final = ".lock"
 _TRIES: Final = 100
+_PRIVATE: Final = 0o700
+_OTHERS: Final = 0o077
+_SYSTEM: Final = 0
+"""The user whom everybody has to trust."""
 
 
 def default_root() -> Path:
@@ -92,7 +103,7 @@ class LocalFolders:
                 number = self._folders
                 self._folders += 1
             folder = self._jobs[number % len(self._jobs)] / self._slot
-            folder.mkdir(parents=True, exist_ok=True)
+            _patiently(lambda: _make_folder(folder))
         except OSError as error:
             raise StorageFailed(
                 f"Cannot make local folders for state: {error.strerror or error}",
@@ -111,6 +122,7 @@ class LocalFolders:
         """
         if self._keeps:
             with contextlib.suppress(OSError):
+                _make_private(self._copies.parent)
                 _move(folder, self._copy_of(handle))
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -124,6 +136,7 @@ class LocalFolders:
             for file in (*handle.shared_state, *handle.private_state)
         }
         try:
+            _check_ours(self._copies.parent)
             if {file.name: file.stat().st_size for file in copy.iterdir()} != sizes:
                 return False
             folder.mkdir(parents=True)
@@ -188,7 +201,7 @@ class LocalFolders:
         """A lock of this process, under a name that no cleaner sees before it is locked."""
         named = self._jobs[0] / f"{self._slot}{_LOCK}"
         made = named.with_suffix(".new")
-        lock = _new_file(made)
+        lock = _patiently(lambda: _made(made))
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         made.rename(named)
         return lock
@@ -239,17 +252,45 @@ def _lock_of_dead(lock: Path) -> Generator[bool]:
         os.close(opened)
 
 
-def _new_file(file: Path) -> int:
-    """A new file, open; another slot that ends may meanwhile take its empty folder away."""
+def _patiently(make: Callable[[], T]) -> T:
+    """Make something; another slot that ends may meanwhile take its empty folder away."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError, FileExistsError):
-            return _made(file)
-    return _made(file)
+            return make()
+    return make()
+
+
+def _make_folder(folder: Path) -> None:
+    _make_private(folder.parent)
+    folder.mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 def _made(file: Path) -> int:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(file, os.O_CREAT | os.O_RDWR, 0o600)
+    _make_private(file.parent)
+    return os.open(file, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
+
+
+def _make_private(job: Path) -> None:
+    """Make a job's folder, which nobody but this user may enter. Raises PermissionError."""
+    root = job.parent
+    if not root.is_dir():
+        root.parent.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=_PRIVATE, exist_ok=True)
+    # Whoever owns a folder can put another in place of what is in it; the system's own may be.
+    if root.lstat().st_uid not in (os.getuid(), _SYSTEM):
+        raise PermissionError(errno.EPERM, "the folder belongs to another user", str(root))
+    job.mkdir(mode=_PRIVATE, exist_ok=True)
+    found = _check_ours(job)
+    if found.st_mode & _OTHERS:
+        job.chmod(_PRIVATE)
+
+
+def _check_ours(job: Path) -> os.stat_result:
+    """Raises PermissionError for a folder of another user, and for a link."""
+    found = job.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, "no folder of this user's own", str(job))
+    return found
 
 
 def _move(folder: Path, target: Path) -> None:

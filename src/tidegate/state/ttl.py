@@ -369,6 +369,9 @@ class TtlListState:
         """Append one."""
         self._held.add((self._life.access(), value))
 
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.get())
+
     def add_all(self, values: Iterable[object]) -> None:
         """Append many."""
         now = self._life.access()

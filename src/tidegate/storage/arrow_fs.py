@@ -109,7 +109,7 @@ class ArrowStore:
         with _failures("list", self._url(prefix)):
             found = self._fs.get_file_info(selector)
         files = [
-            FileInfo(info.path.removeprefix(f"{self._folder}/"), info.size)
+            FileInfo(info.path.removeprefix(f"{self._folder}/"), info.size, _modified_ms(info))
             for info in found
             if info.type == fs.FileType.File
         ]
@@ -170,3 +170,7 @@ def _failures(act: str, url: str) -> Generator[None]:
         raise FileMissing(f"There is no file {paths.name(url)}", where=url) from error
     except (OSError, pa.ArrowException) as error:
         raise StorageFailed(f"Cannot {act} {paths.name(url)}: {error}", where=url) from error
+
+
+def _modified_ms(info: fs.FileInfo) -> int | None:
+    return None if info.mtime_ns is None else info.mtime_ns // 1_000_000

@@ -241,6 +241,15 @@ class CheckpointStorage:
         publish(self._stores.open(location), paths.METADATA, data)
         return location
 
+    def check_metadata(self, location: str, data: bytes) -> None:
+        """Reads a ``_metadata`` that was written. Raises StorageFailed unless it says the same."""
+        if self._stores.open(location).read(paths.METADATA) != data:
+            raise StorageFailed(
+                f"{paths.METADATA} does not read as it was written",
+                where=location,
+                remedy="Name a folder on another store; look after this one.",
+            )
+
     def read_metadata(self, pointer: str) -> MetadataFile:
         """Reads the snapshot that a folder, or its ``_metadata``, names.
 
@@ -293,6 +302,14 @@ class CheckpointStorage:
         store, folder = self._stores.locate(location)
         store.delete([paths.join(folder, paths.METADATA)])
         try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
+
+    def kept(self) -> tuple[list[CheckpointId], int]:
+        """The completed checkpoints in the job's folder, and the bytes of all its files."""
+        infos = list(self._store.list(paths.job_folder(self._job)))
+        folders = [paths.parent(info.path) for info in infos if info.path.endswith(paths.METADATA)]
+        found = [paths.checkpoint_of(folder) for folder in folders]
+        numbers = sorted(number for number in found if number is not None)
+        return numbers, sum(info.size for info in infos)
 
     def sweep(
         self,

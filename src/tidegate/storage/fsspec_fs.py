@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -153,7 +154,7 @@ class FsspecStore:
             return iter(())
         base = self._full("")
         files = [
-            FileInfo(file.removeprefix(f"{base}/"), int(info["size"] or 0))
+            FileInfo(file.removeprefix(f"{base}/"), int(info["size"] or 0), _modified_ms(info))
             for file, info in found.items()
         ]
         return iter(sorted(files, key=lambda info: info.path))
@@ -226,3 +227,15 @@ class FsspecWriter:
                 f"Cannot write {self._path}: {error or type(error).__name__}",
                 where=f"{self._store.root}/{self._path}",
             ) from error
+
+
+def _modified_ms(info: dict[str, Any]) -> int | None:
+    """Each driver has a name of its own for it."""
+    found = [info[name] for name in ("mtime", "LastModified", "last_modified") if name in info]
+    match found:
+        case [datetime() as at, *_]:
+            return round(at.timestamp() * 1_000)
+        case [int() | float() as at, *_]:
+            return round(at * 1_000)
+        case _:
+            return None

@@ -150,7 +150,9 @@ class LocalStore:
                     elif not (entry.name.startswith(".") and entry.name.endswith(".part")):
                         with contextlib.suppress(FileNotFoundError):
                             path = Path(entry.path).relative_to(self._root)
-                            yield FileInfo(path.as_posix(), entry.stat().st_size)
+                            found = entry.stat()
+                            modified_ms = found.st_mtime_ns // 1_000_000
+                            yield FileInfo(path.as_posix(), found.st_size, modified_ms)
         except FileNotFoundError:
             return
 
@@ -241,3 +243,8 @@ def _failures(act: str, file: Path) -> Generator[None]:
             where=str(file),
             remedy=_REMEDIES.get(error.errno or 0, ""),
         ) from error
+    except ValueError as error:
+        # A place that a damaged snapshot names may be any text.
+        if "\0" not in str(file) and not isinstance(error, UnicodeError):
+            raise
+        raise FileMissing(f"No file has a name such as {file.name!r}", where=repr(file)) from error

@@ -110,6 +110,20 @@ def checkpoint_of(folder: str) -> CheckpointId | None:
     return CheckpointId(int(found[1])) if found else None
 
 
+def folders_of(snapshot: str) -> tuple[str, ...]:
+    """The folders in which a snapshot's own files are: its own, and those that its job shares."""
+    if checkpoint_of(snapshot) is None:
+        return (snapshot,)
+    job = parent(snapshot)
+    return (snapshot, join(job, SHARED), join(job, TASK_OWNED))
+
+
+def is_below(place: str, folder: str) -> bool:
+    """Whether a file is in a folder or deeper, as their names say it."""
+    place, folder = absolute(place), absolute(folder)
+    return place.startswith(f"{folder.rstrip('/')}/") and ".." not in place.split("/")
+
+
 def shared_folder(job: JobId) -> str:
     """Where a job keeps files that several checkpoints use."""
     return join(job_folder(job), SHARED)

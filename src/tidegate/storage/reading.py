@@ -134,6 +134,20 @@ class StateReader:
                 remedy="See that the local folders for state have room and can be written.",
             ) from error
 
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        """Whether a file of this machine has what was written as that handle. Blocking."""
+        found = Checksum()
+        try:
+            if isinstance(handle, ByteStreamStateHandle):
+                return file.read_bytes() == handle.data
+            with file.open("rb") as stream:
+                while part := stream.read(_LOCAL_PART_BYTES):
+                    found.add(part)
+            self._hold(handle, found)
+        except (OSError, FormatError, RestoreRefused):
+            return False
+        return True
+
     def parts(self, handle: StreamStateHandle) -> Iterator[bytes]:
         """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
         found = Checksum()
@@ -200,6 +214,10 @@ class InlineReader:
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
         """Write them to a new file."""
         target.write_bytes(self.read(handle))
+
+    def holds(self, handle: StreamStateHandle, file: Path) -> bool:
+        """Whether a file has them."""
+        return file.read_bytes() == self.read(handle)
 
 
 def _own_file(handle: StreamStateHandle) -> Path | None:

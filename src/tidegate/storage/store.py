@@ -9,7 +9,7 @@ open whether the write happened.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from google_crc32c import extend
@@ -34,10 +34,14 @@ class StoreGuarantees:
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A file: its path below the store's root, and its size in bytes."""
+    """A file: its path below the store's root, and its size in bytes.
+
+    modified_ms: wall time at which it was written last, where the store tells.
+    """
 
     path: str
     size: int
+    modified_ms: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ once all has been done that can be done without time passing.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ from tidegate.slot.chain import ChainedOperator, ChainOutput
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.output import ChannelOutput, Room, make_route
+from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
@@ -243,7 +245,9 @@ class OperatorHarness:
         with ExitStack() as all_of_it:
             all_of_it.callback(self._loop.end)
             for subtask in subtasks:
-                all_of_it.callback(self._loop.on, subtask.operator.close)
+                all_of_it.callback(
+                    lambda each: self._loop.run_until_complete(each.close()), subtask
+                )
 
     def __enter__(self) -> OperatorHarness:
         return self
@@ -348,9 +352,10 @@ class _Subtask:
         self.operator = operator
         self.outputs: list[ChannelOutput] = []
         self._loop = loop
-        out = _KeptOutput(results, output_conversions(operator, node.name))
+        turn = Turn(loop.clock)
+        out = _KeptOutput(results, turn, output_conversions(operator, node.name))
         self._work = ChainedOperator(
-            operator, out, lambda awaited, done: loop.start(_wait_for(awaited, done))
+            operator, out, turn, lambda awaited, done: loop.start(_wait_for(awaited, done))
         )
         self._queue: deque[tuple[int, int, Element]] = deque()
         self._valve = WatermarkValve([])
@@ -379,6 +384,7 @@ class _Subtask:
             clock=loop.clock,
             parameters=settings.parameters,
             blocking=BlockingCalls(_made_at_once),
+            threads=_InTheTestsThread,
             start=loop.start,
             wake=self._wake,
             wake_at=lambda at_ms: loop.wake_at(at_ms, self._wake),
@@ -428,6 +434,12 @@ class _Subtask:
         else:
             return False
         return True
+
+    async def close(self) -> None:
+        """Close the operator."""
+        left = self.operator.close()
+        if left is not None:
+            await left
 
     async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
         """Its share of a checkpoint."""
@@ -488,8 +500,10 @@ class _Results:
 class _KeptOutput(ChainOutput):
     """One subtask's output: what leaves it is kept, by the types that are declared."""
 
-    def __init__(self, results: _Results, convert: Mapping[str | None, Convert]) -> None:
-        super().__init__(Room(), lambda: 0, share=True, convert=convert)
+    def __init__(
+        self, results: _Results, turn: Turn, convert: Mapping[str | None, Convert]
+    ) -> None:
+        super().__init__(Room(), turn, lambda: 0, share=True, convert=convert)
         self._results = results
         self._consumers(None).append(results.take)
 
@@ -508,6 +522,25 @@ class _KeptOutput(ChainOutput):
 async def _wait_for(awaited: Awaitable[object], done: Callable[[], None]) -> None:
     await awaited
     done()
+
+
+class _InTheTestsThread:
+    """Makes calls of plain functions at once, so that nothing goes on by itself."""
+
+    def __init__(self, limit: int) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
+        """What the call gives, or raises."""
+        done: asyncio.Future[object] = self._loop.create_future()
+        try:
+            done.set_result(call())
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 async def _made_at_once(call: Callable[[], object]) -> object:

@@ -11,6 +11,7 @@ import hmac
 import struct
 
 from tidegate.errors import PeerLost
+from tidegate.transport.seal import Seal
 
 MAGIC = b"TGW1"
 NONCE_BYTES = 16
@@ -22,12 +23,25 @@ class Handshake:
     """One side of the exchange, without IO: give it frames, send what it returns.
 
     Order: the server sends its greeting at once; the client answers with greeting and proof; the
-    server sends its proof.
+    server sends its proof. binding: what both ends know of the TLS link below, the same on both,
+    so that nobody passes on the proofs from one link to another; empty where there is none. sealed:
+    whether frames carry tags from the proof on.
     """
 
-    def __init__(self, *, secret: bytes, server: bool, name: str, nonce: bytes) -> None:
+    def __init__(
+        self,
+        *,
+        secret: bytes,
+        server: bool,
+        name: str,
+        nonce: bytes,
+        binding: bytes = b"",
+        sealed: bool = False,
+    ) -> None:
         assert len(nonce) == NONCE_BYTES, "a nonce has sixteen bytes"
         self._secret = secret
+        self._binding = binding
+        self._sealed = sealed
         self._server = server
         self._name = name.encode()
         self._nonce = nonce
@@ -70,10 +84,21 @@ class Handshake:
         self.done = True
         return self._proof(b"server", b"")
 
+    @property
+    def seals(self) -> tuple[Seal, Seal] | None:
+        """The seals of what this side sends and receives behind the proof, where there are any."""
+        assert self.done, "keys come from both nonces"
+        if not self._sealed:
+            return None
+        of_server = Seal(self._proof(b"seal of server", b""))
+        of_client = Seal(self._proof(b"seal of client", b""))
+        return (of_server, of_client) if self._server else (of_client, of_server)
+
     def _proof(self, role: bytes, name: bytes) -> bytes:
         ours, theirs = (self._nonce, self._peer_nonce)
         nonces = ours + theirs if self._server else theirs + ours
-        return hmac.new(self._secret, role + nonces + name, hashlib.sha256).digest()
+        said = role + nonces + self._binding + name
+        return hmac.new(self._secret, said, hashlib.sha256).digest()
 
     def _check(self, proof: bytes, role: bytes, name: bytes) -> None:
         if not hmac.compare_digest(proof, self._proof(role, name)):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import socket
 import struct
 import sys
 from typing import TYPE_CHECKING, cast
-from weakref import WeakSet
 
 from tidegate.errors import ConfigError, PeerLost
+from tidegate.transport.accepting import BACKLOG, Acceptor, Guest
 from tidegate.transport.handshake import NONCE_BYTES, Handshake
+from tidegate.transport.keys import TLS_NAME, fingerprint, link_contexts, own_fingerprint
+from tidegate.transport.seal import TAG_BYTES
 from tidegate.transport.wire import (
     FRAME_BYTES_MAX,
     Accept,
@@ -21,7 +25,11 @@ from tidegate.transport.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from tidegate.model.keys import Keys
+    from tidegate.transport.seal import Seal
 
 _LENGTH = struct.Struct("!I")
 _HANDSHAKE_FRAME_MAX = 4096
@@ -40,7 +48,8 @@ class TcpNetwork:
     """Makes TCP links between processes that share a secret.
 
     host: the address to bind and to announce. ports: first and last port to try; (0, 0) takes any.
-    draw: 64 random bits a call, for nonces. connect_timeout_s bounds connecting and proving.
+    keys: for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
+    connect_timeout_s bounds connecting and proving.
     """
 
     def __init__(
@@ -48,41 +57,51 @@ class TcpNetwork:
         *,
         secret: bytes,
         host: str,
-        draw: Callable[[], int],
         announce: str | None = None,
         ports: tuple[int, int] = (0, 0),
+        keys: Keys | None = None,
+        sealed: bool = False,
         connect_timeout_s: float = 10.0,
     ) -> None:
         self._secret = secret
         self._host = host
         self._announce = announce or host
-        self._draw = draw
         self._ports = ports
+        self._sealed = sealed
+        self._greeting: ssl.SSLContext | None = None
+        self._dialling: ssl.SSLContext | None = None
+        self._fingerprint = b""
+        if keys is not None:
+            self._greeting, self._dialling = link_contexts(keys)
+            self._fingerprint = own_fingerprint(keys)
         self._timeout_s = connect_timeout_s
 
     async def listen(self, accept: Accept) -> TcpListener:
         """Take links from peers that know the secret. Raises ConfigError where no port is free."""
         loop = asyncio.get_running_loop()
-        unproved: WeakSet[_TcpWire] = WeakSet()
+        listening = await self._bound()
 
-        def proved(wire: _TcpWire) -> WireHandler:
-            unproved.discard(wire)
-            return accept(wire)
+        def make(guest: Guest) -> _TcpWire:
+            def proved(wire: _TcpWire) -> WireHandler:
+                guest.proved = True
+                return accept(wire)
 
-        def make() -> _TcpWire:
-            handshake = self._handshake(server=True, name="")
-            wire = _TcpWire(loop, handshake, proved, None, self._timeout_s)
-            unproved.add(wire)
-            return wire
+            return _TcpWire(loop, self._server_handshake, proved, None, self._timeout_s)
 
+        port = listening.getsockname()[1]
+        acceptor = Acceptor(listening, make, timeout_s=self._timeout_s, tls=self._greeting)
+        return TcpListener(acceptor, f"{self._announce}:{port}")
+
+    async def _bound(self) -> socket.socket:
         first, last = self._ports
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, None, type=socket.SOCK_STREAM)
+        family, _, _, _, address = found[0]
         for port in range(first, last + 1):
             try:
-                server = await loop.create_server(make, self._host, port)
+                return socket.create_server((address[0], port), family=family, backlog=BACKLOG)
             except OSError:
                 continue
-            bound = server.sockets[0].getsockname()[1]
-            return TcpListener(server, f"{self._announce}:{bound}", unproved)
         raise ConfigError(
             f"no port from {first} to {last} is free on {self._host}",
             where="tidegate.net.port-range",
@@ -94,7 +113,9 @@ class TcpNetwork:
         loop = asyncio.get_running_loop()
         host, _, port = address.rpartition(":")
         proved: asyncio.Future[None] = loop.create_future()
-        handshake = self._handshake(server=False, name=name)
+
+        def handshake(transport: asyncio.Transport) -> Handshake:
+            return self._client_handshake(transport, name)
 
         def make() -> _TcpWire:
             return _TcpWire(loop, handshake, lambda _: handler, proved, self._timeout_s)
@@ -102,7 +123,11 @@ class TcpNetwork:
         wire: _TcpWire | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                _, wire = await loop.create_connection(make, host, int(port))
+                tls = self._dialling
+                asked = None if tls is None else TLS_NAME
+                _, wire = await loop.create_connection(
+                    make, host, int(port), ssl=tls, server_hostname=asked
+                )
                 await proved
         except (OSError, TimeoutError) as error:
             raise PeerLost(
@@ -119,26 +144,38 @@ class TcpNetwork:
         assert wire is not None, "connected, or an error was raised"
         return wire
 
-    def _handshake(self, *, server: bool, name: str) -> Handshake:
-        nonce = self._draw().to_bytes(8, "big") + self._draw().to_bytes(8, "big")
-        return Handshake(secret=self._secret, server=server, name=name, nonce=nonce[:NONCE_BYTES])
+    def _server_handshake(self, transport: asyncio.Transport) -> Handshake:
+        return Handshake(
+            secret=self._secret,
+            server=True,
+            name="",
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            binding=self._fingerprint,
+            sealed=self._sealed,
+        )
+
+    def _client_handshake(self, transport: asyncio.Transport, name: str) -> Handshake:
+        link: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        return Handshake(
+            secret=self._secret,
+            server=False,
+            name=name,
+            nonce=secrets.token_bytes(NONCE_BYTES),
+            binding=b"" if link is None else fingerprint(link.getpeercert(binary_form=True)),
+            sealed=self._sealed,
+        )
 
 
 class TcpListener:
-    """A bound server socket. unproved: links that nobody but the listener knows of yet."""
+    """A bound server socket."""
 
-    def __init__(
-        self, server: asyncio.AbstractServer, address: str, unproved: Iterable[_TcpWire]
-    ) -> None:
-        self._server = server
-        self._unproved = unproved
+    def __init__(self, acceptor: Acceptor, address: str) -> None:
+        self._acceptor = acceptor
         self.address = address
 
     async def close(self) -> None:
         """Take no more links, and give up those that are being made."""
-        self._server.close()
-        for wire in list(self._unproved):
-            wire.close()
+        await self._acceptor.close()
 
 
 class _TcpWire(asyncio.Protocol):
@@ -147,13 +184,18 @@ class _TcpWire(asyncio.Protocol):
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        handshake: Handshake,
+        begin: Callable[[asyncio.Transport], Handshake],
         accept: Callable[[_TcpWire], WireHandler],
         proved: asyncio.Future[None] | None,
         timeout_s: float,
     ) -> None:
         self._loop = loop
-        self._handshake: Handshake | None = handshake
+        self._begin = begin
+        self._handshake: Handshake | None = None
+        self._trusted = False
+        self._frame_max = _HANDSHAKE_FRAME_MAX
+        self._seals: tuple[Seal, Seal] | None = None
+        self._encrypted = False
         self._accept = accept
         self._proved = proved
         self._handler: WireHandler | None = None
@@ -173,7 +215,14 @@ class _TcpWire(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.writelines([_LENGTH.pack(frame_bytes(parts, self.peer)), *parts])
+        size = frame_bytes(parts, self.peer)
+        if self._seals is not None:
+            parts, size = [*parts, self._seals[0].tag(parts)], size + TAG_BYTES
+        whole = [_LENGTH.pack(size), *parts]
+        if self._encrypted:
+            transport.write(b"".join(whole))  # else each part is a TLS record of its own
+        else:
+            transport.writelines(whole)
 
     def close(self) -> None:
         self._closing = True
@@ -187,8 +236,13 @@ class _TcpWire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if self._broken is not None:  # the time for the proof was over before there was a link
+            self._transport.abort()
+            return
         self._transport.set_write_buffer_limits(high=FRAME_BYTES_MAX)
-        greeting = self._handshake.greeting() if self._handshake else None
+        self._encrypted = transport.get_extra_info("ssl_object") is not None
+        self._handshake = self._begin(self._transport)
+        greeting = self._handshake.greeting()
         if greeting is not None:
             self.send([greeting])
 
@@ -218,7 +272,7 @@ class _TcpWire(asyncio.Protocol):
         at, end = 0, len(data)
         while end - at >= _LENGTH.size and not self._closing and self._broken is None:
             (size,) = _LENGTH.unpack_from(data, at)
-            if size > (_HANDSHAKE_FRAME_MAX if self._handshake else FRAME_BYTES_MAX):
+            if size > self._frame_max:
                 self._abort(PeerLost(f"{self.peer or 'a peer'} sent a frame of {size} bytes"))
                 return
             if end - at < _LENGTH.size + size:
@@ -234,7 +288,13 @@ class _TcpWire(asyncio.Protocol):
         self._have = len(rest)
 
     def _on_frame(self, frame: memoryview) -> None:
-        if self._handshake is not None:
+        if self._seals is not None:
+            try:
+                frame = self._seals[1].opened(frame)
+            except PeerLost as error:
+                self._abort(error)
+                return
+        if not self._trusted:
             self._prove(bytes(frame))
         elif self._handler is not None:
             try:
@@ -244,7 +304,7 @@ class _TcpWire(asyncio.Protocol):
 
     def _prove(self, frame: bytes) -> None:
         handshake = self._handshake
-        assert handshake is not None, "frames after the proof are not the handshake's"
+        assert handshake is not None, "a frame comes over a link that was made"
         try:
             answer = handshake.receive(frame)
         except PeerLost as error:
@@ -253,7 +313,9 @@ class _TcpWire(asyncio.Protocol):
         if answer is not None:
             self.send([answer])
         if handshake.done:
-            self._handshake = None
+            self._handshake, self._trusted = None, True
+            self._seals = handshake.seals
+            self._frame_max = FRAME_BYTES_MAX + (TAG_BYTES if self._seals else 0)
             self._deadline.cancel()
             self.peer = handshake.peer
             self._handler = self._accept(self)
@@ -261,7 +323,7 @@ class _TcpWire(asyncio.Protocol):
                 self._proved.set_result(None)
 
     def _expire(self) -> None:
-        if self._handshake is not None:
+        if not self._trusted:
             self._abort(PeerLost("a peer has not proved itself in time"))
 
     def _abort(self, reason: PeerLost) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from tidegate.errors import ConfigError, PeerLost
+from tidegate.errors import BadRecord, PeerLost
 
 Buffer = bytes | bytearray | memoryview
 
@@ -14,10 +14,10 @@ FRAME_BYTES_MAX = 1 << 30
 
 
 def frame_bytes(parts: Sequence[Buffer], peer: str) -> int:
-    """Bytes of a frame. Raises ConfigError where no peer would take it."""
+    """Bytes of a frame. Raises BadRecord where no peer would take it."""
     size = sum(len(part) for part in parts)
     if size > FRAME_BYTES_MAX:
-        raise ConfigError(
+        raise BadRecord(
             f"a batch or message of {size} bytes is too long to be sent; the limit is "
             f"{FRAME_BYTES_MAX}",
             where=f"the link to {peer}",

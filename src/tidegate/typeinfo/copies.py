@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.typeinfo.row import Row
@@ -28,6 +29,17 @@ IMMUTABLE: Final = frozenset(
 """Types whose values nobody can change; a subclass of theirs might add attributes."""
 
 
+_LAZY: Final = (GeneratorType, CoroutineType, AsyncGeneratorType)
+
+
+class ReturnedLazily(TypeError):
+    """A function gave something that has still to run, where a record is due. kind: its type."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(f"a {kind} is no record")
+        self.kind = kind
+
+
 def private_copy(value: object) -> object:
     """A copy that shares nothing that can be changed with the value; itself where nothing can."""
     kind = type(value)
@@ -47,6 +59,8 @@ def private_copy(value: object) -> object:
         entries = cast("dict[object, object]", value)
         if IMMUTABLE.issuperset(map(type, entries.values())):
             return entries.copy()
+    if isinstance(value, _LAZY):
+        raise ReturnedLazily(kind.__name__)
     return copy.deepcopy(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.errors import FormatError
+from tidegate.errors import FormatError, GraphError
 from tidegate.typeinfo.types import (
     INSTANT,
     INTEGER_BITS,
@@ -33,6 +33,14 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_NO_DESCRIPTION: Final = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+    GraphError,
+)
 _BASIC: Final = frozenset(
     (*INTEGER_BITS, "String", "Boolean", "Float", "Double", "Char", "BigInteger", "BigDecimal")
 )
@@ -75,7 +83,7 @@ def type_described(description: object) -> TypeInformation:
     """
     try:
         return _type_described(description)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _NO_DESCRIPTION as error:
         raise FormatError(
             "A type in a snapshot can't be read",
             remedy="The snapshot may come from a newer release, or be damaged.",

@@ -10,8 +10,6 @@ class against 80; measured in benchmarks/serializers.py. Bytes: docs/formats/sta
 
 from __future__ import annotations
 
-import datetime
-import decimal
 import json
 import pickle
 import struct
@@ -25,10 +23,9 @@ import msgspec
 
 from tidegate.errors import FormatError
 from tidegate.typeinfo.descriptions import describe, type_described
-from tidegate.typeinfo.pickling import Parts, pickled, unpickled, unpickled_parts
-from tidegate.typeinfo.row import Row
+from tidegate.typeinfo.pickling import pickled, unpickled, unpickled_parts
+from tidegate.typeinfo.rebuilding import WRITTEN_AS_TEXT, all_rebuilt
 from tidegate.typeinfo.types import (
-    BIG_DEC,
     BIG_INT,
     BOOLEAN,
     BYTE,
@@ -40,15 +37,11 @@ from tidegate.typeinfo.types import (
     LONG,
     PICKLED,
     SHORT,
-    SQL_DATE,
-    SQL_TIME,
-    SQL_TIMESTAMP,
     STRING,
     ListTypeInfo,
     MapTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
-    RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
 )
@@ -63,6 +56,8 @@ PICKLED_BEGIN: Final = _PICKLE
 """What pieces begin with that are pickled; what is packed begins with less."""
 _MSGPACK_OF_ONE: Final = _MSGPACK + b"\x91"
 _ARRAY_OF: Final = struct.Struct(">BI")
+_NO_MSGPACK: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no MessagePack, or none of the type."""
 _SCALARS: Final[dict[TypeInformation, type]] = {
     STRING: str,
     CHAR: str,
@@ -75,12 +70,6 @@ _SCALARS: Final[dict[TypeInformation, type]] = {
     DOUBLE: float,
     BOOLEAN: bool,
     BYTES: bytes,
-}
-_WRITTEN_AS_TEXT: Final[dict[TypeInformation, type]] = {
-    SQL_DATE: datetime.date,
-    SQL_TIME: datetime.time,
-    SQL_TIMESTAMP: datetime.datetime,
-    BIG_DEC: decimal.Decimal,
 }
 
 
@@ -124,7 +113,7 @@ class SerializerSnapshot:
         """The way back; raises FormatError for what is no snapshot."""
         try:
             return SerializerSnapshot.from_json(json.loads(data))
-        except (ValueError, AttributeError) as error:
+        except (ValueError, AttributeError, RecursionError) as error:
             raise FormatError("A serializer's snapshot is no JSON", offset=0) from error
 
 
@@ -191,7 +180,7 @@ class PickleSerializer:
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
         """The value of each piece."""
-        return [self.decode_many(piece)[0] for piece in pieces]
+        return [_only(self.decode_many(piece)) for piece in pieces]
 
     def snapshot(self) -> SerializerSnapshot:
         """What has to be remembered to read the pieces."""
@@ -226,9 +215,9 @@ class TypedSerializer:
         if self._decode is not None:
             try:
                 return self._decode(body)
-            except msgspec.DecodeError:
+            except _NO_MSGPACK:
                 pass
-        return [rebuilt(each, self.type_info) for each in unpacked(body)]
+        return all_rebuilt(unpacked(body), self.type_info)
 
     def encode_each(self, values: Sequence[object]) -> list[bytes]:
         """Each value as a piece of its own."""
@@ -246,14 +235,14 @@ class TypedSerializer:
         """The value of each piece."""
         decode = self._decode
         if decode is None:
-            return [self.decode_many(piece)[0] for piece in pieces]
+            return [_only(self.decode_many(piece)) for piece in pieces]
         try:
             return [
-                decode(piece[1:])[0] if piece[0] == _MSGPACK[0] else self.decode_many(piece)[0]
+                decode(piece[1:])[0] if piece[0] == _MSGPACK[0] else _only(self.decode_many(piece))
                 for piece in pieces
             ]
-        except msgspec.DecodeError:
-            return [self.decode_many(piece)[0] for piece in pieces]
+        except (*_NO_MSGPACK, IndexError):
+            return [_only(self.decode_many(piece)) for piece in pieces]
 
     def snapshot(self) -> SerializerSnapshot:
         """What has to be remembered to read the pieces."""
@@ -268,7 +257,7 @@ class TypedSerializer:
         missing = len(values) - kinds.count(self._python_type)
         if missing and kinds.count(type(None)) != missing:
             return False
-        if self.type_info in _WRITTEN_AS_TEXT:
+        if self.type_info in WRITTEN_AS_TEXT:
             return all(_fits(value, self.type_info) for value in values)
         first = next((value for value in values if value is not None), None)
         return _fits(first, self.type_info)
@@ -296,13 +285,13 @@ class MigratingReader:
         else:
             try:
                 return self._decode(body)
-            except msgspec.DecodeError:
+            except _NO_MSGPACK:
                 values = unpacked(body)
-        return [rebuilt(each, self._new, self._old) for each in values]
+        return all_rebuilt(values, self._new, self._old)
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
         """The value of each piece."""
-        return [self.decode_many(piece)[0] for piece in pieces]
+        return [_only(self.decode_many(piece)) for piece in pieces]
 
 
 def _classes_of(type_info: TypeInformation) -> frozenset[type]:
@@ -311,6 +300,12 @@ def _classes_of(type_info: TypeInformation) -> frozenset[type]:
     if isinstance(type_info, RecordTypeInfo) and type_info.python_class is not None:
         return inner | {type_info.python_class}
     return inner
+
+
+def _only(values: list[Any]) -> Any:
+    if len(values) != 1:
+        raise FormatError("A piece of one value has another number", found=str(len(values)))
+    return values[0]
 
 
 def split_piece(data: bytes | memoryview, before: bytes = b"") -> list[bytes]:
@@ -342,7 +337,7 @@ def _unpacked_raw(body: memoryview) -> list[msgspec.Raw]:
     """The values of a MessagePack piece as their bytes."""
     try:
         return msgspec.msgpack.decode(body, type=list[msgspec.Raw])
-    except msgspec.DecodeError as error:
+    except _NO_MSGPACK as error:
         raise FormatError("State can't be read as MessagePack", found=str(error)) from error
 
 
@@ -378,7 +373,7 @@ def split_maps(data: bytes | memoryview, keys: Serializer) -> list[list[tuple[by
     encode = msgspec.msgpack.encode
     try:
         raw = msgspec.msgpack.decode(body, type=list[dict[Any, msgspec.Raw]])
-    except msgspec.DecodeError as error:
+    except _NO_MSGPACK as error:
         raise FormatError("A map can't be read as MessagePack", found=str(error)) from error
     return [
         [
@@ -416,87 +411,22 @@ def join_lists(pieces: Sequence[bytes]) -> bytes:
 
 def _elements(piece: bytes, at: int) -> tuple[int, memoryview]:
     """How many elements the list has that begins there in MessagePack, and their bytes."""
-    view, mark = memoryview(piece)[at:], piece[at]
-    if mark & 0xF0 == 0x90:
-        return mark & 0x0F, view[1:]
-    size = {0xDC: 2, 0xDD: 4}.get(mark)
-    if size is None:
-        raise FormatError("A list can't be read as MessagePack", found=f"{mark:02x}")
-    return int.from_bytes(view[1 : 1 + size]), view[1 + size :]
+    view = memoryview(piece)[at:]
+    mark = view[0] if view else 0
+    size = 0 if mark & 0xF0 == 0x90 else {0xDC: 2, 0xDD: 4}.get(mark)
+    count = int.from_bytes(view[1 : 1 + size]) if size else mark & 0x0F
+    # Each has a byte at least.
+    if size is None or count > len(view) - 1 - size:
+        raise FormatError("A list can't be read as MessagePack", found=bytes(view[:8]).hex())
+    return count, view[1 + size :]
 
 
 def unpacked(body: memoryview) -> list[Any]:
     """What MessagePack makes of a piece by itself: lists for tuples, dicts for records."""
     try:
         return msgspec.msgpack.decode(body, type=list[Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except _NO_MSGPACK as error:
         raise FormatError("State can't be read as MessagePack", found=str(error)) from error
-
-
-def rebuilt(raw: Any, new: TypeInformation, old: TypeInformation | None = None) -> Any:
-    """A value as its type has it, from what MessagePack makes of it by itself.
-
-    old: the type under which it was written, where that is another one that `evolution` lets
-    through. What doesn't fit is left as it is.
-    """
-    old = old or new
-    match new, raw:
-        case ListTypeInfo() | PrimitiveArrayTypeInfo(), list():
-            elements = cast("list[Any]", raw)
-            return [rebuilt(each, new.children[0], old.children[0]) for each in elements]
-        case TupleTypeInfo(), list() | tuple() if len(raw) == len(new.field_types):
-            return tuple(map(rebuilt, raw, new.children, old.children))
-        case MapTypeInfo(key, value), dict():
-            entries = cast("dict[Any, Any]", raw)
-            keys, values = old.children
-            return {rebuilt(k, key, keys): rebuilt(v, value, values) for k, v in entries.items()}
-        case RecordTypeInfo(), list() | tuple() | dict() if len(raw) == len(old.children):
-            return _record(raw, new, old)
-        case RecordTypeInfo(), Parts():
-            return _record(raw, new, old)
-        case RowTypeInfo(), Row() if len(raw) == len(old.children):
-            return _row(raw, new, old)
-        case _, str() if new in _WRITTEN_AS_TEXT:
-            return msgspec.convert(raw, _WRITTEN_AS_TEXT[new])
-        case _:
-            return raw
-
-
-def _record(raw: Any, new: RecordTypeInfo, old: TypeInformation) -> object:
-    assert isinstance(old, RecordTypeInfo), "a record is not made of anything else"
-    assert new.python_class is not None, "a type of the program has its class"
-    match raw:
-        case dict():
-            named = cast("dict[str, Any]", raw)
-        case Parts():
-            named = raw.fields(old.field_names)
-        case _:
-            named = dict(zip(old.field_names, raw, strict=True))
-    return new.python_class(**_common_fields(named, new, old))
-
-
-def _row(raw: Row, new: RowTypeInfo, old: TypeInformation) -> Row:
-    assert isinstance(old, RowTypeInfo), "a row is not made of anything else"
-    named = dict(zip(raw.names or old.field_names, raw, strict=True))
-    fields = _common_fields(named, new, old)
-    values = [fields.get(name) for name in new.field_names]
-    names = None if raw.names is None else new.field_names
-    return Row.of_parts(values, names, raw.get_row_kind())
-
-
-def _common_fields(
-    named: dict[str, Any],
-    new: RecordTypeInfo | RowTypeInfo,
-    old: RecordTypeInfo | RowTypeInfo,
-) -> dict[str, Any]:
-    """The fields that there were and are, as they are now."""
-    was = dict(zip(old.field_names, old.field_types, strict=True))
-    pairs = zip(new.field_names, new.field_types, strict=True)
-    return {
-        name: rebuilt(named[name], of, was[name])
-        for name, of in pairs
-        if name in named and name in was
-    }
 
 
 def _opened(data: bytes | memoryview, *expected: bytes) -> tuple[bytes, memoryview]:
@@ -520,13 +450,13 @@ def _is_packable(type_info: TypeInformation) -> bool:
             known = type_info.python_class is not None
             return known and all(map(_is_packable, type_info.children))
         case _:
-            return type_info in _SCALARS or type_info in _WRITTEN_AS_TEXT
+            return type_info in _SCALARS or type_info in WRITTEN_AS_TEXT
 
 
 def _is_map_key(type_info: TypeInformation) -> bool:
     if isinstance(type_info, TupleTypeInfo):
         return all(map(_is_map_key, type_info.children))
-    return type_info in _SCALARS or type_info in _WRITTEN_AS_TEXT
+    return type_info in _SCALARS or type_info in WRITTEN_AS_TEXT
 
 
 def _python_type(type_info: TypeInformation) -> type:
@@ -543,7 +473,7 @@ def _python_type(type_info: TypeInformation) -> type:
         case ListTypeInfo() | PrimitiveArrayTypeInfo():
             return list
         case _:
-            return _WRITTEN_AS_TEXT[type_info]
+            return WRITTEN_AS_TEXT[type_info]
 
 
 def _fits(value: Any, type_info: TypeInformation) -> bool:
@@ -585,8 +515,8 @@ def shape_of(type_info: TypeInformation) -> Any:
         case RecordTypeInfo():
             assert type_info.python_class is not None, "a type of the program has its class"
             return type_info.python_class | None
-        case _ if type_info in _WRITTEN_AS_TEXT:
-            return _WRITTEN_AS_TEXT[type_info] | None
+        case _ if type_info in WRITTEN_AS_TEXT:
+            return WRITTEN_AS_TEXT[type_info] | None
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if type_info != BYTES:
             return list[shape_of(of)] | None
         case _:

@@ -1,15 +1,22 @@
-"""Values of a declared type as text, in the form in which Flink prints them."""
+"""Values of a declared type as text, in the form in which a program for PyFlink prints them.
+
+There Java prints them, numbers in its own form; a stream of rows is printed by Python, field by
+field, while Java prints a row within another value.
+"""
 
 from __future__ import annotations
 
 import datetime
+import math
 import struct
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.types import (
     BOOLEAN,
     BYTES,
+    DOUBLE,
     FLOAT,
     INSTANT,
     SQL_TIME,
@@ -26,16 +33,26 @@ from tidegate.typeinfo.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     Text = Callable[[Any], str]
 
 
 def text_of(type_info: TypeInformation | None) -> Callable[[object], str]:
-    """What makes a text of each value of a type: ``(a,1)``, ``+I[a,true]``, ``[1, 2]``, ``null``.
+    """What makes a text of each value of a type: ``(a,1)``, ``+I[a,True]``, ``[1, 2]``, ``null``.
 
     A value without a declared type is what ``str`` makes of it.
     """
+    if isinstance(type_info, RowTypeInfo):
+        return _row_text
+    return _java_text(type_info)
+
+
+def _row_text(row: Any) -> str:
+    return "null" if row is None else f"{row.get_row_kind()}[{','.join(map(str, row))}]"
+
+
+def _java_text(type_info: TypeInformation | None) -> Callable[[object], str]:
     if type_info is None or is_any(type_info):
         return str
     text = _text(type_info)
@@ -45,31 +62,31 @@ def text_of(type_info: TypeInformation | None) -> Callable[[object], str]:
 def _text(type_info: TypeInformation) -> Text:
     match type_info:
         case TupleTypeInfo(types):
-            parts = [text_of(each) for each in types]
-            return lambda value: f"({_joined(parts, value)})"
+            parts = [_java_text(each) for each in types]
+            return lambda value: f"({','.join(_texts(parts, value))})"
         case RowTypeInfo(types):
-            parts = [text_of(each) for each in types]
-            return lambda row: f"{row.get_row_kind()}[{_joined(parts, row)}]"
+            parts = [_java_text(each) for each in types]
+            return lambda row: f"{row.get_row_kind()}[{', '.join(_texts(parts, row))}]"
         case RecordTypeInfo():
             return _record_text(type_info)
         case MapTypeInfo(key, of):
-            of_key, of_value = text_of(key), text_of(of)
+            of_key, of_value = _java_text(key), _java_text(of)
             return lambda entries: (
                 f"{{{', '.join(f'{of_key(k)}={of_value(v)}' for k, v in entries.items())}}}"
             )
         case ListTypeInfo(of) | PrimitiveArrayTypeInfo(of) if type_info != BYTES:
-            element = text_of(of)
+            element = _java_text(of)
             return lambda values: f"[{', '.join(map(element, values))}]"
         case _:
             return _PLAIN.get(type_info, str)
 
 
-def _joined(parts: list[Callable[[object], str]], values: Any) -> str:
-    return ",".join(text(value) for text, value in zip(parts, values, strict=True))
+def _texts(parts: list[Callable[[object], str]], values: Any) -> Iterable[str]:
+    return (text(value) for text, value in zip(parts, values, strict=True))
 
 
 def _record_text(type_info: RecordTypeInfo) -> Text:
-    parts = [text_of(each) for each in type_info.field_types]
+    parts = [_java_text(each) for each in type_info.field_types]
     named = list(zip(names_of(type_info), parts, strict=True))
     return lambda record: (
         f"{type_info.name}({','.join(f'{n}={text(getattr(record, n))}' for n, text in named)})"
@@ -80,13 +97,39 @@ def _boolean_text(value: bool) -> str:
     return "true" if value else "false"
 
 
+def _double_text(value: float) -> str:
+    shortest = repr(float(value))
+    if 1e-3 <= abs(value) < 1e7:
+        return shortest  # in which range Python writes as Java does
+    return _java_number(value, shortest)
+
+
 def _single_text(value: float) -> str:
-    """The shortest text that stands for the same single."""
-    for digits in range(6, 10):
-        text = repr(float(f"{value:.{digits}g}"))
-        if struct.pack("f", float(text)) == struct.pack("f", value):
-            return text
-    return repr(value)
+    single = struct.pack("f", value)
+    shortened = (f"{value:.{digits}e}" for digits in range(8))
+    same = (text for text in shortened if struct.pack("f", float(text)) == single)
+    return _java_number(value, next(same, f"{value:.8e}"))
+
+
+def _java_number(value: float, shortest: str) -> str:
+    """A number as ``Double.toString`` has it. shortest: the fewest digits that stand for it."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return str(value)
+    number = Decimal(shortest).normalize()
+    sign, digits, _ = number.as_tuple()
+    if len(digits) == 1:
+        # Of the numbers with two digits Java takes the nearest: 4.9E-324.
+        sign, digits, _ = Decimal(f"{value:.1e}").normalize().as_tuple()
+    exponent = number.adjusted()
+    if -3 <= exponent < 7:
+        text = f"{number:f}"
+        return text if "." in text else f"{text}.0"
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exponent}"
 
 
 def _bytes_text(value: bytes) -> str:
@@ -122,6 +165,7 @@ _PLAIN: Final = cast(
     "dict[TypeInformation, Text]",
     {
         BOOLEAN: _boolean_text,
+        DOUBLE: _double_text,
         FLOAT: _single_text,
         BYTES: _bytes_text,
         SQL_TIME: _time_text,

@@ -18,6 +18,7 @@ from tidegate.metrics import MetricRegistry
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
 from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.threads import DaemonThreads
 from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingBackend
 
@@ -145,6 +146,7 @@ class DryOpening:
             clock=self._clock,
             parameters=self._settings.parameters,
             blocking=BlockingCalls(_never),
+            threads=DaemonThreads,
             start=_leave,
             wake=lambda: None,
             wake_at=lambda _: None,

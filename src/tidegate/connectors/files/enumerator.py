@@ -184,7 +184,7 @@ def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
 
     Files and folders whose names begin with a dot or an underscore are left out.
     """
-    if any(sign in paths.name(location) for sign in _WILD):
+    if is_pattern(location):
         store, pattern = stores.locate(location)
         for info in store.list():
             if "/" not in info.path and fnmatchcase(info.path, pattern) and is_visible(info.path):
@@ -200,17 +200,30 @@ def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
             yield FoundFile(paths.join(folder.root, info.path), info.size)
 
 
-def check_location(stores: Stores, location: str) -> None:
-    """Raises ConfigError for a location that names nothing."""
-    pattern = any(sign in paths.name(location) for sign in _WILD)
+def check_location(stores: Stores, location: str, *, watched: bool) -> None:
+    """Raises ConfigError for a location that names nothing, and never will unless it is watched."""
+    if is_pattern(location):
+        if not watched and next(files_at(stores, location), None) is None:
+            raise ConfigError(
+                "No file matches the pattern",
+                where=location,
+                remedy="Check the pattern; only the last part of a path may have wildcards. To "
+                "wait for files that come later, watch the folder: monitor_continuously.",
+            )
+        return
     store, name = stores.locate(location)
-    if pattern or store.info(name) is not None or _is_folder(stores.open(location)):
+    if store.info(name) is not None or _is_folder(stores.open(location)):
         return
     raise ConfigError(
         "There is no such file or folder",
         where=location,
         remedy="Check the path; the driver and all slots have to reach it.",
     )
+
+
+def is_pattern(location: str) -> bool:
+    """Whether the last part of a path has wildcards."""
+    return any(sign in paths.name(location) for sign in _WILD)
 
 
 def _is_folder(store: Store) -> bool:

@@ -15,6 +15,8 @@ from tidegate.model.elements import ArrowBatch, RowBatch
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
+    from tidegate.api.dead_letters import DeadLetter
+    from tidegate.api.output_tag import OutputTag
     from tidegate.api.source import ReaderContext
     from tidegate.connectors.files.splits import Block, FileFormat, FileSplit
     from tidegate.model.elements import Batch
@@ -29,6 +31,7 @@ class FileReader:
     """Reads one part after another, in the order they came.
 
     arrow: emits Arrow batches. rate: rows a second over all readers; None for no limit.
+    letters: side output of what cannot be read; None where that is counted.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class FileReader:
         *,
         arrow: bool,
         rate: float | None,
+        letters: OutputTag[DeadLetter] | None = None,
     ) -> None:
         self._context = context
         self._stores = stores
         self._format = file_format
         self._arrow = arrow
+        self._letters = letters
         self._total_rate = rate
         self._rate: RowRate | None = None
         self._waiting: deque[FileSplit] = deque()
@@ -131,13 +136,13 @@ class FileReader:
             self._end_if_read()
             return
         block = cast("Block", result)
-        if block.skipped:
-            self._context.skipped(block.skipped)
-        if len(block.rows):
+        if len(block.rows) or block.bad:
             self._ready.append(block)
 
     def _take(self, rows: int) -> Batch:
         block = self._ready[0]
+        if block.bad and not block.first and not self._taken:
+            self._reject(block.bad)
         piece = block.rows[self._taken : self._taken + rows]
         self._taken += len(piece)
         if self._taken == len(block.rows):
@@ -147,6 +152,12 @@ class FileReader:
         if isinstance(piece, pa.RecordBatch):
             return ArrowBatch(piece) if self._arrow else RowBatch(dict_rows(piece))
         return RowBatch(list(piece))
+
+    def _reject(self, bad: Sequence[DeadLetter]) -> None:
+        if self._letters is None:
+            self._context.skipped(len(bad))
+        else:
+            self._context.dead_letters(self._letters, bad)
 
     def _pass_over(self, block: Block) -> None:
         """The block is read: the position is behind it, or at the next that is ready."""

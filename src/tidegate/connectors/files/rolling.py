@@ -191,35 +191,42 @@ class OutputFileConfig:
     part_prefix: str = "part"
     part_suffix: str = ""
 
+    def get_part_prefix(self) -> str:
+        """How names begin."""
+        return self.part_prefix
+
+    def get_part_suffix(self) -> str:
+        """How names end."""
+        return self.part_suffix
+
     @staticmethod
-    def builder() -> OutputFileConfigBuilder:
+    def builder() -> OutputFileConfig.OutputFileConfigBuilder:
         """A builder.
 
         >>> OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".txt").build()
         """
-        return OutputFileConfigBuilder()
+        return OutputFileConfig.OutputFileConfigBuilder()
 
+    @dataclass(slots=True)
+    class OutputFileConfigBuilder:
+        """Makes an ``OutputFileConfig``. Methods give itself."""
 
-@dataclass(slots=True)
-class OutputFileConfigBuilder:
-    """Makes an ``OutputFileConfig``. Methods give itself."""
+        _prefix: str = "part"
+        _suffix: str = ""
 
-    _prefix: str = "part"
-    _suffix: str = ""
+        def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """How names begin; ``part`` unless set."""
+            self._prefix = prefix
+            return self
 
-    def with_part_prefix(self, prefix: str) -> OutputFileConfigBuilder:
-        """How names begin; ``part`` unless set."""
-        self._prefix = prefix
-        return self
+        def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
+            """How names end, such as ``.txt``."""
+            self._suffix = suffix
+            return self
 
-    def with_part_suffix(self, suffix: str) -> OutputFileConfigBuilder:
-        """How names end, such as ``.txt``."""
-        self._suffix = suffix
-        return self
-
-    def build(self) -> OutputFileConfig:
-        """The settings."""
-        return OutputFileConfig(self._prefix, self._suffix)
+        def build(self) -> OutputFileConfig:
+            """The settings."""
+            return OutputFileConfig(self._prefix, self._suffix)
 
 
 class FileSinkBuilder:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from tidegate.connectors.files.enumerator import FileEnumerator, check_location, files_at
+from tidegate.api.dead_letters import checked_policy
+from tidegate.api.output_tag import OutputTag
+from tidegate.config.spans import millis_of
+from tidegate.connectors.files.enumerator import (
+    FileEnumerator,
+    check_location,
+    files_at,
+    is_pattern,
+)
 from tidegate.connectors.files.formats import FileSourceBuilder
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.reader import FileReader
@@ -23,9 +31,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.api.dead_letters import DeadLetter, Malformed
     from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.config.spans import Span
     from tidegate.connectors.files.formats import BulkFormat, StreamFormat
-    from tidegate.model.duration import Duration
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -45,6 +54,7 @@ class FileSource:
     as_arrow: bool = False
     interval_ms: int | None = None
     rows_per_second: float | None = None
+    letters: OutputTag[DeadLetter] | None = None
 
     @staticmethod
     def parquet(
@@ -124,27 +134,32 @@ class FileSource:
         check_rate(rows_per_second, "FileSource")
         return replace(self, rows_per_second=rows_per_second)
 
-    def monitor_continuously(self, interval: Duration | int) -> FileSource:
+    def monitor_continuously(self, interval: Span | int) -> FileSource:
         """Look for new files for ever. interval: between two looks; a number is milliseconds."""
-        interval_ms = interval if isinstance(interval, int) else interval.to_millis()
+        interval_ms = (
+            interval
+            if isinstance(interval, int)
+            else millis_of(interval, where="FileSource.monitor_continuously")
+        )
         return replace(self, interval_ms=max(1, interval_ms))
 
-    def on_malformed(self, policy: Literal["fail", "skip"]) -> FileSource:
-        """What a row that cannot be read does: fail the job, or be skipped and counted."""
-        if policy not in ("fail", "skip"):
-            raise ConfigError(
-                f"The policy is {policy!r}", where="FileSource", remedy="Write 'fail' or 'skip'."
-            )
+    def on_malformed(self, policy: Malformed) -> FileSource:
+        """What a row does that cannot be read: "fail" the job, or "skip" and be counted.
+
+        The tag of a side output gets a ``DeadLetter`` for each, with the bytes of the line.
+        """
+        fails = checked_policy(policy, "FileSource") == "fail"
+        made = replace(self, letters=policy if isinstance(policy, OutputTag) else None)
         match self.file_format:
             case ParquetFormat():
                 return self
             case RowFormat(columns) as rows:
                 if isinstance(columns, ParquetFormat):
                     return self
-                lenient = replace(rows, columns=replace(columns, skip=policy == "skip"))
-                return replace(self, file_format=lenient)
+                lenient = replace(rows, columns=replace(columns, skip=not fails))
+                return replace(made, file_format=lenient)
             case CsvFormat() | JsonFormat() | TextFormat() as text:
-                return replace(self, file_format=replace(text, skip=policy == "skip"))
+                return replace(made, file_format=replace(text, skip=not fails))
 
     # Source
 
@@ -169,11 +184,18 @@ class FileSource:
             case _:
                 return None
 
+    @property
+    def unmatched(self) -> list[str]:
+        """The patterns that match no file now."""
+        stores = Stores()
+        patterns = [place for place in self.locations if is_pattern(place)]
+        return [place for place in patterns if next(files_at(stores, place), None) is None]
+
     def check(self) -> None:
         """Raises ConfigError for a path that is not there, BadRecord for an unreadable file."""
         stores = Stores()
         for location in self.locations:
-            check_location(stores, location)
+            check_location(stores, location, watched=not self.bounded)
         first = next((f for place in self.locations for f in files_at(stores, place)), None)
         if first is not None:
             self.file_format.check(stores, first.path)
@@ -189,7 +211,12 @@ class FileSource:
     def reader(self, context: ReaderContext) -> FileReader:
         """Reads parts."""
         return FileReader(
-            context, Stores(), self.file_format, arrow=self.as_arrow, rate=self.rows_per_second
+            context,
+            Stores(),
+            self.file_format,
+            arrow=self.as_arrow,
+            rate=self.rows_per_second,
+            letters=self.letters,
         )
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.api.dead_letters import DeadLetter
     from tidegate.storage.stores import Stores
 
 END = 2**62
@@ -40,14 +41,14 @@ class FileSplit:
 class Block:
     """Rows that were read in one go.
 
-    offset: as in ``FileSplit``. first: rows of the block that are left out before these. skipped:
+    offset: as in ``FileSplit``. first: rows of the block that are left out before these. bad:
     rows passed over because they cannot be read.
     """
 
     offset: int
     rows: Sequence[object] | pa.RecordBatch
     first: int = 0
-    skipped: int = 0
+    bad: tuple[DeadLetter, ...] = ()
 
 
 class FileFormat(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -13,6 +13,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from tidegate.api.batches import shown
+from tidegate.api.dead_letters import DeadLetter
 from tidegate.connectors.files.lines import (
     BLOCK_BYTES,
     LineBlocks,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from tidegate.storage.stores import Stores
 
 Rows = list[object] | pa.RecordBatch
-_UNREADABLE = (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError)
+_UNREADABLE = (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LOOK_BYTES = 4 * BLOCK_BYTES
 
 
@@ -319,10 +320,13 @@ def _parsed_block(
     try:
         return Block(offset, parse(data))
     except _UNREADABLE:
-        good, bad = _isolated(lines_of(data, quoted=quoted), parse)
+        lines = lines_of(data, quoted=quoted)
+        good, bad = _isolated(lines, parse)
     if not skip:
         raise _bad_record(stores, path, offset, data, bad[0], quoted)
-    return Block(offset, _joined(good), skipped=len(bad))
+    begins = list(accumulate(map(len, lines), initial=offset))
+    letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
+    return Block(offset, _joined(good), bad=tuple(letters))
 
 
 def _isolated(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from tidegate.connectors.jdbc.databases import database_of
 from tidegate.errors import ConfigError
@@ -18,6 +19,22 @@ class JdbcConnectionOptions:
     url: str
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
+
+    def get_db_url(self) -> str:
+        """Where it is."""
+        return self.url
+
+    def get_driver_name(self) -> None:
+        """None: the URL names the driver."""
+        return
+
+    def get_user_name(self) -> str | None:
+        """Who writes."""
+        return self.user
+
+    def get_password(self) -> str | None:
+        """The user's password."""
+        return self.password
 
     class JdbcConnectionOptionsBuilder:
         """Says where the database is; the methods give the builder back."""
@@ -68,9 +85,23 @@ class JdbcExecutionOptions:
     or the end. max_retries: further tries where the database can't be reached or is busy.
     """
 
+    Builder: ClassVar[type[JdbcExecutionOptionsBuilder]]
+
     batch_size: int = 5_000
     batch_interval_ms: int = 0
     max_retries: int = 3
+
+    def get_batch_size(self) -> int:
+        """Rows of one transaction."""
+        return self.batch_size
+
+    def get_batch_interval_ms(self) -> int:
+        """How long a row is kept at most."""
+        return self.batch_interval_ms
+
+    def get_max_retries(self) -> int:
+        """Further tries."""
+        return self.max_retries
 
     @staticmethod
     def builder() -> JdbcExecutionOptionsBuilder:
@@ -108,6 +139,9 @@ class JdbcExecutionOptionsBuilder:
     def build(self) -> JdbcExecutionOptions:
         """Make the options."""
         return self._made
+
+
+JdbcExecutionOptions.Builder = JdbcExecutionOptionsBuilder
 
 
 def _at_least(least: int, given: int, call: str) -> int:

@@ -18,6 +18,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tidegate.api.dead_letters import DeadLetter
+from tidegate.api.output_tag import OutputTag
 from tidegate.connectors.kafka.cluster import refused_properties
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.model.elements import RowBatch
@@ -53,6 +55,7 @@ class KafkaReader:
     ) -> None:
         self._context = context
         self._schema = schema
+        self._malformed = schema.malformed
         self._commits = commits
         self._splits: dict[tuple[str, int], KafkaSplit] = {}
         self._taken: dict[CheckpointId, dict[KafkaTopicPartition, int]] = {}
@@ -192,15 +195,23 @@ class KafkaReader:
         if data is None:
             return None
         try:
-            return self._schema.deserialize(data)
+            return self._schema.parse(data)
         except Exception as error:
-            raise BadRecord(
-                f"The value of record {offset} of partition {split.place} cannot be read: "
-                f"{type(error).__name__}: {error}",
-                where=f"{self._where}, {type(self._schema).__name__}",
-                remedy="Use the schema that fits the topic, or one that gives None for what is to "
-                "be passed over.",
-            ) from error
+            what = f"The value of record {offset} of partition {split.place} cannot be read"
+            why = f"{type(error).__name__}: {error}"
+            if self._malformed == "fail":
+                raise BadRecord(
+                    f"{what}: {why}",
+                    where=f"{self._where}, {type(self._schema).__name__}",
+                    remedy="Use the schema that fits the topic; or skip and count such records, or "
+                    "send them to a side output, with .on_malformed(…) of the schema.",
+                ) from error
+            if isinstance(self._malformed, OutputTag):
+                where = f"partition {split.place}, record {offset}"
+                self._context.dead_letters(self._malformed, [DeadLetter(where, why, data)])
+            else:
+                self._context.skipped(1)
+            return None
 
     def _check_client(self, error: KafkaError | None) -> None:
         """Raises for an error that is of no partition and that the client cannot get over."""

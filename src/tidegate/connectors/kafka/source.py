@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tidegate.api.dead_letters import checked_policy
 from tidegate.connectors.kafka.cluster import (
     check_topics,
     checked_properties,
@@ -22,6 +23,7 @@ from tidegate.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tidegate.api.dead_letters import Malformed
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.connectors.kafka.enumerator import KafkaEnumerator
     from tidegate.connectors.kafka.reader import KafkaReader
@@ -157,6 +159,7 @@ class KafkaSourceBuilder:
         self._stop: KafkaOffsetsInitializer | None = None
         self._ends = False
         self._schema: DeserializationSchema | None = None
+        self._malformed: Malformed | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
         """Servers to begin with, ``host:port`` with commas in between."""
@@ -211,6 +214,15 @@ class KafkaSourceBuilder:
     ) -> KafkaSourceBuilder:
         """How the value of a record becomes a value here; records without one are passed over."""
         self._schema = deserialization_schema
+        return self
+
+    def on_malformed(self, policy: Malformed) -> KafkaSourceBuilder:
+        """What a record does that the schema cannot read, whatever the schema says of it.
+
+        policy: "fail" (the job), "skip" (and count it), or the tag of a side output, which gets a
+        ``DeadLetter`` with its bytes.
+        """
+        self._malformed = checked_policy(policy, WHERE)
         return self
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
@@ -291,7 +303,9 @@ class KafkaSourceBuilder:
                 where=WHERE,
                 remedy="Say it: set_value_only_deserializer(SimpleStringSchema()).",
             )
-        return self._schema
+        if self._malformed is None:
+            return self._schema
+        return self._schema.on_malformed(self._malformed)
 
 
 def _truth(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from tidegate import __version__
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _REFRESH_MS: Final = 3_000
 _EXCEPTIONS_MAX: Final = 20
+_ENTRIES: Final = re.compile("[0-9]{1,9}")
 
 
 def routes(served: ServedJob) -> list[Route]:
@@ -79,7 +81,7 @@ def _reading(served: ServedJob, base: str) -> list[Route]:
         job, query = await served.job(request), request.query
         entries_max = query.get("maxExceptions", str(_EXCEPTIONS_MAX))
         key, colon, value = query.get("failureLabelFilter", "").partition(":")
-        if not entries_max.isdecimal() or bool(key) != bool(colon):
+        if not _ENTRIES.fullmatch(entries_max) or bool(key) != bool(colon):
             raise BadRequest(
                 "Bad request, could not parse parameters: Cannot resolve query parameter "
                 f'from "{request.query_string}".'

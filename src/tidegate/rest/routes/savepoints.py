@@ -12,6 +12,7 @@ from tidegate.rest.bodies import (
     StopWithSavepointRequestBody,
     read_body,
 )
+from tidegate.rest.guard import check_target
 from tidegate.rest.served import Route, path_id
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Rou
         path = body.path
         if path is None:
             raise BadRequest("Field savepoint-path must not be omitted or be null.")
+        _check_place(await served.view(), path)
         return served.begin(_DISPOSAL, None, lambda _: dispose(path))
 
     async def disposal(request: Request) -> object:
@@ -79,8 +81,16 @@ def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Rou
 
 
 def _check_directory(job: JobView, given: str | None, field: str) -> None:
+    _check_place(job, given)
     if given is None and job.settings.checkpoints.savepoint_directory is None:
         raise BadRequest(
             "Config key [execution.checkpointing.savepoint-dir] is not set. Property "
             f"[{field}] must be provided."
         )
+
+
+def _check_place(job: JobView, given: str | None) -> None:
+    """Raises Forbidden where the driver is not to go for whoever asks."""
+    folder, rest = job.settings.checkpoints.savepoint_directory, job.settings.rest
+    others = () if rest is None else rest.savepoint_directories
+    check_target(given, others if folder is None else (folder, *others))

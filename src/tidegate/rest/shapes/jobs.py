@@ -6,6 +6,7 @@ import html
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from tidegate.config.sensitive import without_secrets
 from tidegate.model.control import ExecutionState, JobStatus
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def config(job: JobView) -> Object:
             "restart-strategy": "Cluster level default restart strategy",
             "job-parallelism": max((vertex.parallelism for vertex in job.vertices), default=1),
             "object-reuse-mode": job.settings.slot.object_reuse,
-            "user-config": dict(job.settings.parameters),
+            "user-config": without_secrets(job.settings.parameters),
         },
     }
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.checkpoint.metadata.wire import Reader
 from tidegate.errors import ConfigError, FormatError
 from tidegate.savepoints.flink.entries import Pairs, merged
+from tidegate.state.rocksdb.manifest import check_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,8 @@ def rocksdb_entries(
                     found=file.local_path[:100],
                 )
             reader.copy(file.handle, Path(folder, file.local_path))
+        # RocksDB may wait for ever over a damaged manifest, where no signal reaches it.
+        check_folder(Path(folder), reader.where)
         database = _Database(library, folder, reader.where)
         try:
             pairs = Pairs(header.key, max_parallelism)

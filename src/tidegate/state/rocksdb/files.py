@@ -146,7 +146,7 @@ def download(
     for file in files:
         _refuse_outside(file.local_path, reader)
     try:
-        if local is None or not local.take(handle, folder):
+        if local is None or not _taken(handle, folder, reader, local, threads):
             folder.mkdir(parents=True)
             calls = [partial(reader.copy, file.handle, folder / file.local_path) for file in files]
             in_parallel(calls, threads)
@@ -154,6 +154,25 @@ def download(
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def _taken(
+    handle: IncrementalRemoteKeyedStateHandle,
+    folder: Path,
+    reader: StateReads,
+    local: LocalFolders,
+    threads: int,
+) -> bool:
+    """Whether the folder is there from a copy that has what was uploaded, byte for byte."""
+    if not local.take(handle, folder):
+        return False
+    files = (*handle.shared_state, *handle.private_state)
+    held = in_parallel(
+        [partial(reader.holds, file.handle, folder / file.local_path) for file in files], threads
+    )
+    if not all(held):
+        shutil.rmtree(folder)
+    return all(held)
 
 
 def _refuse_outside(name: str, reader: StateReads) -> None:

@@ -433,6 +433,9 @@ class RocksDBListState:
         self.get = lists.elements
         self.add = lists.append
 
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.get())
+
     def add_all(self, values: Iterable[Any]) -> None:
         """Append many."""
         added = list(values)

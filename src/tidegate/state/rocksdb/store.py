@@ -17,6 +17,7 @@ from operator import setitem
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.errors import ConfigError, StorageFailed
+from tidegate.state.rocksdb.manifest import CURRENT, check_folder
 from tidegate.state.rocksdb.written import Rows
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ class RocksDBStore:
 
     read_only: nothing is written, nor tidied up. Reads may run while another thread writes. Every
     method raises StorageFailed with what the library says. lost: what it said as it first could not
-    write; it never writes again after that, though the disk may have room again.
+    write; it never writes again after that, though the disk may have room again. Raises FormatError
+    for a folder whose files do not belong together.
     """
 
     lost: StorageFailed | None = None
@@ -83,6 +85,9 @@ class RocksDBStore:
         self._memory = memory
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        if (folder / CURRENT).exists():
+            # RocksDB may wait for ever over damaged files, where no signal reaches it.
+            check_folder(folder, str(folder))
         with self._failing("opened"):
             access = library.AccessType
             access = access.read_only() if read_only else access.read_write()

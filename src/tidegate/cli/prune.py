@@ -1,0 +1,81 @@
+"""``tidegate prune``: removing the checkpoints that ended jobs have kept."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.tables import counted, show
+from tidegate.clock import SystemClock
+from tidegate.config.spans import span_ms
+from tidegate.errors import ConfigError
+from tidegate.savepoints.kept import PruneRule
+from tidegate.savepoints.prune import Pruning
+from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from tidegate.savepoints.prune import PrunePlan
+
+
+@click.command(short_help="Remove kept checkpoints that no job needs.")
+@click.argument("folder")
+@click.option("--older-than", metavar="SPAN", help="Only those written so long ago, such as '7d'.")
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="All but the newest N of each job."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+def prune(folder: str, older_than: str | None, keep: int | None, dry_run: bool) -> None:
+    """Remove checkpoints that ended jobs have kept in FOLDER, a checkpoint folder.
+
+    Without --older-than and --keep those of earlier runs are removed, from which '--from latest'
+    does not go on. With them, those from which an ended job could go on are removed too. Left-over
+    records, files and empty folders go along. Savepoints stay, and all that a running job has.
+    """
+    rule = PruneRule(None if older_than is None else _age_ms(older_than), keep)
+    pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())
+    if not dry_run:
+        pruning.remove()
+    _print(pruning.plan, "to remove" if dry_run else "removed")
+
+
+def _age_ms(given: str) -> int:
+    try:
+        return span_ms(given)
+    except ValueError as problem:
+        raise ConfigError(
+            f"{given!r} is {problem}",
+            where="command line, --older-than",
+            remedy="Write a number and a unit, such as '12h' or '7d'.",
+        ) from None
+
+
+def _print(plan: PrunePlan, done: str) -> None:
+    show(
+        (done, "job", "where", "written", "files", "bytes"),
+        (
+            (each.what, each.job, each.path, _time(each.written_ms), len(each.files), size)
+            for each in plan.removals
+            for size in [each.size_bytes]
+        ),
+    )
+    for note in plan.notes:
+        click.echo(f"note: {note}")
+    checkpoints = sum(each.what == "checkpoint" for each in plan.removals)
+    files = sum(len(each.files) for each in plan.removals)
+    told = ", ".join(
+        (
+            counted(checkpoints, "checkpoint"),
+            counted(files, "file"),
+            counted(plan.size_bytes, "byte"),
+        )
+    )
+    click.echo(f"{done}: {told}" if plan.removals else "there is nothing to remove")
+
+
+def _time(wall_ms: int | None) -> str:
+    if wall_ms is None:
+        return ""
+    return datetime.fromtimestamp(wall_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

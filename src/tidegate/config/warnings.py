@@ -1,0 +1,84 @@
+"""What a program is warned about, each by a name, and which warnings it does without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import ListType
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from tidegate.config.configuration import Configuration
+
+
+class Warn(Enum):
+    """Names of the warnings; docs/guides/warnings.md says of each why it comes and what to do."""
+
+    UNKNOWN_OPTION = "unknown-option"
+    OPTION_WITHOUT_EFFECT = "option-without-effect"
+    MISSING_UID = "missing-uid"
+    RUNTIME_IGNORED = "runtime-ignored"
+    NO_CHECKPOINTS = "no-checkpoints"
+    NOTHING_TO_READ = "nothing-to-read"
+    NOT_EXECUTED = "not-executed"
+    JOB_CUT_OFF = "job-cut-off"
+    EVENT_TIME_STANDS = "event-time-stands-still"
+
+
+_NAMES: Final = tuple(each.value for each in Warn)
+
+
+@dataclass(frozen=True, slots=True)
+class _WarningsType:
+    name: str = "list"
+
+    @property
+    def expects(self) -> str:
+        return f"a list of {', '.join(_NAMES)}"
+
+    def parse(self, given: object) -> tuple[str, ...]:
+        names = ListType().parse(given)
+        for name in names:
+            if name not in _NAMES:
+                raise ValueError(f"no list of warnings: there is none called {name!r}")
+        return names
+
+    def render(self, value: object) -> str:
+        return ListType().render(value)
+
+
+SILENCED: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
+    "tidegate.warnings.silenced",
+    _WarningsType(),
+    (),
+    "Names of warnings that are not logged; docs/guides/warnings.md has them all.",
+)
+OPTIONS: Final = (SILENCED,)
+
+
+class Warnings:
+    """Logs warnings, each with its name, but not those that are silenced."""
+
+    def __init__(self, log: FilteringBoundLogger, silenced: tuple[str, ...]) -> None:
+        self._log = log
+        self._silenced = frozenset(silenced)
+
+    def is_silenced(self, about: Warn) -> bool:
+        """Whether the program does without it."""
+        return about.value in self._silenced
+
+    def warn(self, about: Warn, text: str, **facts: object) -> None:
+        """Log one. text: what happened and what to do, always the same; facts: of this time."""
+        if not self.is_silenced(about):
+            self._log.warning(text, **facts, warning=about.value)
+
+
+def process_warnings(configuration: Configuration) -> Warnings:
+    """The warnings of this process, on its log."""
+    from tidegate.config.log import process_log
+
+    return Warnings(process_log(), configuration.get(SILENCED))

@@ -1,0 +1,256 @@
+"""A base for sources of one's own: something that is asked again and again for the next page.
+
+A subclass says where to begin and how to read one page; threads, checkpoints and restores are
+handled here. What a call has brought belongs to the job as soon as the call returns: rows of a page
+that have not left by a barrier are part of the checkpoint. So a page is asked for twice only where
+it was lost with its process, and the service need not cut its pages the same way again.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from tidegate.connectors.split_list import SplitListEnumerator
+from tidegate.errors import UserError
+from tidegate.model.elements import ArrowBatch, RowBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.api.source import EnumeratorContext, ReaderContext
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
+
+Position = TypeVar("Position")
+
+_PAUSE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Position]):
+    """What one call has brought.
+
+    rows: a list of values, or an Arrow record batch; may be empty. position: where the next call
+    goes on, any picklable value. end: nothing will come after this page. timestamps_ms: event
+    times, one a row; None where rows have none.
+    """
+
+    rows: Sequence[Any] | pa.RecordBatch
+    position: Position
+    end: bool = False
+    timestamps_ms: Sequence[int] | None = None
+
+
+class PollingSource(ABC, Generic[Position]):
+    """A source that asks for pages, such as a paged API, a queue, or a table that grows.
+
+    Each reader works on a copy of the object: attributes that `open` sets, such as a connection,
+    are its own and need not be picklable. `open` and `poll` run on a thread of the slot's pool and
+    may block; `close` is called once none of them is under way. Calls of a reader never overlap.
+    """
+
+    bounded: bool = False
+    """True for a source whose splits all come to an end."""
+
+    pause_s: float = _PAUSE_S
+    """Seconds to wait before a split is asked again that had nothing new."""
+
+    produced_type: TypeInformation | None = None
+    """Type of the rows, where it is known."""
+
+    @abstractmethod
+    def start(self, split: str) -> Position:
+        """The position from which a split is read when the job begins."""
+
+    @abstractmethod
+    def poll(self, split: str, position: Position) -> Page[Position]:
+        """Read the page that begins at a position."""
+
+    def splits(self) -> Sequence[str]:
+        """Names of the parts that can be read side by side; called once, in the driver."""
+        return ("all",)
+
+    def open(self) -> None:
+        """Connect; called before the first poll of a reader."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+    @property
+    def split_type(self) -> type[PollingSplit]:
+        """What is dealt out to readers."""
+        return PollingSplit
+
+    def enumerator(
+        self, context: EnumeratorContext[PollingSplit], restored: bytes | None
+    ) -> SplitListEnumerator[PollingSplit]:
+        """Deals out the splits."""
+        splits = [PollingSplit(name, self.start(name)) for name in self.splits()]
+        return SplitListEnumerator(context, splits, restored)
+
+    def reader(self, context: ReaderContext) -> PollingReader:
+        """Polls the splits of one subtask."""
+        return PollingReader(copy.copy(self), context)
+
+
+@dataclass(frozen=True, slots=True)
+class PollingSplit:
+    """Where a split stands: the next position, and what was read before it and has not left yet."""
+
+    name: str
+    position: Any
+    waiting: Batch | None = None
+    end: bool = False
+
+
+class PollingReader:
+    """Asks its splits in turn, one call at a time; a split with nothing new rests for a while."""
+
+    def __init__(self, source: PollingSource[Any], context: ReaderContext) -> None:
+        self._source = source
+        self._context = context
+        self._splits: deque[PollingSplit] = deque()
+        self._rest_until_ms: dict[str, int] = {}
+        self._asked: PollingSplit | None = None
+        self._is_open = False
+        self._no_more = False
+
+    def add_splits(self, splits: Sequence[PollingSplit]) -> None:
+        """Read these too."""
+        self._splits.extend(splits)
+
+    def no_more_splits(self) -> None:
+        """These are all."""
+        self._no_more = True
+
+    def poll(self) -> Batch | None:
+        """Rows of a page that has come; has the next page asked for where there are none."""
+        batch = self._waiting_rows()
+        if self._asked is None:
+            self._ask()
+        return batch
+
+    def _waiting_rows(self) -> Batch | None:
+        for index, split in enumerate(self._splits):
+            if split.waiting is None:
+                continue
+            rows, left = self._cut(split.waiting)
+            self._splits[index] = replace(split, waiting=left)
+            if left is None:
+                self._drop_if_ended(self._splits[index])
+            return rows
+        return None
+
+    def _cut(self, waiting: Batch) -> tuple[Batch, Batch | None]:
+        """As many rows as may leave at once, and what is left."""
+        of_rows = isinstance(waiting, RowBatch)
+        limit = self._context.rows if of_rows else self._context.arrow_rows
+        if len(waiting) <= limit:
+            return waiting, None
+        return waiting.piece(0, limit), waiting.piece(limit, len(waiting))
+
+    def _drop_if_ended(self, split: PollingSplit) -> None:
+        if split.end and split.waiting is None:
+            self._splits.remove(split)
+
+    def _ask(self) -> None:
+        now_ms = self._context.monotonic_ms()
+        rests: list[int] = []
+        for split in self._splits:
+            if split.waiting is not None or split.end:
+                continue
+            until_ms = self._rest_until_ms.get(split.name, now_ms)
+            if until_ms <= now_ms:
+                self._asked = split
+                self._context.read_ahead(lambda split=split: self._read(split), self._arrived)
+                return
+            rests.append(until_ms)
+        if rests:
+            self._context.wake_at(min(rests))
+
+    def _read(self, split: PollingSplit) -> object:
+        """On the pool."""
+        if not self._is_open:
+            self._source.open()
+            self._is_open = True
+        return self._source.poll(split.name, split.position)
+
+    def _arrived(self, found: object) -> None:
+        split, self._asked = self._asked, None
+        assert split is not None, "a page comes after it was asked for"
+        page = self._checked(found)
+        batch = _batch_of(page, type(self._source).__name__)
+        read = PollingSplit(split.name, page.position, batch if len(batch) else None, page.end)
+        self._splits.remove(split)
+        # Behind the others, so that a split with much to read does not keep them waiting.
+        self._splits.append(read)
+        if len(batch):
+            self._rest_until_ms.pop(split.name, None)
+        else:
+            pause_ms = round(self._source.pause_s * 1000)
+            self._rest_until_ms[split.name] = self._context.monotonic_ms() + pause_ms
+        self._drop_if_ended(read)
+
+    def _checked(self, found: object) -> Page[Any]:
+        if isinstance(found, Page):
+            return cast("Page[Any]", found)
+        name = type(self._source).__name__
+        raise UserError(
+            f"poll returned a {type(found).__name__}, not a Page",
+            where=f"source '{name}'",
+            remedy="Return Page(rows, position), with the position of the next call.",
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether each split has come to its end, and no more will be given."""
+        return self._no_more and not self._splits
+
+    @property
+    def wants_splits(self) -> bool:
+        """Whether there is nothing to read."""
+        return not self._splits and not self._no_more
+
+    def snapshot(self, checkpoint: CheckpointId) -> Sequence[PollingSplit]:
+        """The splits with their positions, and with what has come and not left."""
+        return tuple(self._splits)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Close the source, if it was opened."""
+        if self._is_open:
+            self._source.close()
+
+
+def _batch_of(page: Page[Any], name: str) -> Batch:
+    """The rows of a page. Raises UserError for rows or times of another shape."""
+    rows, times = page.rows, page.timestamps_ms
+    if times is not None and len(times) != len(rows):
+        raise UserError(
+            f"a page has {len(rows)} rows and {len(times)} timestamps",
+            where=f"source '{name}'",
+            remedy="Give as many timestamps_ms as rows, or none.",
+        )
+    if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
+        return RowBatch(list(rows), None if times is None else list(times))
+    if type(rows).__name__ == "RecordBatch":
+        return ArrowBatch(cast("Any", rows), None if times is None else _as_array(times))
+    raise UserError(
+        f"the rows of a page are a {type(rows).__name__}",
+        where=f"source '{name}'",
+        remedy="Give a list of values, or a pyarrow.RecordBatch.",
+    )
+
+
+def _as_array(times: Sequence[int]) -> Any:
+    import numpy as np
+
+    return np.asarray(times, dtype=np.int64)

@@ -1,0 +1,33 @@
+"""A job is stopped so that it can go on later, with as little to do again as possible."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.jobmaster.events import CancelRequested, SuspendRequested
+from tidegate.model.elements import SnapshotKind
+
+if TYPE_CHECKING:
+    from tidegate.api.client import CheckpointDone
+    from tidegate.driver.driver import Driver
+
+
+async def suspend(driver: Driver, reason: str) -> None:
+    """Have a last checkpoint taken, within the limit of the settings, then end the job.
+
+    A job without checkpoints has nothing to go on from, and is cancelled.
+    """
+    if not driver.settings.checkpoints.periodic:
+        driver.post(CancelRequested(reason))
+        return
+    done: Future[CheckpointDone] = Future()
+    driver.post(CheckpointRequested(driver.expect_checkpoint(done), SnapshotKind.CHECKPOINT))
+    # One that fails, or takes too long, is no reason to stay: the one before is there.
+    last = asyncio.wrap_future(done)
+    await asyncio.wait([last], timeout=driver.settings.last_checkpoint_ms / 1000)
+    if last.done():
+        last.exception()
+    driver.post(SuspendRequested(reason))

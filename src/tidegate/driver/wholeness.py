@@ -1,0 +1,44 @@
+"""Which checkpoint can be started from where the newest was refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
+from tidegate.errors import StorageFailed
+from tidegate.model.handles import FileStateHandle
+from tidegate.storage.store import Checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.checkpoint.completed import CompletedCheckpoint
+    from tidegate.storage.checkpoints import CheckpointStorage
+
+_PART_BYTES: Final = 1 << 20
+
+
+def newest_whole(
+    storage: CheckpointStorage, checkpoints: Sequence[CompletedCheckpoint]
+) -> CompletedCheckpoint | None:
+    """The newest whose files are all there, with the bytes that were written. Blocking.
+
+    checkpoints: oldest first. Reads every file of those that it looks at.
+    """
+    return next((each for each in reversed(checkpoints) if _is_whole(storage, each)), None)
+
+
+def _is_whole(storage: CheckpointStorage, checkpoint: CompletedCheckpoint) -> bool:
+    known = checksums_of(checkpoint.metadata)
+    for path in checkpoint.paths():
+        found = Checksum()
+        try:
+            with storage.open_handle(FileStateHandle(path, 0)) as stream:
+                while part := stream.read(_PART_BYTES):
+                    found.add(part)
+        except StorageFailed:
+            return False
+        seen = (found.crc32c, found.size)
+        if known.get(name_of(path), seen) != seen:
+            return False
+    return True

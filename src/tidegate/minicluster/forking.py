@@ -1,0 +1,136 @@
+"""The program's end of its fork server: started once, and asked for a channel by each job."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+from tidegate.minicluster.messages import CHANNEL_TIMEOUT_S
+
+END_TIMEOUT_S: Final = 0.5
+"""How long the end of a program waits for its fork server, which may wait for slots longer."""
+
+ANSWER_TIMEOUT_S: Final = 5.0
+"""How long a server that does not take what it is sent may take to be gone."""
+
+
+class Forking:
+    """Starts the fork server of this process when it is first needed, and anew where it died."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+
+    def prepare(self) -> None:
+        """Let the server load what slots need while the program goes on."""
+        with self._lock:
+            self._ensure()
+
+    def channel(self) -> socket.socket:
+        """A channel to the server for a job, whose slots print where this process does.
+
+        Raises OSError where the server cannot be reached; see `why_it_ended`.
+        """
+        ours, servers = socket.socketpair()
+        with contextlib.ExitStack() as copies, contextlib.ExitStack() as failing:
+            failing.callback(ours.close)
+            copies.callback(servers.close)
+            outputs = [_duplicate(descriptor) for descriptor in (1, 2)]
+            for output in outputs:
+                copies.callback(os.close, output)
+            with self._lock:
+                socket.send_fds(self._ensure(), [b"j"], [servers.fileno(), *outputs])
+            failing.pop_all()
+        ours.settimeout(CHANNEL_TIMEOUT_S)
+        return ours
+
+    def why_it_ended(self) -> tuple[str, bool]:
+        """How the server ended, for one that is gone, and whether a new one would end so too."""
+        with self._lock:
+            process = self._process
+        try:
+            status = None if process is None else process.wait(ANSWER_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return "the process that slots are forked from does not answer", False
+        text = f"the process that slots are forked from has ended with status {status}"
+        return text, status is not None and status > 0
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process; None where there is none."""
+        return None if self._process is None else self._process.pid
+
+    def end(self) -> None:
+        """End the server, which is over soon; slots that still run have a moment to tidy up."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is None or self._owner != os.getpid():
+                return
+            if self._link is not None:
+                self._link.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_TIMEOUT_S)
+
+    def _ensure(self) -> socket.socket:
+        # A process that was forked from the program has its memory, but the server is not its own.
+        mine = self._owner == os.getpid()
+        if mine and self._process is not None and self._process.poll() is None:
+            assert self._link is not None, "a server that runs has a link"
+            return self._link
+        if self._link is not None:
+            self._link.close()
+        self._link, servers = socket.socketpair()
+        self._link.settimeout(CHANNEL_TIMEOUT_S)
+        with servers:
+            self._process = _spawn(servers)
+        self._owner = os.getpid()
+        return self._link
+
+
+@functools.cache
+def forking() -> Forking:
+    """The one of this process; it is the process's as its children are, and ends with it."""
+    made = Forking()
+    atexit.register(made.end)
+    return made
+
+
+def _spawn(servers: socket.socket) -> subprocess.Popen[bytes]:
+    # The child has the mask of this thread, so that no Ctrl-C can come before it ignores them.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "tidegate.minicluster", str(servers.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[servers.fileno()],
+            env=_environment(),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment, with the package's own folder on the import path."""
+    package_parent = str(Path(__file__).resolve().parents[2])
+    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _duplicate(descriptor: int) -> int:
+    """A copy of a descriptor; of nowhere for one that is closed, as a daemon's output may be."""
+    try:
+        return os.dup(descriptor)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)

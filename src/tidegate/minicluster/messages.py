@@ -1,0 +1,80 @@
+"""What a program and its fork server say to each other, over one channel a job."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from tidegate.minicluster.program_logs import ProgramLogs
+    from tidegate.model.control import SlotInvitation
+
+_LENGTH = struct.Struct("!I")
+
+CHANNEL_TIMEOUT_S = 10.0
+"""How long one end of a channel waits for the rest of a message, or for room for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """What all slots of a job are told: the program's import path, environment, folder and logs."""
+
+    path: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    folder: str
+    logs: ProgramLogs | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartSlot:
+    """Fork a slot. invitation: for this slot alone, since its keys are its own."""
+
+    invitation: SlotInvitation
+
+
+@dataclass(frozen=True, slots=True)
+class KillSlot:
+    """End a slot's process at once."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotEnded:
+    """A slot's process has ended, or could not be forked: how, in words."""
+
+    request: str
+    how: str
+
+
+ToServer = JobStart | StartSlot | KillSlot
+
+
+def send(channel: socket.socket, message: ToServer | SlotEnded) -> None:
+    """Send a message. Raises OSError where nobody takes it."""
+    data = pickle.dumps(message, protocol=5)
+    channel.sendall(_LENGTH.pack(len(data)) + data)
+
+
+def receive(channel: socket.socket) -> object:
+    """The next message; None where the other end is gone."""
+    try:
+        head = _read(channel, _LENGTH.size)
+        return pickle.loads(_read(channel, _LENGTH.unpack(head)[0]))
+    except (OSError, EOFError):
+        return None
+
+
+def _read(channel: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = channel.recv(size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data

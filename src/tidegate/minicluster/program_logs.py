@@ -1,0 +1,61 @@
+"""How a program has set up Python's logging: its slots are told, so that functions log alike."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramLogs:
+    """The stream handler of the root logger, and which loggers have levels of their own.
+
+    to_stdout: else to standard error. format, date_format: as for ``logging.Formatter``.
+    """
+
+    to_stdout: bool
+    format: str | None
+    date_format: str | None
+    levels: Mapping[str, int]
+
+
+def logs_of_program() -> ProgramLogs | None:
+    """What this process has set up; None without a handler that writes to a standard stream.
+
+    Handlers of other kinds, such as files, stay with the program: two processes would write over
+    each other.
+    """
+    root = logging.getLogger()
+    for handler in root.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            stream: TextIO = handler.stream
+            if stream in (sys.stdout, sys.stderr):
+                formatter = handler.formatter
+                return ProgramLogs(
+                    stream is sys.stdout,
+                    None if formatter is None else formatter._fmt,  # pyright: ignore[reportPrivateUsage]
+                    None if formatter is None else formatter.datefmt,
+                    _levels(root),
+                )
+    return None
+
+
+def _levels(root: logging.Logger) -> dict[str, int]:
+    known = root.manager.loggerDict.values()
+    loggers = [root, *(each for each in known if isinstance(each, logging.Logger))]
+    return {each.name: each.level for each in loggers if each.level != logging.NOTSET}
+
+
+def log_as_program(logs: ProgramLogs) -> None:
+    """Set logging up in a slot as its program has it."""
+    handler = logging.StreamHandler(sys.stdout if logs.to_stdout else sys.stderr)
+    if logs.format is not None:
+        handler.setFormatter(logging.Formatter(logs.format, logs.date_format, validate=False))
+    logging.getLogger().addHandler(handler)
+    for name, level in logs.levels.items():
+        logging.getLogger(None if name == "root" else name).setLevel(level)

@@ -1,0 +1,16 @@
+"""Keys of one end of a link, as they travel to a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What one end of a link has, as PEM. own: its key, and its certificate with those above it.
+
+    trusted: certificates by which it knows the other end; empty where that need not prove itself.
+    """
+
+    own: bytes = field(repr=False)
+    trusted: bytes = field(repr=False)

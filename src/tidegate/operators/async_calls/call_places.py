@@ -1,0 +1,187 @@
+"""Where a function is called: on the slot's loop, on threads, or in processes of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from inspect import isawaitable, iscoroutinefunction
+from typing import TYPE_CHECKING, Protocol, cast
+
+from tidegate.api.async_functions import AsyncFunction
+from tidegate.operators.failures import user_code_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.api.operator import Threads
+    from tidegate.operators.async_calls.call_context import CallContext
+    from tidegate.operators.async_calls.call_processes import CallProcesses
+    from tidegate.operators.function import RowCall
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt for a record. began: to be called as the user's code begins.
+
+    running: what goes on when nobody waits for the attempt any more. over: nobody does.
+    """
+
+    began: Callable[[], None]
+    running: asyncio.Future[object] | None = None
+    over: bool = False
+
+
+class Place(Protocol):
+    """Where a function is called."""
+
+    def open(self, context: CallContext) -> Awaitable[None] | None:
+        """Open the function; None where that is done already."""
+        ...
+
+    async def call(self, argument: object, attempt: Attempt) -> object:
+        """What the function gives. What it raises is raised."""
+        ...
+
+    async def close(self) -> None:
+        """Close the function. Calls may be under way still."""
+        ...
+
+
+def gives_coroutines(call: object) -> bool:
+    """Whether a callable is an ``async def``, or an object with such a ``__call__``."""
+    return iscoroutinefunction(call) or iscoroutinefunction(type(call).__call__)
+
+
+class OnLoop:
+    """Coroutines, on the slot's loop."""
+
+    def __init__(self, function: object, call: RowCall) -> None:
+        self._function = function
+        self._call = call
+
+    def open(self, context: CallContext) -> Awaitable[None] | None:
+        """Open the function."""
+        return opened(self._function, context)
+
+    async def call(self, argument: object, attempt: Attempt) -> object:
+        """Await the coroutine, which is cancelled with its caller."""
+        attempt.began()
+        return await self._call(argument)
+
+    async def close(self) -> None:
+        """Close the function."""
+        await closed(self._function)
+
+
+class OnThreads:
+    """Plain functions, on threads: many at once, as far as they let go of the interpreter."""
+
+    def __init__(self, function: object, call: RowCall, threads: Threads) -> None:
+        self._function = function
+        self._call = call
+        self._threads = threads
+
+    def open(self, context: CallContext) -> Awaitable[None] | None:
+        """Open the function; a plain ``open``, which may load a model, on a thread too."""
+        if not isinstance(self._function, AsyncFunction):
+            return None
+        return self._open(self._function, context)
+
+    async def _open(self, function: object, context: CallContext) -> None:
+        opening = await self._threads.run(lambda: opened(function, context))
+        if opening is not None:
+            await cast("Awaitable[None]", opening)
+
+    async def call(self, argument: object, attempt: Attempt) -> object:
+        """Call it on a thread, where it goes on though its caller is cancelled."""
+        return await on_thread(self._threads, lambda: self._call(argument), attempt)
+
+    async def close(self) -> None:
+        """Close the function."""
+        self._threads.close()
+        await closed(self._function)
+
+
+class InProcesses:
+    """Plain functions that hold the interpreter, in processes of their own."""
+
+    def __init__(self, processes: CallProcesses, threads: Threads) -> None:
+        self._processes = processes
+        self._threads = threads
+
+    def open(self, context: CallContext) -> Awaitable[None] | None:
+        """Start the first process, which opens the function there."""
+        return self._open(context)
+
+    async def _open(self, context: CallContext) -> None:
+        await self._threads.run(lambda: self._processes.begin(context))
+
+    async def call(self, argument: object, attempt: Attempt) -> object:
+        """Call it in a process that is free; a thread waits for it."""
+        loop = asyncio.get_running_loop()
+
+        def began() -> None:
+            loop.call_soon_threadsafe(attempt.began)
+
+        running = Attempt(lambda: None)
+        try:
+            return await on_thread(
+                self._threads, lambda: self._processes.call(argument, began), running
+            )
+        finally:
+            attempt.running = running.running
+
+    async def close(self) -> None:
+        """Close the function in each process that is free; the others are killed."""
+        self._processes.kill_busy()
+        try:
+            await self._threads.run(self._processes.close)
+        finally:
+            self._threads.close()
+
+
+async def on_thread(threads: Threads, call: Callable[[], object], attempt: Attempt) -> object:
+    """What a call gives on a thread."""
+    loop = asyncio.get_running_loop()
+    begun = False
+
+    def run() -> object:
+        nonlocal begun
+        begun = True
+        loop.call_soon_threadsafe(attempt.began)
+        return call()
+
+    running = threads.run(run)
+    attempt.running = running
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        if not begun:
+            running.cancel()
+        raise
+
+
+def opened(function: object, context: CallContext) -> Awaitable[None] | None:
+    """Open a function; what is left to be awaited. Raises UserCodeFailed."""
+    if not isinstance(function, AsyncFunction):
+        return None
+    try:
+        left = function.open(context)
+    except Exception as error:
+        raise user_code_failed(error, operator=context.operator, call="open") from error
+    return _awaited(left, context.operator) if isawaitable(left) else None
+
+
+async def _awaited(left: Awaitable[object], operator: str) -> None:
+    try:
+        await left
+    except Exception as error:
+        raise user_code_failed(error, operator=operator, call="open") from error
+
+
+async def closed(function: object) -> None:
+    """Close a function; what it raises is raised."""
+    if isinstance(function, AsyncFunction):
+        left = function.close()
+        if isawaitable(left):
+            await left

@@ -1,0 +1,163 @@
+"""A step whose function may fail for a row: the row goes to a side output, the others on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.batches import as_rows
+from tidegate.api.dead_letters import DeadLetter
+from tidegate.api.operator import Operator
+from tidegate.errors import UserCodeFailed
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.typeinfo.copies import private_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.model.elements import Batch, Watermark, WatermarkStatus
+    from tidegate.model.ids import CheckpointId
+
+
+class DeadLetterOperator(Operator):
+    """Stands around an operator without state, whose rows have nothing to do with each other.
+
+    What the operator emits for a batch is held back until the batch is done. Where that fails, its
+    rows are given to it one by one, and those that fail again are told.
+    """
+
+    def __init__(self, operator: Operator, tag: OutputTag[DeadLetter]) -> None:
+        self._operator = operator
+        self._tag = tag
+        self.result_type = operator.result_type
+        self.keeps_type = operator.keeps_type
+        self.side_types = operator.side_types
+
+    def check(self) -> None:
+        """As the operator."""
+        self._operator.check()
+
+    def open(self, context: OperatorContext) -> None:
+        """As the operator."""
+        self._where = f"operator '{context.name}'"
+        self._letters = context.metrics.counter("numDeadLetters")
+        self._operator.open(context)
+
+    def declare(self, context: OperatorContext) -> None:
+        """As the operator."""
+        self._operator.declare(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Process a batch; what comes of it leaves as there is room."""
+        try:
+            held = self._held(_given(batch), port, out)
+        except UserCodeFailed:
+            return self._one_by_one(batch, port, out)
+        return _emitted(held, out)
+
+    def _held(self, batch: Batch, port: int, out: Output) -> _Held:
+        held = _Held(out)
+        for _ in self._operator.process(batch, port, held) or ():
+            pass  # nothing leaves yet, so there is room, and these operators wait for nothing
+        return held
+
+    def _one_by_one(self, batch: Batch, port: int, out: Output) -> Steps:
+        for row in _rows(batch):
+            try:
+                held = self._held(_given(row), port, out)
+            except UserCodeFailed as error:
+                self._letters.inc()
+                [value] = as_rows(row).values
+                letter = DeadLetter(self._where, error.what, value=value)
+                out.emit_side(self._tag.tag_id, RowBatch([letter], as_rows(row).timestamps_ms))
+            else:
+                yield from _emitted(held, out) or ()
+            if not out.has_room:
+                yield None
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """As the operator."""
+        return self._operator.on_watermark(watermark, out)
+
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        """As the operator."""
+        self._operator.on_watermark_status(status, out)
+
+    def finish(self, out: Output) -> Steps | None:
+        """As the operator."""
+        return self._operator.finish(out)
+
+    def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
+        """As the operator."""
+        return self._operator.snapshot(context)
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """As the operator."""
+        self._operator.on_complete(checkpoint)
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """As the operator."""
+        self._operator.on_aborted(checkpoint)
+
+    def close(self) -> Awaitable[None] | None:
+        """As the operator."""
+        return self._operator.close()
+
+
+class _Held:
+    """An ``Output`` that keeps what comes until it is known that nothing fails."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self.emits: list[Callable[[], None]] = []
+
+    def emit(self, batch: Batch) -> None:
+        self.emits.append(lambda: self._out.emit(batch))
+
+    def emit_side(self, tag: str, batch: Batch) -> None:
+        self.emits.append(lambda: self._out.emit_side(tag, batch))
+
+    def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
+        self.emits.append(lambda: self._out.emit_watermark(watermark))
+
+    @property
+    def has_room(self) -> bool:
+        return True
+
+    @property
+    def rows_max(self) -> int:
+        return self._out.rows_max
+
+    @property
+    def piece_rows(self) -> int:
+        return self._out.piece_rows
+
+
+def _emitted(held: _Held, out: Output) -> Steps | None:
+    """Pass on what was held back; in steps where there is more than one batch."""
+    if len(held.emits) > 1:
+        return _in_steps(held, out)
+    for emit in held.emits:
+        emit()
+    return None
+
+
+def _in_steps(held: _Held, out: Output) -> Steps:
+    for emit in held.emits:
+        emit()
+        if not out.has_room:
+            yield None
+
+
+def _given(batch: Batch) -> Batch:
+    """What the function may change: the rows may be given to it again."""
+    if isinstance(batch, ArrowBatch):
+        return batch
+    values = list(map(private_copy, batch.values))
+    return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)
+
+
+def _rows(batch: Batch) -> Iterator[Batch]:
+    """The rows of a batch, in a batch each."""
+    return (batch.piece(index, index + 1) for index in range(len(batch)))

@@ -1,0 +1,50 @@
+"""What of PyFlink cannot be here, and says so by its name."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tidegate.errors import GraphError
+from tidegate.pyflink import places
+
+
+class Absent:
+    """Stands for a class that is not here; a program may import it, and any use of it says why.
+
+    remedy: what to use in its place.
+    """
+
+    def __init__(self, name: str, remedy: str) -> None:
+        self._name = name
+        self._remedy = remedy
+
+    def __call__(self, *args: object, **named: object) -> NoReturn:
+        """Refuse to make an object."""
+        self._refuse()
+
+    def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # asked by Python itself, which copes with its absence
+            raise AttributeError(name)
+        self._refuse()
+
+    def __repr__(self) -> str:
+        return f"<PyFlink's {self._name}, which Tidegate does not have>"
+
+    def _refuse(self) -> NoReturn:
+        raise GraphError(f"Tidegate does not have PyFlink's {self._name}", remedy=self._remedy)
+
+
+def no_such_module(name: str) -> ModuleNotFoundError:
+    """The error for a module of PyFlink's that is not here.
+
+    Python's own, since programs catch it where they can do without.
+    """
+    for known, remedy in places.ABSENT_MODULES.items():
+        if f"{name}.".startswith(f"{known}."):
+            return ModuleNotFoundError(
+                f"Tidegate does not have PyFlink's module {name}. {remedy}", name=name
+            )
+    return ModuleNotFoundError(f"No module named {name!r}", name=name)

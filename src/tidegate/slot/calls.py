@@ -1,0 +1,86 @@
+"""Which subtask's code the slot is in, and how a call of a user's function is broken off.
+
+A signal interrupts what the loop's thread is in, be it a sleep or a loop of its own. Its handler
+raises only inside of code that is not ours: a subtask that is cancelled may be left in any state,
+but what subtasks share may not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from tidegate.model.ids import ExecutionId
+
+OURS = "tidegate"
+
+
+class CallInterrupted(BaseException):
+    """Raised inside of a user's function whose subtask is cancelled; passes `except Exception`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a subtask's code."""
+
+    execution: ExecutionId
+    began_ms: int
+
+
+class Calls:
+    """Of one slot."""
+
+    def __init__(self) -> None:
+        self._current: Call | None = None
+        self._cancelled: set[ExecutionId] = set()
+        self._tell: Callable[[ExecutionId, bool], None] = _tell_nobody
+
+    def watched_by(self, tell: Callable[[ExecutionId, bool], None]) -> None:
+        """Tell of each subtask that is over: that its operators are being closed, that they are."""
+        self._tell = tell
+
+    @property
+    def began_ms(self) -> int | None:
+        """Since when the present call lasts; None where none is under way."""
+        return None if self._current is None else self._current.began_ms
+
+    def begin(self, execution: ExecutionId, now_ms: int) -> Call | None:
+        """The subtask's code is called; the result is the call that this one is within."""
+        outer, self._current = self._current, Call(execution, now_ms)
+        return outer
+
+    def end(self, outer: Call | None) -> None:
+        """It has returned."""
+        self._current = outer
+
+    def closing(self, execution: ExecutionId) -> None:
+        """The subtask is over, and its operators are about to be closed, without interruption."""
+        self._current = None
+        self._tell(execution, False)
+
+    def closed(self, execution: ExecutionId) -> None:
+        """Nothing of the subtask's code is called any more."""
+        self._cancelled.discard(execution)
+        self._tell(execution, True)
+
+    def interrupt(self, cancelled: list[ExecutionId], frame: FrameType | None) -> None:
+        """Break off the present call if its subtask is cancelled; called by the signal's handler.
+
+        frame: what the signal has interrupted.
+        """
+        self._cancelled.update(cancelled)
+        call = self._current
+        if call is not None and call.execution in self._cancelled and not _is_ours(frame):
+            raise CallInterrupted("the job was cancelled while this call was under way")
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    return frame is None or str(frame.f_globals.get("__name__", "")).partition(".")[0] == OURS
+
+
+def _tell_nobody(execution: ExecutionId, over: bool) -> None:
+    """Where the slot has no process of its own, nobody could end it."""

@@ -1,0 +1,58 @@
+"""Slow calls wait a moment at each checkpoint, so that the slot's part of it is done in one gap.
+
+The subtasks of a slot share its loop. Where one that has been cut went on at once with a call of
+50 ms, each step of the checkpoint (a barrier to another subtask, a slice of a snapshot, the end of
+a write) would wait for another call, and slots that wait for each other's barriers would wait for
+each other's calls in a row.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.pieces import TURN_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.model.ids import CheckpointId, ExecutionId
+
+
+class Courtesy:
+    """Knows which subtasks of a slot wait, and for which checkpoint.
+
+    is_open: whether the slot has still to do something for a checkpoint.
+    """
+
+    def __init__(self, is_open: Callable[[CheckpointId], bool]) -> None:
+        self._is_open = is_open
+        self._waiting: dict[ExecutionId, tuple[CheckpointId, float]] = {}
+
+    def cut(
+        self, execution: ExecutionId, checkpoint: CheckpointId, call_s: float, now_s: float
+    ) -> None:
+        """A subtask has been cut. call_s: how long its last call took, and it waits at most."""
+        if call_s > TURN_S:
+            self._waiting[execution] = checkpoint, now_s + call_s
+
+    def waits(self, execution: ExecutionId, now_s: float) -> bool:
+        """Whether a subtask begins no further call for the moment."""
+        if execution not in self._waiting:
+            return False
+        checkpoint, until_s = self._waiting[execution]
+        if now_s < until_s and self._is_open(checkpoint):
+            return True
+        del self._waiting[execution]
+        return False
+
+    def given_up(self, checkpoint: CheckpointId) -> None:
+        """Nobody waits for this checkpoint any more."""
+        self._waiting = {
+            execution: waiting
+            for execution, waiting in self._waiting.items()
+            if waiting[0] != checkpoint
+        }
+
+    def forget(self, execution: ExecutionId) -> None:
+        """A subtask is over."""
+        self._waiting.pop(execution, None)

@@ -1,0 +1,278 @@
+"""The guard of a slot: a process beside it, which does what must not wait for a user's function.
+
+It beats, so that a call that holds the interpreter is not taken for a dead slot. It hears of a
+cancel as soon as the driver decides it, has the call that is under way broken off, and kills a slot
+that does not come to an end. It fences: a slot whose driver was not reached for the lease is
+killed, for whatever it would still write counts for nothing. A slot that is stopped or gone has no
+heartbeat.
+
+The guard is forked from the slot before that has threads, loop or state. It is a process and no
+thread, since a thread needs the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import select
+import signal
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tidegate.errors import SlotLost
+from tidegate.model.control import Cancel, Pulse, Refused, SlotLeaving
+from tidegate.slot.stacks import long_call
+from tidegate.transport.blocking import READ_BYTES, Frames, framed
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from tidegate.clock import Clock
+    from tidegate.model.control import LongCall
+    from tidegate.model.ids import ExecutionId, SubtaskId
+    from tidegate.model.settings import SlotSettings
+    from tidegate.slot.pulse import PulseLink
+
+INTERRUPT: Final = signal.SIGUSR1
+"""Breaks off the call that the slot is in; see `slot.calls`."""
+
+TELL_STACK: Final = signal.SIGUSR2
+"""Has Python's fault handler write the stack of the slot's loop, also without its lock."""
+
+LONG_CALL_MS: Final = 10_000
+"""A call that lasts longer is told of, with its stack."""
+
+CLOSE_LIMIT_MS: Final = 10_000
+"""How long the operators of a cancelled subtask may take to close, at least."""
+
+LOOK_MS: Final = 200
+"""How often the guard looks after its slot, at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskOver:
+    """A subtask is over. closed: its operators are closed too."""
+
+    execution: ExecutionId
+    closed: bool
+
+
+@dataclass(slots=True)
+class Cancelling:
+    """A subtask that is to end. left_ms: until the slot is killed; None for never.
+
+    interrupt_ms: when the call under way is broken off next; None for no more.
+    """
+
+    left_ms: int | None
+    interrupt_ms: int | None
+
+
+class Guarded(Protocol):
+    """The slot's process, as its guard sees it."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the system lets it not run, as after SIGSTOP."""
+        ...
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        ...
+
+
+class Guard:
+    """What the guard's process does.
+
+    slot: the channel to it. stacks: where it writes its stack. say: a line for people.
+    """
+
+    def __init__(
+        self,
+        slot: socket.socket,
+        stacks: int,
+        link: PulseLink,
+        process: Guarded,
+        first: Pulse,
+        settings: SlotSettings,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self._slot = slot
+        self._stacks = stacks
+        self._asked = False
+        self._long_call: LongCall | None = None
+        self._link = link
+        self._process = process
+        self._settings = settings
+        self._clock = clock
+        self._say = say
+        self._frames = Frames()
+        self._pulse = first
+        self._pulsed_ms = self._reached_ms = clock.monotonic_ms()
+        self._beat_ms = self._pulsed_ms - settings.pulse_ms
+        self._looked_ms = clock.monotonic_ms()
+        self._cancelling: dict[ExecutionId, Cancelling] = {}
+        self._closed: dict[SubtaskId, ExecutionId] = {}
+        self._given_up: tuple[str, int] | None = None
+        self._over = False
+
+    def run(self) -> None:
+        """Guard until the slot has gone, or has to."""
+        while not self._over and not self._process.gone:
+            self._wait()
+            now_ms = self._clock.monotonic_ms()
+            self._hear_slot(now_ms)
+            for message in self._link.receive():
+                self._hear_driver(message, now_ms)
+            if not self._over:
+                self._beat(now_ms)
+                self._press(now_ms)
+        self._link.close()
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        for each in filter(None, (self._slot, self._link.waits_on)):
+            poll.register(each, select.POLLIN)
+        poll.poll(min(LOOK_MS, self._settings.pulse_ms))
+
+    def _hear_slot(self, now_ms: int) -> None:
+        try:
+            data = self._slot.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._over = not data
+        for frame in self._frames.feed(data):
+            match pickle.loads(frame):
+                case Pulse() as pulse:
+                    self._pulse, self._pulsed_ms = pulse, now_ms
+                case SubtaskOver(execution, closed):
+                    self._subtask_over(execution, closed=closed)
+                case other:
+                    raise AssertionError(f"no word of a slot: {other!r}")
+
+    def _subtask_over(self, execution: ExecutionId, *, closed: bool) -> None:
+        if closed:
+            self._closed[execution.subtask] = execution
+            self._cancelling.pop(execution, None)
+        elif (cancelling := self._cancelling.get(execution)) is not None:
+            cancelling.interrupt_ms = None
+            if cancelling.left_ms is not None:
+                cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)
+
+    def _hear_driver(self, message: object, now_ms: int) -> None:
+        match message:
+            case Cancel(execution):
+                if self._closed.get(execution.subtask) == execution:
+                    return
+                limit_ms = self._settings.cancel_timeout_ms
+                self._cancelling[execution] = Cancelling(limit_ms or None, now_ms)
+                with contextlib.suppress(OSError):  # full, or gone: it has heard, or need not
+                    self._slot.send(framed(pickle.dumps(execution)))
+            case Refused(reason):
+                if self._given_up is None:
+                    self._given_up = (reason, now_ms + CLOSE_LIMIT_MS)
+            case other:
+                raise AssertionError(f"no word for a guard: {other!r}")
+
+    def _beat(self, now_ms: int) -> None:
+        if now_ms - self._beat_ms < self._settings.pulse_ms:
+            return
+        self._beat_ms = now_ms
+        pulse = self._now(now_ms)
+        if not self._process.stopped and self._link.send(pickle.dumps(pulse)):
+            self._reached_ms = now_ms
+        elif now_ms - self._reached_ms > self._settings.lease_ms:
+            self._kill(f"its driver was not reached for {self._settings.lease_ms} ms")
+
+    def _now(self, now_ms: int) -> Pulse:
+        """What the slot has last said; a call that was under way then has gone on."""
+        last, silent_ms = self._pulse, now_ms - self._pulsed_ms
+        age_ms = last.batch_age_ms
+        if silent_ms > 2 * self._settings.pulse_ms:
+            age_ms += silent_ms
+        self._look_at_stack(age_ms)
+        return replace(last, batch_age_ms=age_ms, long_call=self._long_call)
+
+    def _look_at_stack(self, age_ms: int) -> None:
+        """Ask for the stack of a call that has become a long one; it comes for the next beat."""
+        if age_ms < LONG_CALL_MS:
+            self._asked, self._long_call = False, None
+        elif not self._asked:
+            self._asked = True
+            self._process.signal(TELL_STACK)
+        elif self._long_call is None:
+            with contextlib.suppress(BlockingIOError):
+                dump = os.read(self._stacks, READ_BYTES)
+                self._long_call = long_call(dump.decode(errors="replace"))
+
+    def _press(self, now_ms: int) -> None:
+        """Break off calls of subtasks that are to end; kill the slot where that is of no use."""
+        # A machine with too much to do wakes this process late too: no fault of the slot.
+        passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
+        self._looked_ms = now_ms
+        due = [each for each in self._cancelling.values() if _passed(each.interrupt_ms, now_ms)]
+        if due and not self._over:
+            self._process.signal(INTERRUPT)
+        for each in due:
+            interval_ms = self._settings.cancel_interval_ms
+            each.interrupt_ms = now_ms + interval_ms if interval_ms else None
+        if self._given_up is not None and now_ms >= self._given_up[1]:
+            self._kill(self._given_up[0])
+        for each in self._cancelling.values():
+            if each.left_ms is not None:
+                each.left_ms -= passed_ms
+                if each.left_ms <= 0:
+                    self._kill("a function did not return when its subtask was cancelled")
+
+    def _kill(self, why: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._say(f"this slot is ended: {why}")
+        error = SlotLost(f"slot {self._pulse.slot} was ended: {why}")
+        self._process.signal(signal.SIGKILL)
+        self._link.send(pickle.dumps(SlotLeaving(self._pulse.slot, error)))
+
+
+def _passed(at_ms: int | None, now_ms: int) -> bool:
+    return at_ms is not None and now_ms >= at_ms
+
+
+class ParentProcess:
+    """The process that this one was forked from. interrupts: whether it handles `INTERRUPT`."""
+
+    def __init__(self, pid: int, *, interrupts: bool) -> None:
+        self._pid = pid
+        self._interrupts = interrupts
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended."""
+        return os.getppid() != self._pid
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it does not run; only Linux tells."""
+        if sys.platform != "linux":
+            return False
+        with contextlib.suppress(OSError):
+            # The state follows the name, which may hold anything.
+            return Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        return True
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        if not self.gone and (self._interrupts or number != INTERRUPT):
+            os.kill(self._pid, number)

@@ -1,0 +1,155 @@
+"""A slot's end of its guard: it forks it, feeds it, and lets it break off calls."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Final, cast
+
+from tidegate.clock import SystemClock
+from tidegate.slot.guard import INTERRUPT, TELL_STACK, Guard, ParentProcess, SubtaskOver
+from tidegate.transport.blocking import READ_BYTES, Frames, framed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from tidegate.model.control import Pulse
+    from tidegate.model.ids import ExecutionId
+    from tidegate.model.settings import SlotSettings
+    from tidegate.slot.pulse import PulseLink
+    from tidegate.slot.slot import Slot
+
+SEND_TIMEOUT_S: Final = 5.0
+
+
+class GuardProcess:
+    """Forks the guard; the slot has no thread and no loop yet.
+
+    give_up: called, from any thread, when the slot must end at once: its guard is gone, so that
+    nobody fences it, or the process that started it.
+    """
+
+    def __init__(
+        self, link: PulseLink, first: Pulse, settings: SlotSettings, give_up: Callable[[str], None]
+    ) -> None:
+        self._every_s = settings.pulse_ms / 1000
+        self._give_up = give_up
+        self._frames = Frames()
+        self._stopped = threading.Event()
+        self._sending = threading.Lock()
+        self._channel, guards = socket.socketpair()
+        stacks, self._stack = os.pipe()
+        # On another thread Python takes no signals: a call there can only be ended with its slot.
+        self._interrupts = threading.current_thread() is threading.main_thread()
+        slot = ParentProcess(os.getpid(), interrupts=self._interrupts)
+        self._parent = os.getppid()
+        self._former = signal.getsignal(INTERRUPT)
+        self.pid = fork()
+        if self.pid == 0:
+            _guard(guards, stacks, link, slot, first, settings)
+        guards.close()
+        os.close(stacks)
+        faulthandler.register(TELL_STACK, file=self._stack, all_threads=False)
+        # Two objects, as one that waits to send must not make the signal's handler wait.
+        self._reader = self._channel.dup()
+        self._channel.settimeout(SEND_TIMEOUT_S)
+        self._thread: threading.Thread | None = None
+
+    def watch(self, slot: Slot) -> None:
+        """Feed the guard from now on, and break off calls as it says."""
+        slot.calls.watched_by(lambda execution, over: self._send(SubtaskOver(execution, over)))
+        if self._interrupts:
+            signal.signal(INTERRUPT, lambda number, frame: self._interrupted(slot, frame))
+        self._thread = threading.Thread(
+            target=self._feed, args=(slot,), name="tidegate-pulse", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the guard, and the feeding."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(SEND_TIMEOUT_S)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # the program may have its own ways to reap
+            os.waitpid(self.pid, 0)
+        if self._interrupts:
+            signal.signal(INTERRUPT, self._former)
+        faulthandler.unregister(TELL_STACK)
+        os.close(self._stack)
+        self._channel.close()
+        self._reader.close()
+
+    def _feed(self, slot: Slot) -> None:
+        while not self._stopped.wait(self._every_s):
+            if os.getppid() != self._parent:
+                self._give_up("the process that started this slot is gone")
+                return
+            # Where the loop changes what is being read, the guard repeats what it knows.
+            with contextlib.suppress(RuntimeError):
+                self._send(slot.pulse)
+
+    def _send(self, message: Pulse | SubtaskOver) -> None:
+        frame = framed(pickle.dumps(message, protocol=5))
+        try:
+            with self._sending:
+                self._channel.sendall(frame)
+        except OSError as error:
+            if not self._stopped.is_set():
+                self._give_up(f"its guard does not answer: {error}")
+
+    def _interrupted(self, slot: Slot, frame: FrameType | None) -> None:
+        try:
+            data = self._reader.recv(READ_BYTES)
+        except OSError:
+            data = b""
+        cancelled = [cast("ExecutionId", pickle.loads(each)) for each in self._frames.feed(data)]
+        slot.calls.interrupt(cancelled, frame)
+
+
+def fork() -> int:
+    """Fork, though libraries may have threads; those that do see to it themselves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _guard(
+    channel: socket.socket,
+    stacks: int,
+    link: PulseLink,
+    slot: ParentProcess,
+    first: Pulse,
+    settings: SlotSettings,
+) -> None:
+    """Be the guard, and never return."""
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in (signal.SIGTERM, INTERRUPT, TELL_STACK, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        # What the slot has open is to be closed when the slot is gone, such as Spark's link to it.
+        first_kept, last_kept = sorted((channel.fileno(), stacks))
+        os.closerange(3, first_kept)
+        os.closerange(first_kept + 1, last_kept)
+        os.closerange(last_kept + 1, os.sysconf("SC_OPEN_MAX"))
+        channel.setblocking(False)
+        os.set_blocking(stacks, False)
+        Guard(channel, stacks, link, slot, first, settings, SystemClock(), _say).run()
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        os._exit(1)
+    os._exit(0)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"tidegate: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,21 @@
+"""Whether Spark encrypts what it ships to executors, the keys of our links among it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import structlog
+    from pyspark.sql import SparkSession
+
+_ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+
+
+def tell_of_plain_rpc(spark: SparkSession, log: structlog.typing.FilteringBoundLogger) -> None:
+    """Warn where whoever reads along between driver and executors reads the keys too."""
+    conf = spark.sparkContext.getConf()
+    if not any((conf.get(key) or "false").lower() == "true" for key in _ENCRYPTS):
+        log.warning(
+            "Spark's own connections are not encrypted, and carry the keys of the job's links; "
+            "set spark.network.crypto.enabled with spark.authenticate where others can read along"
+        )

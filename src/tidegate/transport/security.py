@@ -1,0 +1,75 @@
+"""How one run of a driver protects its links, and what its slots are told of it."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tidegate.model.settings import LinkProtection
+from tidegate.transport.keys import read_keys
+from tidegate.transport.tcp import TcpNetwork
+
+if TYPE_CHECKING:
+    from tidegate.model.control import SlotInvitation
+    from tidegate.model.keys import Keys
+    from tidegate.model.settings import LinkSettings
+    from tidegate.transport.authority import Authority
+
+STORES_PREFIX: Final = "security.ssl.internal"
+_DRIVER: Final = "driver"
+
+
+class LinkSecurity:
+    """Makes the driver's network, and the invitations of slots, each with keys of its own.
+
+    host: the address that the driver binds; links that stay on the machine are plain unless the
+    settings ask for more. Raises ConfigError for certificates that are none.
+    """
+
+    def __init__(self, settings: LinkSettings, host: str) -> None:
+        self.secret: Final = secrets.token_bytes(32)
+        self._host = host
+        self._given: Keys | None = None
+        self._authority: Authority | None = None
+        beyond = not is_loopback(host)
+        encrypted = settings.protection is LinkProtection.ON or (
+            beyond and settings.protection is LinkProtection.AUTO
+        )
+        self.sealed: Final = beyond and not encrypted
+        if encrypted and settings.stores is not None:
+            self._given = read_keys(settings.stores, prefix=STORES_PREFIX)
+        elif encrypted:
+            # Not needed where links stay on the machine, and slow to import.
+            from tidegate.transport.authority import Authority
+
+            self._authority = Authority()
+
+    def network(
+        self, *, announce: str | None = None, ports: tuple[int, int] = (0, 0)
+    ) -> TcpNetwork:
+        """What the driver listens with."""
+        return TcpNetwork(
+            secret=self.secret,
+            host=self._host,
+            announce=announce,
+            ports=ports,
+            keys=self._keys(_DRIVER),
+            sealed=self.sealed,
+        )
+
+    def invite(self, invitation: SlotInvitation, request: str) -> SlotInvitation:
+        """What one slot is told. request: the provider's name for it."""
+        return replace(invitation, request=request, keys=self._keys(request), sealed=self.sealed)
+
+    def _keys(self, name: str) -> Keys | None:
+        return self._given if self._authority is None else self._authority.issue(name)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is bound to this address stays on the machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

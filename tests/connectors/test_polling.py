@@ -1,0 +1,138 @@
+"""A source of one's own that is asked page by page."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.operators.kills import check_under_kills
+from tests.operators.source_job import SourceJob
+from tests.operators.world import World
+from tests.properties import examples
+from tidegate.connectors import Page, PollingSource
+from tidegate.errors import TidegateError
+from tidegate.model.settings import SlotSettings
+from tidegate.operators.source import SourceReaderOperator
+
+SMALL = SlotSettings(rows=3, arrow_rows=3)
+
+
+class Pages(PollingSource[int]):
+    """Numbers by the page; each split has its own hundred."""
+
+    bounded = True
+
+    def __init__(self, names: tuple[str, ...] = ("0",), total: int = 20, size: int = 7) -> None:
+        self.names, self.total, self.size = names, total, size
+        self.log: list[str] = []
+
+    def splits(self) -> tuple[str, ...]:
+        return self.names
+
+    def start(self, split: str) -> int:
+        return 0
+
+    def open(self) -> None:
+        self.log = []  # a copy's own
+        self.connection = object()
+
+    def poll(self, split: str, position: int) -> Page[int]:
+        assert self.connection is not None, "open comes first"
+        numbers = range(position, min(position + self.size, self.total))
+        rows = [100 * int(split) + number for number in numbers]
+        after = position + len(rows)
+        return Page(rows, after, end=after >= self.total)
+
+
+def operator(source: PollingSource[int]) -> SourceReaderOperator:
+    return SourceReaderOperator(source, None, "pages")
+
+
+def test_pages_of_one_split_come_in_order(world: World) -> None:
+    job = SourceJob(world, lambda: operator(Pages()), 1, settings=SMALL)
+    job.run_to_end()
+    assert job.emitted == list(range(20))
+
+
+def test_splits_are_read_by_several_readers(world: World) -> None:
+    job = SourceJob(world, lambda: operator(Pages(("0", "1", "2"))), 2, settings=SMALL)
+    job.run_to_end()
+    assert sorted(job.emitted) == [100 * s + n for s in range(3) for n in range(20)]
+
+
+class Changing(Pages):
+    """Gives another page at each call, as a queue does."""
+
+    calls = 0
+
+    def poll(self, split: str, position: int) -> Page[int]:
+        type(self).calls += 1
+        return Page([self.calls * 10 + n for n in range(5)], position + 1, end=position == 1)
+
+
+def test_a_page_that_was_cut_by_a_checkpoint_is_not_asked_for_again(world: World) -> None:
+    Changing.calls = 0
+    job = SourceJob(world, lambda: operator(Changing()), 1, settings=SMALL)
+    while not job.emitted:
+        job.step(0)
+    assert job.emitted == [10, 11, 12]
+    job.checkpoint(1)
+    job.complete()
+    restored = job.killed(1)
+    restored.run_to_end()
+    assert restored.emitted[:5] == [10, 11, 12, 13, 14]
+
+
+@examples(50)
+@given(data=st.data())
+def test_no_row_is_lost_or_doubled_whatever_is_killed(data: st.DataObject) -> None:
+    names = tuple(map(str, range(data.draw(st.integers(1, 3), "splits"))))
+    total, size = data.draw(st.integers(0, 20), "total"), data.draw(st.integers(1, 9), "size")
+    expected = [100 * int(name) + n for name in names for n in range(total)]
+    with World() as world:
+        source = Pages(names, total, size)
+        check_under_kills(world, lambda: operator(source), data, expected)
+
+
+class Columns(Pages):
+    """Pages of Arrow columns, with event times."""
+
+    def poll(self, split: str, position: int) -> Page[int]:
+        page = super().poll(split, position)
+        batch = pa.record_batch({"n": pa.array(list(page.rows), pa.int64())})
+        return Page(batch, page.position, page.end, [1_000 * n for n in page.rows])
+
+
+def test_pages_of_columns_come_as_arrow_batches(world: World) -> None:
+    job = SourceJob(world, lambda: operator(Columns(total=8)), 1, settings=SMALL)
+    job.run_to_end()
+    assert [row["n"] for row in job.emitted] == list(range(8))
+
+
+class Wrong(Pages):
+    """Returns what is no page, or pages that do not fit together."""
+
+    answer: object = None
+
+    def poll(self, split: str, position: int) -> Page[int]:
+        return self.answer  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ([1, 2], "poll returned a list, not a Page"),
+        (None, "poll returned a NoneType, not a Page"),
+        (Page("abc", 1), "the rows of a page are a str"),
+        (Page([1, 2], 1, timestamps_ms=[5]), "2 rows and 1 timestamps"),
+    ],
+)
+def test_what_is_no_page_is_told_with_the_name_of_the_source(
+    world: World, answer: object, text: str
+) -> None:
+    source = Wrong()
+    source.answer = answer
+    job = SourceJob(world, lambda: operator(source), 1, settings=SMALL)
+    with pytest.raises(TidegateError, match=text) as caught:
+        job.run_to_end()
+    assert "source 'Wrong'" in caught.value.where

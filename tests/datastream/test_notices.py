@@ -1,0 +1,157 @@
+"""What a program is warned about when it is submitted, and how it silences that."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.datastream.fakes import environment, numbers
+from tests.house.source import ROOT
+from tidegate import StreamExecutionEnvironment
+from tidegate.config.warnings import Warn
+from tidegate.connectors import FileSink, FileSource
+from tidegate.errors import ConfigError, GraphError
+
+
+def warnings_of(env: StreamExecutionEnvironment) -> list[dict[str, Any]]:
+    """What is logged when a small program is submitted."""
+    numbers(env).print()
+    with structlog.testing.capture_logs() as logs:
+        env.execute_async("job")
+    return [dict(log) for log in logs]
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("parallelism", "parallelism.default"),
+        ("default.parallelism", "parallelism.default"),
+        ("checkpoint.interval", "execution.checkpointing.interval"),
+        ("checkpoints.dir", "execution.checkpointing.dir"),
+        ("orders.limit", None),
+    ],
+)
+def test_a_key_that_nothing_reads_is_told_with_the_nearest(key: str, nearest: str | None) -> None:
+    (told,) = warnings_of(environment(settings={key: "4"}))
+    assert (told["warning"], told["key"], told["nearest"]) == ("unknown-option", key, nearest)
+
+
+def test_a_key_that_the_program_has_read_is_its_own_affair() -> None:
+    env = environment(settings={"orders.limit": "4"})
+    assert env.get_configuration().get_integer("orders.limit", 0) == 4
+    assert warnings_of(env) == []
+
+
+def test_a_silenced_warning_is_not_logged() -> None:
+    settings = {"parallelism": "4", "tidegate.warnings.silenced": "unknown-option"}
+    assert warnings_of(environment(settings=settings)) == []
+
+
+def test_a_warning_that_does_not_exist_cannot_be_silenced() -> None:
+    with pytest.raises(ConfigError, match="there is none called 'all'") as refused:
+        environment(settings={"tidegate.warnings.silenced": "unknown-option;all"})
+    assert "missing-uid" in refused.value.remedy
+
+
+def endless(env: StreamExecutionEnvironment, folder: Path) -> None:
+    env.generate(lambda number: {"n": number}).sink_to(FileSink.json(str(folder)))
+
+
+def test_a_sink_that_commits_on_endless_input_wants_checkpoints(tmp_path: Path) -> None:
+    env = environment()
+    endless(env, tmp_path)
+    with pytest.raises(GraphError, match="FileSink' shows its output when a checkpoint") as refused:
+        env.execute_async("job")
+    assert "enable_checkpointing" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"execution.checkpointing.interval": "1 s"},
+        {"execution.checkpointing.dir": "checkpoints"},
+        {"tidegate.warnings.silenced": "no-checkpoints"},
+    ],
+)
+def test_with_checkpoints_or_on_demand_it_runs(settings: dict[str, str], tmp_path: Path) -> None:
+    env = environment(settings=settings)
+    endless(env, tmp_path)
+    assert env.execute_async("job").get_job_id()
+
+
+def test_bounded_input_and_sinks_that_commit_nothing_need_no_checkpoints(tmp_path: Path) -> None:
+    env = environment()
+    env.generate(lambda number: {"n": number}, 5).sink_to(FileSink.json(str(tmp_path)))
+    env.generate(lambda number: number).print()
+    assert env.execute_async("job").get_job_id()
+
+
+def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -> None:
+    env = environment()
+    watched = FileSource.json(f"{tmp_path}/*.json").monitor_continuously(1_000)
+    env.from_source(watched, None, "orders").print()
+    with structlog.testing.capture_logs() as logs:
+        env.execute_async("job")
+    assert [(log["warning"], log["source"], log["pattern"]) for log in logs] == [
+        ("nothing-to-read", "Source: orders", f"{tmp_path}/*.json")
+    ]
+
+
+BUILT = """
+import sys
+from tidegate import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.local()
+env.from_collection([1]).print().name("shown")
+dropped = StreamExecutionEnvironment.local()
+dropped.from_collection([1]).print().name("dropped")
+del dropped
+planned = StreamExecutionEnvironment.local()
+planned.from_collection([1]).print().name("planned")
+planned.explain()
+"""
+RUNNING = """
+from tidegate import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.local()
+env.generate(lambda number: number, rate=1).map(str)
+env.execute_async("background")
+done = StreamExecutionEnvironment.local()
+done.from_collection([1]).map(str)
+done.execute("waited for")
+"""
+
+
+def ends_with(program: str) -> str:
+    """Standard error of a script."""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return run.stderr
+
+
+def test_a_program_that_ends_without_execute_is_told_its_sinks() -> None:
+    told = ends_with(BUILT)
+    assert "not-executed" in told and "sinks=['shown']" in told
+    assert "dropped" not in told and "planned" not in told
+
+
+def test_after_an_error_of_the_program_nothing_more_is_told() -> None:
+    told = ends_with(BUILT + "raise ValueError('first')")
+    assert "ValueError: first" in told and "not-executed" not in told
+
+
+def test_a_job_that_ends_with_its_script_is_told() -> None:
+    told = ends_with(RUNNING)
+    assert told.count("job-cut-off") == 1
+
+
+def test_the_guide_has_each_warning_and_no_other() -> None:
+    guide = (ROOT / "docs" / "guides" / "warnings.md").read_text(encoding="utf-8")
+    headings = [line.removeprefix("## ") for line in guide.splitlines() if line[:3] == "## "]
+    assert headings == [each.value for each in Warn]

@@ -1,0 +1,130 @@
+"""A call that cannot work is refused where it is made, with what to write instead."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.datastream.fakes import Nowhere, environment, numbers
+from tidegate import (
+    AsyncDataStream,
+    FlatMapFunction,
+    GraphError,
+    MapFunction,
+    StreamExecutionEnvironment,
+    Time,
+    UserCodeFailed,
+)
+from tidegate.connectors import PrintSink
+from tidegate.testing import OperatorHarness
+
+Call = Callable[[StreamExecutionEnvironment, Any], object]
+
+
+def generator(value: int) -> Iterator[int]:
+    yield value
+
+
+async def coroutine(value: int) -> list[int]:
+    return [value]
+
+
+class Generating(MapFunction[int, Any]):
+    def map(self, value: int) -> Any:
+        yield value
+
+
+class Awaited(FlatMapFunction[int, Any]):
+    async def flat_map(self, value: int) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return [value]
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda env, s: s.sink_to(print), "sink_to takes a sink, not <built-in function print>"),
+        (lambda env, s: s.sink_to("out"), "sink_to takes a sink, not 'out'"),
+        (lambda env, s: s.sink_to(PrintSink), "sink_to takes a sink, not <class"),
+        (lambda env, s: env.from_source("x.csv"), "from_source takes a source, not 'x.csv'"),
+        (lambda env, s: s.connect(5), "connect takes a stream, not 5"),
+        (lambda env, s: s.union(5), "union takes a stream, not 5"),
+        (lambda env, s: s.join([1]), r"join takes a stream, not \[1\]"),
+        (lambda env, s: s.co_group(None), "co_group takes a stream, not None"),
+        (lambda env, s: s.uid(7), "uid takes a text, not 7"),
+        (lambda env, s: s.name(5), "name takes a text, not 5"),
+        (lambda env, s: s.sink_to(Nowhere()).uid(""), "uid takes a text, not ''"),
+        (lambda env, s: s.sink_to(Nowhere()).name(5), "name takes a text, not 5"),
+        (lambda env, s: s.execute_and_collect(2), "the name of a job takes a text, not 2"),
+        (lambda env, s: env.execute(2), "execute takes a text, not 2"),
+    ],
+)
+def test_what_a_call_cannot_use_is_refused(call: Call, told: str) -> None:
+    env = environment()
+    with pytest.raises(GraphError, match=told):
+        call(env, numbers(env))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda s: s.map(generator), "generator is a generator function"),
+        (lambda s: s.map(Generating()), r"Generating\.map is a generator function"),
+        (lambda s: s.filter(generator), "generator is a generator function"),
+        (lambda s: s.key_by(generator), "generator is a generator function"),
+        (lambda s: s.key_by(abs).reduce(generator), "generator is a generator function"),
+        (lambda s: s.map(coroutine), "coroutine is an `async def`"),
+        (lambda s: s.flat_map(coroutine), "coroutine is an `async def`"),
+        (lambda s: s.flat_map(Awaited()), r"Awaited\.flat_map is an `async def`"),
+        (lambda s: s.key_by(coroutine), "coroutine is an `async def`"),
+    ],
+)
+def test_a_function_that_returns_no_record_at_once_is_refused(
+    call: Callable[[Any], object], told: str
+) -> None:
+    with pytest.raises(GraphError, match=told) as refused:
+        call(numbers(environment()))
+    wanted = "AsyncDataStream" if "async" in told else "flat_map"
+    assert wanted in refused.value.remedy
+
+
+def test_generators_in_flat_map_and_coroutines_in_async_steps_are_fine() -> None:
+    stream = numbers(environment())
+    assert stream.flat_map(generator).get_name() == "FlatMap"
+    assert AsyncDataStream.unordered_wait(stream, coroutine, Time.seconds(1)).get_name()
+
+
+class Closed:
+    """A coroutine that nobody awaits is closed, or Python warns of it."""
+
+    last: Any = None
+
+
+def lazily(value: int) -> Any:
+    Closed.last = coroutine(value) if value == 8 else generator(value)
+    return Closed.last
+
+
+@pytest.mark.parametrize(("row", "kind"), [(7, "generator"), (8, "coroutine")])
+def test_a_function_that_passes_one_on_is_told_with_its_row(row: int, kind: str) -> None:
+    with (
+        OperatorHarness(lambda stream: stream.map(lazily).name("bad")) as harness,
+        pytest.raises(UserCodeFailed) as failed,
+    ):
+        harness.process(row)
+    Closed.last.close()
+    assert f"'bad' returned a {kind} where a record is due" in str(failed.value)
+    assert f"at the row {row}" in str(failed.value)
+
+
+def test_a_method_of_keyed_streams_is_told_without_a_key() -> None:
+    stream: Any = numbers(environment())
+    for name in ("reduce", "window", "count_window", "aggregate_batches"):
+        with pytest.raises(AttributeError, match=f"{name} works on a keyed stream: call key_by"):
+            getattr(stream, name)
+        assert not hasattr(stream, name)
+
+
+def test_a_misspelt_method_is_told_with_the_nearest() -> None:
+    stream: Any = numbers(environment())
+    with pytest.raises(AttributeError, match="no attribute 'flatmap'; did you mean 'flat_map'"):
+        stream.flatmap(str)

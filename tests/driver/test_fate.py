@@ -1,0 +1,87 @@
+"""Whoever reads how a job ended reads what became of its checkpoints."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.checkpoint.world import BY_HAND, EVERY_SECOND, restored_checkpoint
+from tidegate.checkpoint.completed import CompletedCheckpoints
+from tidegate.driver.fate import RETENTION, fate_of_checkpoints
+from tidegate.model.control import JobStatus
+from tidegate.model.settings import CheckpointSettings, RetentionPolicy
+from tidegate.model.snapshots import CheckpointProperties
+
+NEVER, ON_FAILURE, ALWAYS = RetentionPolicy
+ON_DISK = replace(EVERY_SECOND, directory="/checkpoints", retained_max=2)
+
+
+def fate(
+    status: JobStatus,
+    *own: int,
+    retention: RetentionPolicy = ALWAYS,
+    settings: CheckpointSettings = ON_DISK,
+    found: tuple[int, ...] = (),
+) -> str:
+    properties = CheckpointProperties.for_checkpoint(retention)
+    checkpoints = CompletedCheckpoints(2, [restored_checkpoint(n, properties) for n in found])
+    for number in own:
+        checkpoints.add(restored_checkpoint(number, properties))
+    checkpoints.end(status)
+    used = replace(settings, retention=retention)
+    return fate_of_checkpoints(status, checkpoints, used, deposed=False)
+
+
+@pytest.mark.parametrize("status", [JobStatus.CANCELED, JobStatus.FAILED, JobStatus.SUSPENDED])
+def test_what_is_kept_is_named_with_what_goes_on_from_it(status: JobStatus) -> None:
+    assert fate(status, 16, 17) == (
+        "Checkpoints 16, 17 are kept, the newest in /old-17: go on with '--from latest'."
+    )
+    assert fate(status, found=(7,), retention=NEVER) == (
+        "Checkpoint 7 is kept, the newest in /old-7: go on with '--from latest'."
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "retention"),
+    [
+        (JobStatus.CANCELED, NEVER),
+        (JobStatus.FAILED, NEVER),
+        (JobStatus.CANCELED, ON_FAILURE),
+    ],
+)
+def test_what_was_deleted_is_named_with_the_option_that_did_it(
+    status: JobStatus, retention: RetentionPolicy
+) -> None:
+    told = fate(status, 17, retention=retention)
+    assert told == f"Checkpoint 17 was deleted ({RETENTION}: {retention.value})."
+
+
+def test_the_checkpoints_of_a_finished_job_are_deleted_whatever_the_option_says() -> None:
+    assert fate(JobStatus.FINISHED, 3, 4) == (
+        "Checkpoints 3, 4 were deleted (a finished job needs none)."
+    )
+
+
+def test_checkpoints_in_memory_are_not_promised() -> None:
+    told = fate(JobStatus.CANCELED, 17, settings=EVERY_SECOND)
+    assert "are gone with it" in told and "execution.checkpointing.dir" in told
+
+
+def test_a_job_without_checkpoints_is_told_so_only_where_it_was_to_take_some() -> None:
+    assert fate(JobStatus.CANCELED) == "It had completed no checkpoint yet."
+    assert fate(JobStatus.CANCELED, settings=BY_HAND) == ""
+
+
+def test_a_snapshot_of_somebody_else_is_not_offered_once_it_was_passed() -> None:
+    foreign = restored_checkpoint(7, CheckpointProperties.for_unclaimed_snapshot())
+    checkpoints = CompletedCheckpoints(2, [foreign])
+    checkpoints.add(restored_checkpoint(8, CheckpointProperties.for_checkpoint(NEVER)))
+    checkpoints.end(JobStatus.CANCELED)
+    settings = replace(ON_DISK, retention=NEVER)
+    told = fate_of_checkpoints(JobStatus.CANCELED, checkpoints, settings, deposed=False)
+    assert told == f"Checkpoint 8 was deleted ({RETENTION}: NO_EXTERNALIZED_CHECKPOINTS)."
+
+
+def test_a_driver_that_another_has_deposed_speaks_of_no_checkpoint_as_its_own() -> None:
+    told = fate_of_checkpoints(JobStatus.SUSPENDED, CompletedCheckpoints(1), ON_DISK, deposed=True)
+    assert told == "Its checkpoints are the other driver's now."

@@ -1,0 +1,111 @@
+"""Calls of user functions that do not return: the job lives with them, and can be cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
+from tidegate.minicluster.forking import forking
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate import RuntimeContext
+    from tidegate.driver.client import DriverClient
+
+LIMIT_S = 120.0
+
+
+def sleeps(folder: str) -> str:
+    Path(folder, "called").touch()
+    while True:
+        time.sleep(1_000)
+
+
+def computes(folder: str) -> str:
+    Path(folder, "called").touch()
+    while True:
+        pass
+
+
+def tries_again_whatever_is_raised(folder: str) -> str:
+    Path(folder, "called").touch()
+    while True:
+        try:
+            time.sleep(1_000)
+        except BaseException:
+            continue
+
+
+def holds_the_interpreter(folder: str) -> str:
+    Path(folder, "called").touch()
+    return str(sum(range(10**13)))  # one call in C, for days
+
+
+class NeverOpens(MapFunction[str, str]):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        Path(str(runtime_context.get_job_parameter("folder")), "called").touch()
+        time.sleep(1_000)
+
+    def map(self, value: str) -> str:
+        return value
+
+
+def stuck(
+    folder: Path, function: Callable[[str], str] | MapFunction[str, str], **settings: str
+) -> DriverClient:
+    """A job that is in a call of the function."""
+    given = {key.replace("__", "-").replace("_", "."): value for key, value in settings.items()}
+    configuration = Configuration.from_dict(
+        {"pipeline.global-job-parameters": f"folder:{folder}", **given}
+    )
+    env = StreamExecutionEnvironment.local(1, configuration=configuration)
+    env.from_collection([str(folder)]).map(function).print()
+    client = env.execute_async("stuck")
+    waited_for((folder / "called").exists)
+    return client  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [sleeps, computes, tries_again_whatever_is_raised, holds_the_interpreter, NeverOpens()],
+    ids=["sleep", "loop", "caught", "c", "open"],
+)
+def test_a_job_in_a_call_that_never_returns_is_cancelled_and_leaves_no_process(
+    tmp_path: Path, function: Callable[[str], str]
+) -> None:
+    client = stuck(tmp_path, function)
+    client.cancel().result(LIMIT_S)
+    assert client.get_job_status().result(LIMIT_S) is JobStatus.CANCELED
+    server = forking().pid
+    assert server is not None
+    assert psutil.Process(server).children() == []
+
+
+@pytest.mark.slow
+def test_a_call_that_holds_the_interpreter_is_named_and_not_taken_for_a_dead_slot(
+    tmp_path: Path,
+) -> None:
+    timings = {"heartbeat_interval": "100 ms", "heartbeat_timeout": "1 s"}
+    client = stuck(tmp_path, holds_the_interpreter, **timings)
+    waited_for(lambda: client.view().slots[0].long_call is not None)
+    view = client.view()
+    call = view.slots[0].long_call
+    assert call is not None and call.function.startswith("holds_the_interpreter (")
+    assert "test_stuck_calls.py" in call.stack
+    assert (view.status, view.restarts, len(view.failures)) == (JobStatus.RUNNING, 0, 0)
+    client.cancel().result(LIMIT_S)
+
+
+def waited_for(reached: Callable[[], bool]) -> None:
+    for _ in range(int(LIMIT_S * 20)):
+        if reached():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("this did not come to be in time")

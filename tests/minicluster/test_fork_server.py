@@ -1,0 +1,217 @@
+"""The process that slots are forked from: one for a program, alive while that is."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from tidegate import Configuration, JobFailed, JobStatus, StreamExecutionEnvironment
+from tidegate.minicluster.forking import Forking, forking
+from tidegate.minicluster.processes import ProcessProvider
+from tidegate.model.control import SlotInvitation
+from tidegate.model.settings import LinkSettings
+from tidegate.transport.security import LinkSecurity
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from tidegate.errors import TidegateError
+    from tidegate.jobmaster.view import JobView
+
+LIMIT_S = 120.0
+
+PROGRAM = """
+import sys
+from tidegate import StreamExecutionEnvironment
+
+def told(number):
+    print("told", number)
+    return number
+
+env = StreamExecutionEnvironment.local(1)
+print("before")
+"""
+
+
+def run(folder: Path, program: str) -> subprocess.Popen[str]:
+    script = folder / "program.py"
+    script.write_text(PROGRAM + program)
+    return subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def test_what_functions_and_sinks_print_stands_in_order_between_what_the_program_prints(
+    tmp_path: Path,
+) -> None:
+    program = "env.from_collection([1, 2]).map(told).print()\nenv.execute()\nprint('after')\n"
+    with run(tmp_path, program) as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    first, *between, last = output.splitlines()
+    assert (first, last) == ("before", "after")
+    assert sorted(between) == ["1", "2", "told 1", "told 2"]
+    # How many rows the function is given at once is not said, their order is.
+    assert between.index("told 1") < between.index("1") < between.index("2")
+    assert between.index("told 1") < between.index("told 2") < between.index("2")
+    assert process.returncode == 0
+
+
+def test_functions_log_as_the_program_has_set_logging_up(tmp_path: Path) -> None:
+    program = """
+import logging
+
+logging.basicConfig(
+    level=logging.INFO, format="%(levelname)s of %(name)s: %(message)s", stream=sys.stdout
+)
+logging.getLogger("quiet").setLevel(logging.ERROR)
+
+def logged(number):
+    logging.getLogger("job").info("saw %d", number)
+    logging.getLogger("quiet").warning("unheard")
+    return number
+
+env.from_collection([7]).map(logged).filter(lambda number: False).print()
+env.execute()
+"""
+    with run(tmp_path, program) as process:
+        output, _ = process.communicate(timeout=LIMIT_S)
+    assert output.splitlines() == ["before", "INFO of job: saw 7"]
+
+
+def test_a_program_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    program = "env.generate(told, rate=100).filter(lambda n: False).print()\nenv.execute()\n"
+    with run(tmp_path, program) as process:
+        assert process.stdout is not None
+        assert next(line for line in process.stdout if line.startswith("told"))
+        started = family(process.pid)
+        assert len(started) == 3  # the fork server, the slot, its guard
+        process.kill()
+        _, alive = psutil.wait_procs(started, timeout=LIMIT_S)
+    assert not alive
+
+
+def test_a_program_that_ends_over_a_running_job_leaves_no_process(tmp_path: Path) -> None:
+    program = """
+env.generate(told, rate=100).filter(lambda n: False).print()
+env.execute_async()
+sys.stdin.read(1)
+"""
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM + program)
+    with subprocess.Popen(
+        [sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert next(line for line in process.stdout if line.startswith("told"))
+        started = family(process.pid)
+        process.stdin.write("x")
+        process.stdin.close()
+        assert process.wait(LIMIT_S) == 0
+        _, alive = psutil.wait_procs(started, timeout=LIMIT_S)
+    assert not alive
+
+
+def never_returns(folder: str) -> str:
+    Path(folder, "called").touch()
+    ctypes.PyDLL(None).pause()  # PyDLL, other than CDLL, keeps the interpreter's lock
+    return folder
+
+
+def test_a_call_that_holds_the_interpreter_leaves_the_driver_free(tmp_path: Path) -> None:
+    env = StreamExecutionEnvironment.local(1)
+    env.from_collection([str(tmp_path)]).map(never_returns).print()
+    client = env.execute_async()
+    waited_for((tmp_path / "called").exists)
+    assert client.get_job_status().result(LIMIT_S) is JobStatus.RUNNING
+    (slot,) = client.view().slots  # type: ignore[attr-defined]
+    os.kill(slot.pid, signal.SIGKILL)
+    with pytest.raises(JobFailed, match="slot"):
+        client.get_job_execution_result().result(LIMIT_S)
+
+
+def test_a_fork_server_that_is_killed_costs_one_restart_and_the_next_one_serves() -> None:
+    settings = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "0 s"}
+    configuration = Configuration.from_dict(
+        {**settings, "restart-strategy.fixed-delay.attempts": "100"}
+    )
+    env = StreamExecutionEnvironment.local(1, configuration=configuration)
+    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    client = env.execute_async()
+    first = forking().pid
+    assert first is not None
+    waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
+    os.kill(first, signal.SIGKILL)
+    waited_for(lambda: forking().pid not in (None, first))
+    waited_for(lambda: client.view().restarts > 0)  # type: ignore[attr-defined]
+    waited_for(lambda: all_run(client.view()))  # type: ignore[attr-defined]
+    client.cancel().result(LIMIT_S)
+
+
+def test_in_process_a_function_runs_in_the_programs_own_process_at_any_parallelism() -> None:
+    configuration = Configuration.from_dict({"tidegate.local.in-process": "true"})
+    env = StreamExecutionEnvironment.local(2, configuration=configuration)
+    with env.from_sequence(1, 4).map(lambda n: os.getpid()).execute_and_collect() as pids:
+        assert list(pids) == [os.getpid()] * 4
+
+
+def test_slots_of_one_server_draw_different_random_numbers() -> None:
+    env = StreamExecutionEnvironment.local(2)
+    drawn = env.from_sequence(1, 2).map(draw)
+    with drawn.execute_and_collect() as numbers:
+        assert len(set(numbers)) == 2
+
+
+def draw(number: int) -> float:
+    import numpy as np
+
+    return float(np.random.random())
+
+
+def test_a_server_that_cannot_start_is_not_tried_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def spawn(servers: socket.socket) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr("tidegate.minicluster.forking._spawn", spawn)
+    failures: list[tuple[str, bool]] = []
+    failed = threading.Event()
+
+    def note(request: str, error: TidegateError, final: bool) -> None:
+        failures.append((error.what, final))
+        failed.set()
+
+    forks = Forking()
+    provider = ProcessProvider(forks, LinkSecurity(LinkSettings(), "127.0.0.1"))
+    provider.start(SlotInvitation(driver="127.0.0.1:1", secret=b""), note, lambda who: None)
+    provider.request(1)
+    assert failed.wait(LIMIT_S)
+    asyncio.run(provider.close())
+    forks.end()
+    ((what, final),) = failures
+    assert final and "status 3" in what
+
+
+def all_run(view: JobView) -> bool:
+    return {s.state.value for v in view.vertices for s in v.subtasks} == {"RUNNING"}
+
+
+def waited_for(reached: Callable[[], bool]) -> None:
+    for _ in range(int(LIMIT_S * 20)):
+        if reached():
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("this did not come to be in time")

@@ -1,0 +1,61 @@
+"""Which subtasks of a slot wait with slow calls while a checkpoint is under way."""
+
+from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
+from tidegate.slot.courtesy import Courtesy
+
+
+def execution(number: int) -> ExecutionId:
+    return ExecutionId(SubtaskId(VertexId(b"v" * 16), number), Attempt(0), Epoch(1))
+
+
+class Open:
+    """The checkpoints for which the slot has still something to do."""
+
+    def __init__(self, *checkpoints: int) -> None:
+        self.checkpoints = set(checkpoints)
+        self.courtesy = Courtesy(lambda checkpoint: checkpoint in self.checkpoints)
+
+    def cut(self, checkpoint: int, call_s: float) -> None:
+        self.courtesy.cut(execution(0), CheckpointId(checkpoint), call_s, now_s=100.0)
+
+    def waits(self, now_s: float, number: int = 0) -> bool:
+        return self.courtesy.waits(execution(number), now_s)
+
+
+def test_a_slow_subtask_that_is_cut_waits_as_long_as_its_last_call_took() -> None:
+    world = Open(1)
+    world.cut(1, call_s=0.5)
+    assert world.waits(100.0) and world.waits(100.4)
+    assert not world.waits(100.5)
+    assert not world.waits(100.0), "once a checkpoint"
+
+
+def test_it_goes_on_once_the_part_of_the_slot_is_done() -> None:
+    world = Open(1)
+    world.cut(1, call_s=60)
+    assert world.waits(101)
+    world.checkpoints.clear()
+    assert not world.waits(101)
+
+
+def test_it_goes_on_once_the_checkpoint_is_given_up() -> None:
+    world = Open(1, 2)
+    world.cut(1, call_s=60)
+    world.courtesy.given_up(CheckpointId(2))
+    assert world.waits(101)
+    world.courtesy.given_up(CheckpointId(1))
+    assert not world.waits(101)
+
+
+def test_a_subtask_whose_calls_are_short_does_not_wait() -> None:
+    world = Open(1)
+    world.cut(1, call_s=0.004)
+    assert not world.waits(100.0)
+    assert not world.waits(100.0, number=1)
+
+
+def test_a_subtask_that_is_over_is_forgotten() -> None:
+    world = Open(1)
+    world.cut(1, call_s=60)
+    world.courtesy.forget(execution(0))
+    assert not world.waits(101)

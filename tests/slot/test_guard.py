@@ -1,0 +1,376 @@
+"""The guard of a slot: against a real driver's socket, and without one; the slot is played."""
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from tidegate.clock import SystemClock
+from tidegate.errors import PeerLost
+from tidegate.model.control import Cancel, LongCall, Pulse, Refused, SlotLeaving
+from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId, VertexId
+from tidegate.model.settings import SlotSettings
+from tidegate.slot import guard as guards
+from tidegate.slot.guard import INTERRUPT, TELL_STACK, Guard, SubtaskOver
+from tidegate.slot.pulse import PulseLink
+from tidegate.transport.authority import Authority
+from tidegate.transport.blocking import framed
+from tidegate.transport.tcp import TcpNetwork
+from tidegate.transport.wire import Listener, Wire
+
+SECRET = b"s" * 32
+LIMIT_S = 60.0
+SLOT = SlotId("slot-1")
+EXECUTION = ExecutionId(SubtaskId(VertexId(b"v"), 0), Attempt(1), Epoch(1))
+
+
+class Driver:
+    """A loop on a thread of its own that takes pulses. hears: let links in at all."""
+
+    def __init__(self, **protection: Any) -> None:
+        self._protection = protection
+        self.beats: list[Pulse] = []
+        self.leaving: list[SlotLeaving] = []
+        self.names: list[str] = []
+        self.wires: list[Wire] = []
+        self._open = 0
+        self._all_closed = asyncio.Event()
+        self._all_closed.set()
+        self.changed = threading.Condition()
+        self._ready: Future[Listener] = Future()
+        self._end = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+        self._thread.start()
+        self.address = self._ready.result(LIMIT_S).address
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        network = TcpNetwork(secret=SECRET, host="127.0.0.1", **self._protection)
+        listener = await network.listen(self._accept)
+        self._ready.set_result(listener)
+        await self._end.wait()
+        await listener.close()
+        for wire in self.wires:
+            wire.close()
+        async with asyncio.timeout(LIMIT_S):
+            await self._all_closed.wait()
+
+    def _accept(self, wire: Wire) -> "Driver":
+        self.wires.append(wire)
+        self._open += 1
+        self._all_closed.clear()
+        with self.changed:
+            self.names.append(wire.peer)
+        return self
+
+    def on_frame(self, frame: memoryview) -> None:
+        with self.changed:
+            message = pickle.loads(frame)
+            if isinstance(message, Pulse):
+                self.beats.append(message)
+            else:
+                self.leaving.append(message)
+            self.changed.notify_all()
+
+    def on_closed(self, error: PeerLost | None) -> None:
+        self._open -= 1
+        if not self._open:
+            self._all_closed.set()
+
+    def wait_for(self, reached: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(reached, LIMIT_S)
+
+    def say(self, message: object) -> None:
+        """Say it to the guard that has beaten."""
+        frame = pickle.dumps(message)
+        self._loop.call_soon_threadsafe(lambda: [wire.send([frame]) for wire in self.wires])
+
+    def cut(self) -> None:
+        """End all links, not the listener."""
+        self._loop.call_soon_threadsafe(lambda: [wire.close() for wire in self.wires])
+
+    def stop(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join()
+
+
+@pytest.fixture
+def driver() -> Iterator[Driver]:
+    made = Driver()
+    yield made
+    made.stop()
+
+
+class Process:
+    """The slot's process, as far as its guard sees it."""
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.stopped = False
+        self.signals: list[int] = []
+        self.changed = threading.Condition()
+
+    def signal(self, number: int) -> None:
+        with self.changed:
+            self.signals.append(number)
+            self.changed.notify_all()
+
+    def wait_for(self, reached: Callable[[], bool]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(reached, LIMIT_S), self.signals
+
+
+class Guarded:
+    """A guard on a thread, with the slot's end of its channel."""
+
+    def __init__(
+        self, address: str, secret: bytes, settings: SlotSettings, protection: dict[str, Any]
+    ) -> None:
+        self.process = Process()
+        self.said: list[str] = []
+        self.channel, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        link = PulseLink(
+            driver=address,
+            secret=secret,
+            name=SLOT,
+            nonce=lambda: b"n" * 16,
+            timeout_s=5,
+            lease_ms=settings.lease_ms,
+            **protection,
+        )
+        clock = SystemClock()
+        stacks, self.stacks = os.pipe()
+        os.set_blocking(stacks, False)
+        first, say = Pulse(SLOT), self.said.append
+        guard = Guard(theirs, stacks, link, self.process, first, settings, clock, say)
+
+        def run() -> None:
+            with theirs:
+                guard.run()
+            os.close(stacks)
+
+        self.thread = threading.Thread(target=run)
+        self.thread.start()
+
+    def say(self, message: object) -> None:
+        self.channel.sendall(framed(pickle.dumps(message)))
+
+    def told(self) -> object:
+        self.channel.settimeout(LIMIT_S)
+        return pickle.loads(self.channel.recv(4096)[4:])
+
+    def end(self) -> None:
+        self.channel.close()
+        os.close(self.stacks)
+        self.thread.join(LIMIT_S)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def guarded() -> Iterator[Callable[..., Guarded]]:
+    made: list[Guarded] = []
+
+    def make(
+        address: str,
+        *,
+        secret: bytes = SECRET,
+        protection: dict[str, Any] | None = None,
+        **settings: int,
+    ) -> Guarded:
+        given = SlotSettings(**{"pulse_ms": 10, **settings})  # type: ignore[arg-type]
+        made.append(Guarded(address, secret, given, protection or {}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def test_it_beats_again_and_again_under_the_slots_name(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address)
+    driver.wait_for(lambda: len(driver.beats) >= 3)
+    assert set(driver.names) == {"pulse:slot-1"}
+    slot.say(Pulse(SLOT, memory_bytes=7))
+    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 7)
+    assert slot.said == []
+
+
+@pytest.mark.parametrize("how", ["encrypted", "sealed"])
+def test_beats_and_cancels_pass_over_a_protected_link(
+    how: str, guarded: Callable[..., Guarded]
+) -> None:
+    authority = Authority()
+    ours, theirs = {"sealed": True}, {"sealed": True}
+    if how == "encrypted":
+        ours, theirs = ({"keys": authority.issue(name)} for name in ("slot", "driver"))  # type: ignore[misc]
+    driver = Driver(**theirs)
+    slot = guarded(driver.address, protection=ours)
+    driver.wait_for(lambda: len(driver.beats) >= 3)
+    driver.say(Cancel(EXECUTION))
+    slot.process.wait_for(lambda: INTERRUPT in slot.process.signals)
+    assert slot.told() == EXECUTION
+    driver.stop()
+
+
+def test_a_slot_that_says_nothing_while_in_a_call_has_a_heartbeat_and_the_call_grows_older(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address)
+    slot.say(Pulse(SLOT, batch_age_ms=5_000))
+    driver.wait_for(lambda: driver.beats[-1:] != [] and driver.beats[-1].batch_age_ms > 5_100)
+    assert slot.process.signals == []
+
+
+def test_it_dials_again_when_the_link_breaks(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.cut()
+    driver.wait_for(lambda: len(driver.names) >= 2)
+    before = len(driver.beats)
+    driver.wait_for(lambda: len(driver.beats) > before)
+    assert slot.said == []
+
+
+def test_it_kills_the_slot_when_the_driver_is_out_of_reach_for_the_lease(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, lease_ms=100)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.stop()
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    assert slot.process.signals == [signal.SIGKILL]
+    slot.thread.join(LIMIT_S)
+    assert slot.said == ["this slot is ended: its driver was not reached for 100 ms"]
+
+
+def test_a_driver_of_another_job_is_no_driver(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, secret=b"x" * 32, lease_ms=50)
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    assert slot.process.signals == [signal.SIGKILL]
+    assert driver.beats == []
+
+
+def test_a_slot_that_the_system_has_stopped_has_no_heartbeat_and_is_killed_after_the_lease(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, lease_ms=300)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    slot.process.stopped = True
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    assert slot.process.signals == [signal.SIGKILL]
+
+
+def test_a_guard_whose_slot_is_gone_ends(driver: Driver, guarded: Callable[..., Guarded]) -> None:
+    slot = guarded(driver.address)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    slot.process.gone = True
+    slot.thread.join(LIMIT_S)
+    assert not slot.thread.is_alive() and slot.process.signals == []
+
+
+def test_a_cancelled_call_is_broken_off_again_and_again_then_its_slot_is_killed(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, cancel_interval_ms=10, cancel_timeout_ms=500)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.say(Cancel(EXECUTION))
+    assert slot.told() == EXECUTION
+    slot.process.wait_for(lambda: signal.SIGKILL in slot.process.signals)
+    assert slot.process.signals[:2] == [INTERRUPT, INTERRUPT]
+    driver.wait_for(lambda: len(driver.leaving) == 1)
+    assert "did not return" in str(driver.leaving[0].error)
+
+
+def test_a_subtask_that_ends_in_time_costs_its_slot_nothing(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, cancel_timeout_ms=100)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    slot.say(SubtaskOver(EXECUTION, closed=True))
+    slot.say(Pulse(SLOT, memory_bytes=1))
+    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 1)
+    driver.say(Cancel(EXECUTION))  # crossed with the news of the end
+    before = len(driver.beats)
+    driver.wait_for(lambda: len(driver.beats) > before + 20)
+    assert slot.process.signals == []
+
+
+def test_operators_that_are_closing_are_not_interrupted_and_have_a_limit_of_their_own(
+    driver: Driver, guarded: Callable[..., Guarded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "CLOSE_LIMIT_MS", 1_500)
+    slot = guarded(driver.address, cancel_interval_ms=10, cancel_timeout_ms=1_000)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.say(Cancel(EXECUTION))
+    assert slot.told() == EXECUTION
+    slot.say(SubtaskOver(EXECUTION, closed=False))
+    slot.say(Pulse(SLOT, memory_bytes=1))
+    driver.wait_for(lambda: driver.beats[-1].memory_bytes == 1)
+    interrupted = len(slot.process.signals)
+    slot.process.wait_for(lambda: signal.SIGKILL in slot.process.signals)
+    assert slot.process.signals[interrupted:] == [signal.SIGKILL]
+
+
+def test_with_a_timeout_of_zero_a_call_is_waited_for(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address, cancel_interval_ms=0, cancel_timeout_ms=0)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.say(Cancel(EXECUTION))
+    assert slot.told() == EXECUTION
+    before = len(driver.beats)
+    driver.wait_for(lambda: len(driver.beats) > before + 50)
+    assert slot.process.signals == [INTERRUPT]
+
+
+def test_a_long_call_is_named_with_the_stack_that_is_asked_for_once(
+    driver: Driver, guarded: Callable[..., Guarded]
+) -> None:
+    slot = guarded(driver.address)
+    slot.say(Pulse(SLOT, batch_age_ms=11_000))
+    slot.process.wait_for(lambda: slot.process.signals == [TELL_STACK])
+    os.write(slot.stacks, DUMP.encode())
+    driver.wait_for(lambda: driver.beats != [] and driver.beats[-1].long_call is not None)
+    assert driver.beats[-1].long_call == LongCall(
+        "ask (/srv/orders.py:12)",
+        'File "/usr/lib/python3.11/socket.py", line 706 in readinto\n'
+        'File "/srv/orders.py", line 12 in ask',
+    )
+    slot.say(Pulse(SLOT))
+    driver.wait_for(lambda: driver.beats[-1].long_call is None)
+    assert slot.process.signals == [TELL_STACK]
+
+
+DUMP = """Current thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.11/socket.py", line 706 in readinto
+  File "/srv/orders.py", line 12 in ask
+  File "/opt/site-packages/tidegate/operators/map.py", line 33 in process
+  File "/opt/site-packages/tidegate/slot/chain.py", line 99 in process
+"""
+
+
+def test_a_slot_that_was_given_up_is_killed_where_it_does_not_go(
+    driver: Driver, guarded: Callable[..., Guarded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "CLOSE_LIMIT_MS", 50)
+    slot = guarded(driver.address)
+    driver.wait_for(lambda: len(driver.beats) >= 1)
+    driver.say(Refused("the driver goes on without it"))
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    assert slot.process.signals == [signal.SIGKILL]

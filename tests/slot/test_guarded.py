@@ -1,0 +1,86 @@
+"""A slot's end of its guard, which is a real process here."""
+
+import os
+import threading
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from tidegate.model.control import Pulse
+from tidegate.model.ids import SlotId
+from tidegate.model.settings import SlotSettings
+from tidegate.slot.calls import Calls
+from tidegate.slot.guard import INTERRUPT
+from tidegate.slot.guarded import GuardProcess
+from tidegate.slot.pulse import PulseLink
+
+LIMIT_S = 60.0
+SLOT = SlotId("slot-1")
+NEVER_MS = 3_600_000
+
+
+class Played:
+    """As much of a slot as its guard is shown."""
+
+    def __init__(self) -> None:
+        self.calls = Calls()
+        self.pulse = Pulse(SLOT)
+
+
+class Reasons:
+    """Why the slot was to end."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.came = threading.Event()
+
+    def __call__(self, reason: str) -> None:
+        self.given.append(reason)
+        self.came.set()
+
+
+@pytest.fixture
+def reasons() -> Reasons:
+    return Reasons()
+
+
+@pytest.fixture
+def guard(reasons: Reasons) -> Iterator[GuardProcess]:
+    # A lease without end: a guard that reached no driver would kill this process.
+    settings = SlotSettings(pulse_ms=10, lease_ms=NEVER_MS)
+    link = PulseLink(
+        driver="127.0.0.1:1",
+        secret=b"s" * 32,
+        name=SLOT,
+        nonce=lambda: b"n" * 16,
+        timeout_s=1,
+        lease_ms=NEVER_MS,
+    )
+    made = GuardProcess(link, Pulse(SLOT), settings, reasons)
+    made.watch(Played())  # type: ignore[arg-type]
+    yield made
+    made.stop()
+
+
+def test_a_slot_whose_parent_is_gone_ends(
+    guard: GuardProcess, reasons: Reasons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getppid", lambda: 1)
+    assert reasons.came.wait(LIMIT_S)
+    assert reasons.given == ["the process that started this slot is gone"]
+
+
+def test_a_slot_without_its_guard_ends_for_nobody_would_fence_it(
+    guard: GuardProcess, reasons: Reasons
+) -> None:
+    psutil.Process(guard.pid).kill()
+    assert reasons.came.wait(LIMIT_S)
+    assert "guard does not answer" in reasons.given[0]
+
+
+def test_a_signal_that_comes_while_nothing_is_cancelled_changes_nothing(
+    guard: GuardProcess, reasons: Reasons
+) -> None:
+    os.kill(os.getpid(), INTERRUPT)
+    assert reasons.given == []
