@@ -267,16 +267,17 @@ class Broken(Slow):
 
 
 @pytest.mark.parametrize(
-    ("function", "text"), [(Slow(), "was not open after 0.05 s"), (Broken(), "no database here")]
+    ("function", "timeout_s", "text"),
+    [(Slow(), 0.05, "was not open after 0.05 s"), (Broken(), 60, "no database here")],
 )
 def test_an_open_that_cannot_be_judged_is_a_warning(
-    savepoint: str, tmp_path: Path, function: MapFunction[Any, Any], text: str
+    savepoint: str, tmp_path: Path, function: MapFunction[Any, Any], timeout_s: float, text: str
 ) -> None:
     env = environment(tmp_path)
     plan = Plan(folder=str(tmp_path))
     plan.extra = lambda env, offsets, keyed: offsets.map(function).uid("new").print().uid("end 4")
     build(env, plan)
-    report = check_upgrade(env, savepoint, open_timeout_s=0.05)
+    report = check_upgrade(env, savepoint, open_timeout_s=timeout_s)
     # A busy machine may be too slow for the other functions as well.
     [told] = [one for one in report.findings if one.operator == "new"]
     assert told.kind is UpgradeFault.OPEN_FAILED
