@@ -56,13 +56,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks Spark's tests here, for xdist reads the groups before other hooks see the list."""
+    if SPARK_TESTS in item.path.parents:
+        item.add_marker(pytest.mark.spark)
+    if item.get_closest_marker("spark") is not None:
+        item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if SPARK_TESTS in item.path.parents:
-            item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
     marks = config.getoption("--feature-marks")
     if marks is not None:
         marks.write_text(json.dumps({item.nodeid: feature_ids(item) for item in items}, indent=1))
