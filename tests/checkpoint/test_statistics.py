@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
 
 from tests.checkpoint.world import WALL_MS, World, keyed_state
-from tidegate.checkpoint import events
+from tidegate.checkpoint import events, statistics
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import CheckpointStatus, Counts
+from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatus, Counts
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, VertexId
@@ -165,6 +166,32 @@ def test_one_checkpoint_is_every_percentile() -> None:
     percentiles = world.coordinator.statistics.summary.state_size.percentiles
     assert percentiles is not None
     assert set(percentiles.values()) == {0.0}
+
+
+def test_the_summary_looks_back_on_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "SUMMARY_WINDOW", 2)
+    world = started()
+    for checkpoint in range(1, 5):
+        world.advance(1_000 - world.now_ms % 1_000 if checkpoint > 1 else 0)
+        world.now_ms += checkpoint
+        world.acknowledge(checkpoint)
+    spread = world.coordinator.statistics.summary.duration_ms
+    assert (spread.count, spread.min, spread.max) == (2, 3, 4)
+
+
+def test_no_statistics_are_kept_for_the_summary_alone() -> None:
+    """A job at a checkpoint a second completes 86,400 a day; five numbers of each are enough."""
+    world = started(replace(EVERY_SECOND, history_max=2))
+
+    def kept_at(last: int) -> int:
+        for checkpoint in range(world.coordinator.statistics.counts.completed + 1, last + 1):
+            world.advance(1_000 if checkpoint > 1 else 0)
+            world.acknowledge(checkpoint)
+        gc.collect()
+        return sum(isinstance(each, CheckpointStatistics) for each in gc.get_objects())
+
+    few = kept_at(20)
+    assert kept_at(60) == few
 
 
 def test_the_summary_of_nothing_is_empty() -> None:

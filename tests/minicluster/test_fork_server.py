@@ -124,6 +124,38 @@ sys.stdin.read(1)
     assert not alive
 
 
+def heaps_of(folder: str) -> int:
+    """How many of glibc's heaps this process has, once eight threads hold memory of it."""
+    libc, held = ctypes.CDLL(None), threading.Barrier(9)
+    libc.malloc.restype = libc.fopen.restype = ctypes.c_void_p
+    libc.free.argtypes = libc.fclose.argtypes = [ctypes.c_void_p]
+    libc.malloc_info.argtypes = [ctypes.c_int, ctypes.c_void_p]
+
+    def holds_some() -> None:
+        memory = libc.malloc(5_000)
+        held.wait(LIMIT_S)
+        libc.free(memory)
+
+    threads = [threading.Thread(target=holds_some) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    held.wait(LIMIT_S)
+    for thread in threads:
+        thread.join()
+    file = libc.fopen(os.fsencode(f"{folder}/heaps"), b"w")
+    libc.malloc_info(0, file)
+    libc.fclose(file)
+    return Path(folder, "heaps").read_text().count("<heap ")
+
+
+def test_threads_of_a_slot_share_their_heaps(tmp_path: Path) -> None:
+    """Each with its own would keep what it has freed from the others, and the slot would grow."""
+    env = StreamExecutionEnvironment.local(1)
+    heaps = env.from_collection([str(tmp_path)]).map(heaps_of)
+    with heaps.execute_and_collect() as found:
+        assert list(found) == [2]
+
+
 def never_returns(folder: str) -> str:
     Path(folder, "called").touch()
     ctypes.PyDLL(None).pause()  # PyDLL, other than CDLL, keeps the interpreter's lock

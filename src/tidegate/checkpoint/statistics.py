@@ -8,15 +8,15 @@ Source: checkpoint coordination §12.1, REST §4.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field, replace
+from array import array
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidegate.model.snapshots import SavepointType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.failures import Failure, FailureReason
@@ -178,7 +178,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Spread of figures over the completed checkpoints, with percentiles."""
+    """Spread of figures over the latest completed checkpoints, with percentiles.
+
+    Its fields are named as in CheckpointStatistics.
+    """
 
     checkpointed_size: Distribution
     state_size: Distribution
@@ -229,7 +232,8 @@ class StatisticsTracker:
         self._history_max = max(history_max, 0)
         # Final versions, and None for each that is still under way; oldest first.
         self._history: dict[CheckpointId, CheckpointStatistics | None] = {}
-        self._completed: deque[CheckpointStatistics] = deque(maxlen=SUMMARY_WINDOW)
+        # Numbers alone: whole statistics of so many checkpoints would be megabytes of a long job.
+        self._completed = {each.name: array("q") for each in fields(Summary)}
         self._latest_completed: CheckpointStatistics | None = None
         self._latest_savepoint: CheckpointStatistics | None = None
         self._latest_failed: CheckpointStatistics | None = None
@@ -290,7 +294,9 @@ class StatisticsTracker:
             self._latest_savepoint = final
         else:
             self._latest_completed = final
-        self._completed.append(replace(final, vertices=()))
+        for figure, values in self._completed.items():
+            values.append(getattr(final, figure))
+            del values[:-SUMMARY_WINDOW]
         self._summary = None
         self._keep(final)
         return final
@@ -342,7 +348,9 @@ class StatisticsTracker:
     def view(self) -> StatisticsView:
         """All figures as they are now."""
         if self._summary is None:
-            self._summary = _summary(self._completed)
+            self._summary = Summary(
+                **{name: _distribution(each, PERCENTILES) for name, each in self._completed.items()}
+            )
         history = [
             _figures(self._progress[checkpoint]) if final is None else final
             for checkpoint, final in self._history.items()
@@ -391,18 +399,7 @@ def _size(states: Iterable[SubtaskState]) -> int:
     return sum(state.state_size for state in states)
 
 
-def _summary(completed: Iterable[CheckpointStatistics]) -> Summary:
-    done = list(completed)
-    return Summary(
-        checkpointed_size=_distribution([one.checkpointed_size for one in done], PERCENTILES),
-        state_size=_distribution([one.state_size for one in done], PERCENTILES),
-        duration_ms=_distribution([one.duration_ms for one in done], PERCENTILES),
-        processed_bytes=_distribution([one.processed_bytes for one in done], PERCENTILES),
-        persisted_bytes=_distribution([one.persisted_bytes for one in done], PERCENTILES),
-    )
-
-
-def _distribution(values: list[int], percentiles: tuple[float, ...] = ()) -> Distribution:
+def _distribution(values: Sequence[int], percentiles: tuple[float, ...] = ()) -> Distribution:
     if not values:
         return Distribution()
     ordered = sorted(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import secrets
 import signal
@@ -11,7 +12,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.control import SlotInvitation
 
+_M_ARENA_MAX: Final = -8
+"""Of glibc's ``mallopt``: how many heaps a process may have."""
+
+HEAPS_MAX: Final = 2
+
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its guard or its parent was gone."""
 
@@ -40,9 +46,10 @@ EXIT_LOST = 70
 def serve(invitation: SlotInvitation) -> str:
     """Serve as a slot until the job is over; the result says why it ended.
 
-    Leaves nothing behind in the process: no thread, socket, handler or import hook. Raises PeerLost
-    where the driver cannot be reached.
+    Leaves nothing behind in the process but a limit on its heaps: no thread, socket, handler or
+    import hook. Raises PeerLost where the driver cannot be reached.
     """
+    _share_heaps()
     chance = SeededChance(secrets.randbits(64))
     host = invitation.host or address_towards(invitation.driver)
     settings = invitation.settings
@@ -67,6 +74,17 @@ def serve(invitation: SlotInvitation) -> str:
         if invitation.pyflink:
             take_away()
         guard.stop()
+
+
+def _share_heaps() -> None:
+    """Have all threads use a few heaps, as glibc gives each thread one of its own otherwise.
+
+    What one of RocksDB's threads or of the pool has freed there is of no use to the others, so
+    that a slot that runs for hours would go on growing. Whoever sets MALLOC_ARENA_MAX knows better.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, HEAPS_MAX)
 
 
 @contextlib.contextmanager
