@@ -28,11 +28,13 @@ Ask = Callable[..., tuple[int, Any, Mapping[str, str]]]
 
 
 @contextmanager
-def serving(context: ssl.SSLContext | None = None, **settings: Any) -> Iterator[Ask]:
+def serving(
+    context: ssl.SSLContext | None = None, job: Served | None = None, **settings: Any
+) -> Iterator[Ask]:
     """Asks a server with these settings; headers are sent as they are given."""
     server = made(**settings)
     with capture_logs():
-        server.open(Served(), Epoch(1))
+        server.open(job or Served(), Epoch(1))
     at = urlsplit(server.url)
     assert at.hostname is not None and at.scheme == ("https" if context else "http")
 
@@ -115,6 +117,25 @@ def test_a_cancel_needs_no_body_and_no_type_of_it() -> None:
     with serving() as ask:
         assert ask("PATCH", f"/jobs/{JOB}")[0] == 202
         assert ask("PATCH", f"/jobs/{JOB}", b"x", Content_Type="text/plain")[0] == 415
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec_Fetch_Site": "same-origin"}, 202),
+        ({}, 403),
+        ({"Sec_Fetch_Site": "none"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-origin", "Host": "evil.example:8081"}, 403),
+        ({"Sec_Fetch_Site": "same-origin", "Origin": "http://evil.example"}, 403),
+    ],
+)
+def test_the_dashboard_alone_cancels_by_get(headers: dict[str, str], status: int) -> None:
+    job = Served()
+    with serving(job=job) as ask:
+        assert ask("GET", f"/jobs/{JOB}/yarn-cancel", **headers)[0] == status
+    assert job.cancelled == (status == 202)
 
 
 @pytest.mark.parametrize(

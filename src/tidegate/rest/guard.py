@@ -120,6 +120,18 @@ def _check_change(method: str, headers: Mapping[str, str], *, has_body: bool) ->
         )
 
 
+def check_own_page(headers: Mapping[str, str]) -> None:
+    """Raises Forbidden for a change by GET unless a browser says that a page of the job asks.
+
+    Any page can make a browser send a GET, so what says nothing is refused too.
+    """
+    if headers.get("Sec-Fetch-Site") != "same-origin":
+        raise Forbidden(
+            "Only the job's own dashboard may cancel by GET, in a browser that says so with "
+            "'Sec-Fetch-Site: same-origin'. Others send PATCH /jobs/:jobid."
+        )
+
+
 def check_target(location: str | None, folders: tuple[str, ...]) -> None:
     """Raises Forbidden for a place outside of the folders that requests may name."""
     if location is None or ANYWHERE in folders:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.api.state import StateDescriptor
     from tidegate.model.handles import KeyGroupsStateHandle
+    from tidegate.savepoints.declarations import StateDeclaration
     from tidegate.savepoints.state_rows import StateForm
     from tidegate.state.format import Block
     from tidegate.typeinfo.types import TypeInformation
@@ -39,7 +39,7 @@ class StatePut:
     target: str
     base: str | None
     operator: str
-    state: str | StateDescriptor
+    state: str | StateDeclaration
     key_type: TypeInformation | None
     namespace_type: TypeInformation | None
     replace: bool

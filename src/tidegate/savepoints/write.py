@@ -45,6 +45,7 @@ from tidegate.model.snapshots import (
     SavepointType,
     SubtaskState,
 )
+from tidegate.savepoints.declarations import StateDeclaration, form_of
 from tidegate.savepoints.encoded_rows import BlockSpool, RowsEncoder, spooled
 from tidegate.savepoints.read import Snapshot, likely
 from tidegate.savepoints.rewritten import (
@@ -54,8 +55,7 @@ from tidegate.savepoints.rewritten import (
     NewState,
     rewritten_operator_state,
 )
-from tidegate.savepoints.state_rows import StateForm, StateInfo, StateKind
-from tidegate.state import kinds, ttl
+from tidegate.savepoints.state_rows import StateForm, StateKind
 from tidegate.state.format import StateHeader
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
@@ -180,7 +180,7 @@ class SavepointWriter:
     def form(
         self,
         operator: str,
-        state: StateDescriptor | str,
+        state: StateDescriptor | StateDeclaration | str,
         *,
         key_type: TypeHint | None = None,
         namespace_type: TypeHint | None = None,
@@ -190,8 +190,12 @@ class SavepointWriter:
         if isinstance(state, str):
             return self._known(target, state, f"operator '{target}', state '{state}'")
         where = f"operator '{target}', state '{state.name}'"
-        declared = declared_type(key_type, where=where) or PICKLED
-        return self._declared(target, state, namespace_type, declared, where)
+        if isinstance(state, StateDeclaration):
+            declared, values = state, state.values()
+        else:
+            declared, values = StateDeclaration.of(state, where=where)
+        keys = target.known_key(self._base) or serializer_of(declared_type(key_type, where=where))
+        return form_of(declared, values, keys, declared_type(namespace_type, where=where))
 
     def encoded(self, operator: str, form: StateForm, rows: StateRows) -> BlockSpool:
         """Rows of a state, encoded and not put yet; to be closed. Raises as `put_state`."""
@@ -451,31 +455,6 @@ class SavepointWriter:
                 remedy="Use put_operator_state or put_broadcast_state; columns can't be written.",
             )
         return self._base.form(operator, state)
-
-    def _declared(
-        self,
-        target: _Operator,
-        descriptor: StateDescriptor,
-        namespace_type: TypeHint | None,
-        key_type: TypeInformation,
-        where: str,
-    ) -> StateForm:
-        kind = kinds.kind_of(descriptor, where=where)
-        stored = ttl.stored(descriptor)
-        values = serializer_of(kinds.entry_type(stored))
-        namespace = declared_type(namespace_type, where=where)
-        beside = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
-        expires = ttl.expires(descriptor)
-        header = StateHeader(
-            descriptor.name, kind.value, values.snapshot().to_bytes(), beside, ttl=expires
-        )
-        known = target.known_key(self._base)
-        keys = serializer_of(key_type) if known is None else known
-        plain = kinds.entry_type(descriptor) or PICKLED
-        info = StateInfo(
-            descriptor.name, StateKind(kind.value), keys.type_info, namespace, plain, expires
-        )
-        return StateForm(info, header, keys, values)
 
 
 @dataclass(slots=True)

@@ -7,12 +7,10 @@ any, and refuses sources that can take filters where it does not, so that there 
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-import cloudpickle
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
@@ -25,6 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from tidegate.errors import ConfigError
 from tidegate.model.key_groups import DEFAULT_LOWER_BOUND
+from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
 from tidegate.savepoints.distributed import StatePut
 from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.tables import read_state
@@ -129,12 +128,13 @@ def state_options(
     """Options for writing a state that no snapshot has yet, as the job declares it.
 
     key_type: of the operator's keys; else that of the column ``key``. Use:
-    ``df.write.format("tidegate.state").options(operator=uid, **state_options(descriptor))``.
+    ``df.write.format("tidegate.state").options(operator=uid, **state_options(descriptor))``. The
+    options are plain data. Raises ConfigError for records that only a pickle can hold.
     """
     where = f"state '{descriptor.name}'"
+    state, _ = StateDeclaration.of(descriptor, where=where)
     types = declared_type(key_type, where=where), declared_type(namespace_type, where=where)
-    packed = base64.b64encode(cloudpickle.dumps((descriptor, *types))).decode("ascii")
-    return {"state": descriptor.name, "descriptor": packed}
+    return {"state": state.name, "descriptor": DeclaredTypes(state, *types).to_text()}
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
@@ -172,11 +172,11 @@ def _put_of(options: Any, schema: StructType, *, overwrite: bool) -> StatePut:
     columns = _arrow_schema(schema)
     key_type = type_of_arrow(columns.field("key").type) if "key" in columns.names else None
     namespace_type: TypeInformation | None = None
-    state: str | StateDescriptor = name
+    state: str | StateDeclaration = name
     if "descriptor" in options:
-        packed = base64.b64decode(options["descriptor"])
-        state, declared, namespace_type = cloudpickle.loads(packed)
-        key_type = declared or key_type
+        declared = DeclaredTypes.from_text(name, options["descriptor"])
+        state, namespace_type = declared.state, declared.namespace_type
+        key_type = declared.key_type or key_type
     put = StatePut(
         path,
         options.get("from"),

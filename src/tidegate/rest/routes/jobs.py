@@ -9,6 +9,7 @@ from tidegate import __version__
 from tidegate.driver.requests import begin
 from tidegate.model.control import JobStatus
 from tidegate.rest.answers import Accepted, BadRequest, Conflict, Moved
+from tidegate.rest.guard import check_own_page
 from tidegate.rest.served import Route
 from tidegate.rest.shapes import jobs as shapes
 from tidegate.rest.shapes import pressure
@@ -27,7 +28,7 @@ def routes(served: ServedJob) -> list[Route]:
     """The routes of the job; those that end in a word stand before those that end in its id."""
     base = "/jobs/{jobid}"
     reading = [*_reading_jobs(served), *_reading(served, base), *_reading_vertices(served, base)]
-    return [*reading, _cancelling(served, base)]
+    return [*reading, *_cancelling(served, base)]
 
 
 def _reading_jobs(served: ServedJob) -> list[Route]:
@@ -129,7 +130,7 @@ def _reading_vertices(served: ServedJob, base: str) -> list[Route]:
     ]
 
 
-def _cancelling(served: ServedJob, base: str) -> Route:
+def _cancelling(served: ServedJob, base: str) -> list[Route]:
     async def cancel(request: Request) -> object:
         job, mode = await served.job(request), request.query.get("mode", "cancel")
         if mode == "stop":
@@ -150,4 +151,10 @@ def _cancelling(served: ServedJob, base: str) -> Route:
         begin(served.client, {"do": "cancel"})
         return Accepted({})
 
-    return Route("PATCH", base, cancel)
+    async def cancel_by_button(request: Request) -> object:
+        check_own_page(request.headers)
+        return await cancel(request)
+
+    # Flink's dashboard cancels by GET, since the proxy of YARN passes nothing else on.
+    by_button = Route("GET", f"{base}/yarn-cancel", cancel_by_button)
+    return [Route("PATCH", base, cancel), by_button]
