@@ -1,8 +1,8 @@
 """Makes the pages of docs/ that come from the source.
 
-docs/reference/options.md, every option; the table of docs/deviations.md, the defaults that are not
-Flink's; docs/reference/api.md, every public name. The first two are kept in the repository, and
-tests/house holds them current; the third is only made.
+docs/reference/options.md, every option; docs/reference/cli.md, every command; the table of
+docs/deviations.md, the defaults that are not Flink's; docs/reference/api.md, every public name. The
+last is only made; the others are kept in the repository, and tests/house holds them current.
 """
 
 import importlib
@@ -11,12 +11,17 @@ import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
+from textwrap import indent
 
+import click
+
+from tidegate.cli.main import SECTIONS, commands
 from tidegate.config.option import ConfigOption
 from tidegate.config.options import ALL
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS = DOCS / "reference" / "options.md"
+COMMANDS = DOCS / "reference" / "cli.md"
 DEVIATIONS = DOCS / "deviations.md"
 API = DOCS / "reference" / "api.md"
 BEGIN, END = "<!-- made by make docs: begin -->", "<!-- made by make docs: end -->"
@@ -26,9 +31,10 @@ PUBLIC_MODULES = ("tidegate", "tidegate.connectors")
 def main() -> int:
     """Write all pages and say which."""
     OPTIONS.write_text(options_page(), encoding="utf-8")
+    COMMANDS.write_text(commands_page(), encoding="utf-8")
     DEVIATIONS.write_text(deviations_page(), encoding="utf-8")
     API.write_text(api_page(), encoding="utf-8")
-    for page in (OPTIONS, DEVIATIONS, API):
+    for page in (OPTIONS, COMMANDS, DEVIATIONS, API):
         print(f"docs: {page.relative_to(DOCS.parent)}")
     return 0
 
@@ -57,6 +63,52 @@ def description(option: ConfigOption[object]) -> str:
     """What the option does and which other spellings are accepted."""
     old = ", ".join(f"`{key}`" for key in option.old_keys)
     return option.description + (f" Also accepted: {old}." if old else "")
+
+
+def commands_page() -> str:
+    """Every command with its arguments and options, in the sections of the help."""
+    root = click.Context(commands, info_name="tidegate", **commands.context_settings)
+    parts = [
+        "# Commands",
+        "",
+        "Made from the help of the commands by `make docs`; `tidegate -h` and "
+        "`tidegate COMMAND -h` show it in the terminal.",
+        "",
+        "Exit codes: 0 where all went well, 2 for a mistake that the caller can put right, 1 for "
+        "anything else, 130 after Ctrl-C. A command that gives them further meanings says so.",
+    ]
+    for section, names in SECTIONS.items():
+        parts += ["", f"## {section}"]
+        for name in names:
+            command = commands.get_command(root, name)
+            assert command is not None, name
+            parts += described_command(click.Context(command, info_name=name, parent=root))
+    return "\n".join(parts) + "\n"
+
+
+def described_command(context: click.Context) -> Iterator[str]:
+    """Heading, usage, text and options; of a group its commands too."""
+    command = context.command
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    yield from ("", f"### {context.command_path}", "", f"    {usage}", "")
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        # What the terminal shows as it is.
+        laid_out = paragraph.startswith("\b\n")
+        yield indent(paragraph.removeprefix("\b\n"), " " * 4) if laid_out else paragraph
+        yield ""
+    records = [
+        record
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context))
+    ]
+    if records:
+        yield from ("| option | meaning |", "|---|---|")
+        yield from (f"| `{cell(option)}` | {cell(text)} |" for option, text in records)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            assert inner is not None, name
+            yield from described_command(click.Context(inner, info_name=name, parent=context))
 
 
 def deviations_page() -> str:

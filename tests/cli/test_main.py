@@ -129,3 +129,31 @@ def test_the_module_runs_as_a_program() -> None:
         timeout=30,
     )
     assert run.stdout.strip() == f"tidegate {__version__}"
+
+
+@pytest.mark.parametrize(
+    ("args", "what", "where"),
+    [
+        (["--loud"], "No such option --loud", "tidegate"),
+        (["run", "--paralelism", "2"], "No such option --paralelism", "tidegate run"),
+        (["inspect"], "Missing argument PATH", "tidegate inspect"),
+        (["completion", "csh"], "csh is not one of", "tidegate completion"),
+        (["config"], "Missing command", "tidegate config"),
+    ],
+)
+def test_a_wrong_call_is_told_in_the_voice_of_all_errors(
+    args: list[str], what: str, where: str
+) -> None:
+    result = CliRunner().invoke(commands, args, prog_name="tidegate")
+    assert result.exit_code == 2
+    first, second, third = result.stderr.splitlines()
+    assert first.startswith("error: ") and what in first.replace("option: ", "option ").replace(
+        "'", ""
+    )
+    assert second == f"  where: command line, {where}"
+    assert third.startswith(f"  what to do: Write '{where} ") and f"'{where} -h'" in third
+
+
+def test_without_a_command_there_is_help() -> None:
+    result = CliRunner().invoke(commands, [])
+    assert (result.exit_code, result.stdout[:6]) == (0, "Usage:")

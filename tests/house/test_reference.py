@@ -11,6 +11,10 @@ def test_the_page_of_options_is_todays() -> None:
     assert reference.OPTIONS.read_text(encoding="utf-8") == reference.options_page(), REMEDY
 
 
+def test_the_page_of_commands_is_todays() -> None:
+    assert reference.COMMANDS.read_text(encoding="utf-8") == reference.commands_page(), REMEDY
+
+
 def test_the_page_of_deviations_is_todays() -> None:
     assert reference.DEVIATIONS.read_text(encoding="utf-8") == reference.deviations_page(), REMEDY
 

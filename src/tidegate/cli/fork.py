@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.jobs import folder_of
-from tidegate.cli.options import AS_PROGRAM, with_folder, with_program
+from tidegate.cli.options import AS_PROGRAM, with_folder, with_program, with_runtime
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.savepoint import FORMATS
 from tidegate.config import options
@@ -27,7 +27,7 @@ _WHERE = "command line, fork"
 @click.option("--name", help="What the fork is called; else the job's name and '-fork'.")
 @click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
-@click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
+@with_runtime
 @with_folder
 @click.argument("job")
 @with_program

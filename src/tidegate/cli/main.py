@@ -1,14 +1,14 @@
 """The command line: ``tidegate COMMAND``, a file a command.
 
-An error of ours is printed as what happened, where, and what to do; 2 is the exit code where the
-caller can put it right, 1 for the rest, 130 after Ctrl-C.
+Every error is printed as what happened, where, and what to do; 2 is the exit code where the caller
+can put it right, 1 for the rest, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Final
+from typing import Final, NoReturn
 
 import click
 
@@ -26,6 +26,7 @@ SECTIONS: Final = {
             "tidegate.cli.fork:fork",
             "Run a program from where a running job is now; that goes on.",
         ),
+        "plan": ("tidegate.cli.plan:plan", "Show the job that a program would run."),
         "check": (
             "tidegate.cli.check:check",
             "Tell whether a changed program fits a snapshot.",
@@ -68,6 +69,14 @@ SECTIONS: Final = {
         "migrate": (
             "tidegate.cli.migrate:migrate",
             "Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.",
+        ),
+    },
+    "Setting up": {
+        "options": ("tidegate.cli.option_list:options", "List the options that can be set."),
+        "config": ("tidegate.cli.config:config", "Show the settings that are in force."),
+        "completion": (
+            "tidegate.cli.completion:completion",
+            "Print what makes a shell complete commands.",
         ),
     },
 }
@@ -117,19 +126,44 @@ class Commands(click.Group):
                     [(name.ljust(width), line) for name, (_, line) in commands.items()]
                 )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the name of the command; without anything there is help."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(self.get_help(ctx))
+            ctx.exit()
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            _end(ctx, _in_our_words(error), error.exit_code)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            _end(ctx, _in_our_words(error), error.exit_code)
         except TidegateError as error:
             if ctx.params["debug"]:
                 raise
-            click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-            click.echo(str(error), err=True)
-            ctx.exit(2 if isinstance(error, UserError) else 1)
+            _end(ctx, error, 2 if isinstance(error, UserError) else 1)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _in_our_words(error: click.ClickException) -> TidegateError:
+    what, context = error.format_message().rstrip("."), getattr(error, "ctx", None)
+    if not isinstance(context, click.Context):
+        return UserError(what)
+    usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
+    remedy = f"Write '{usage}'; '{context.command_path} -h' says what each part is."
+    return UserError(what, where=f"command line, {context.command_path}", remedy=remedy)
+
+
+def _end(ctx: click.Context, error: TidegateError, exit_code: int) -> NoReturn:
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(str(error), err=True)
+    ctx.exit(exit_code)
 
 
 @click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

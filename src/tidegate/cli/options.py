@@ -10,9 +10,27 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from click.shell_completion import CompletionItem
+
 Command = TypeVar("Command", bound="Callable[..., object]")
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def complete_keys(
+    context: click.Context, parameter: click.Parameter, begun: str
+) -> list[CompletionItem]:
+    """Keys of options that go on with what has been written, for the shell."""
+    from click.shell_completion import CompletionItem
+
+    from tidegate.config.options import ALL
+
+    return [
+        CompletionItem(option.key, help=option.description)
+        for option in ALL
+        if option.key.startswith(begun)
+    ]
+
 
 _SETTINGS = (
     click.option(
@@ -20,6 +38,7 @@ _SETTINGS = (
         "dynamic",
         metavar="KEY=VALUE",
         multiple=True,
+        shell_complete=complete_keys,
         help="Set an option, such as execution.checkpointing.dir.",
     ),
     click.option("-c", "--config", type=_FILE, help="File with options, as YAML."),
@@ -51,7 +70,18 @@ _FOLDER = click.option(
     help="Checkpoint folder of the job; else execution.checkpointing.dir.",
 )
 
-AS_PROGRAM = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
+
+_RUNTIME = click.option(
+    "--runtime",
+    metavar="NAME",
+    shell_complete=lambda context, parameter, begun: [
+        name for name in ("local", "spark") if name.startswith(begun)
+    ],
+    help="Where it runs: local or spark.",
+)
+
+AS_PROGRAM = {"allow_interspersed_args": False}
 """Context settings of commands whose last arguments are the program's."""
 
 
@@ -71,6 +101,16 @@ def with_program(command: Command) -> Command:
 def with_folder(command: Command) -> Command:
     """Which checkpoint folder is meant; `cli.jobs.folder_of` reads it."""
     return _with((*_SETTINGS, _FOLDER), command)
+
+
+def with_runtime(command: Command) -> Command:
+    """Where a program runs, ``runtime``."""
+    return _RUNTIME(command)
+
+
+def with_json(command: Command) -> Command:
+    """Whether to print ``as_json``."""
+    return _AS_JSON(command)
 
 
 def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:

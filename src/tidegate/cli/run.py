@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
+from tidegate.cli.options import AS_PROGRAM, with_program, with_runtime, with_settings
 from tidegate.config import options
 from tidegate.config.load import load_configuration, read_dynamic
 from tidegate.datastream.outside import (
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
 
 @click.command(context_settings=AS_PROGRAM)
-@click.option("--runtime", metavar="NAME", help="Where it runs: local or spark.")
+@with_runtime
 @click.option(
     "-s",
     "--from",
     "restore",
     metavar="PATH|latest",
-    help="Start from this checkpoint or savepoint; 'latest' takes the job's newest checkpoint.",
+    help="Start from this checkpoint or savepoint, or from the job's newest checkpoint.",
 )
 @click.option(
     "--claim-mode",
     "--claimMode",
     metavar="MODE",
-    help="Whose what it starts from is: no_claim (its owner's, the default) or claim (the job's).",
+    help="Who may delete that snapshot: its owner (no_claim, the default) or the job (claim).",
 )
 @with_settings
 @with_program

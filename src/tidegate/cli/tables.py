@@ -1,24 +1,47 @@
-"""Tables on the command line: as wide as what is in them, so that they can be searched."""
+"""Tables and paragraphs on the command line.
+
+On a terminal they fit its width; anywhere else they are as wide as what is in them, so that they
+can be searched.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+import sys
+from typing import TYPE_CHECKING, Final
 
 import click
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_GAP: Final = "  "
+
+_NARROWEST: Final = 16
+"""To this many cells a column of texts may be cut; what is left of a path is still a hint."""
+
+_TEXT_WIDTH: Final = 100
+
 
 def show(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; None and '' as '-', numbers to the right. Nothing without rows."""
+    """Print a table; None and '' as '-', numbers to the right. Nothing without rows.
+
+    On a terminal long texts are cut in the middle. A table that would still be too wide is printed
+    as one line a cell, row below row.
+    """
     lines = [list(row) for row in rows]
     if not lines:
         return
-    columns = [_column(*column) for column in zip(head, *lines, strict=True)]
-    for cells in zip(*columns, strict=True):
-        click.echo("  ".join(cells).rstrip())
+    columns = [_Column(*column) for column in zip(head, *lines, strict=True)]
+    width = _terminal_width()
+    if width is not None and not _narrowed(columns, width):
+        _show_below_each_other(columns)
+        return
+    names, *cells = zip(*(column.aligned() for column in columns), strict=True)
+    click.secho(_GAP.join(names).rstrip(), bold=True)
+    for row in cells:
+        click.echo(_GAP.join(row).rstrip())
 
 
 def counted(number: int, thing: str) -> str:
@@ -26,14 +49,66 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def _column(head: str, *values: object) -> list[str]:
-    cells = [head, *map(_cell, values)]
-    width = max(map(cell_len, cells))
-    known = [value for value in values if value is not None]
-    numeric = bool(known) and all(isinstance(value, int | float) for value in known)
-    padding = [" " * (width - cell_len(cell)) for cell in cells]
-    pairs = zip(cells, padding, strict=True)
-    return [pad + cell if numeric else cell + pad for cell, pad in pairs]
+def wrapped(text: str, *, indent: str = "") -> str:
+    """A paragraph in lines that fit the terminal, each with the indent."""
+    width = min(_terminal_width() or _TEXT_WIDTH, _TEXT_WIDTH)
+    return click.wrap_text(text, width, initial_indent=indent, subsequent_indent=indent)
+
+
+class _Column:
+    """One column: its cells as text, and how wide they may be."""
+
+    def __init__(self, head: str, *values: object) -> None:
+        self.head: Final = head
+        self.cells: Final = [_cell(value) for value in values]
+        known = [value for value in values if value is not None]
+        self._numeric = bool(known) and all(isinstance(value, int | float) for value in known)
+        self.width = max(map(cell_len, (head, *self.cells)))
+
+    @property
+    def width_min(self) -> int:
+        """The width below which the column says too little; a number is never cut."""
+        return self.width if self._numeric else min(self.width, max(_NARROWEST, len(self.head)))
+
+    def aligned(self) -> list[str]:
+        """Head and cells, each as wide as the column."""
+        texts = [_cut(cell, self.width) for cell in (self.head, *self.cells)]
+        padding = [" " * (self.width - cell_len(text)) for text in texts]
+        pairs = zip(texts, padding, strict=True)
+        return [pad + text if self._numeric else text + pad for text, pad in pairs]
+
+
+def _narrowed(columns: list[_Column], width: int) -> bool:
+    """Make the widest columns narrower until all fit. False, and nothing changes, if none can."""
+    room = width - len(_GAP) * (len(columns) - 1)
+    if sum(column.width_min for column in columns) > room:
+        return False
+    while sum(column.width for column in columns) > room:
+        widest = max(columns, key=lambda column: (column.width > column.width_min, column.width))
+        widest.width -= 1
+    return True
+
+
+def _show_below_each_other(columns: list[_Column]) -> None:
+    indent = max(cell_len(column.head) for column in columns)
+    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        if number:
+            click.echo()
+        for column, cell in zip(columns, row, strict=True):
+            click.echo(f"{click.style(column.head.rjust(indent), bold=True)}{_GAP}{cell}")
+
+
+def _cut(text: str, width: int) -> str:
+    """The text with its middle left out: both ends of a path tell more than one of them."""
+    if cell_len(text) <= width:
+        return text
+    front = chop_cells(text, (width - 1) // 2)[0]
+    back = chop_cells(text[::-1], width - 1 - cell_len(front))[0][::-1]
+    return f"{front}…{back}"
+
+
+def _terminal_width() -> int | None:
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _cell(value: object) -> str:

@@ -102,9 +102,9 @@ class Configuration:
         """Whether the option is set."""
         return option.key in self._texts
 
-    def where_set(self, option: ConfigOption[object]) -> str:
-        """Where the option was set, such as a file and line; empty where that is not known."""
-        return self._where.get(option.key, "")
+    def where_set(self, option: ConfigOption[object] | str) -> str:
+        """Where an option or key was set, such as a file and line; empty where nobody said."""
+        return self._where.get(option if isinstance(option, str) else option.key, "")
 
     def get_string(self, key: str, default_value: str) -> str:
         """The text under a key, else the given default."""

@@ -70,7 +70,7 @@ def read_dynamic(arguments: Sequence[str]) -> Configuration:
     configuration = Configuration()
     for argument in arguments:
         key, equals, value = argument.partition("=")
-        where = f"command line, -D {argument}"
+        where = f"command line, -D {key.strip()}"  # the value may be a secret
         try:
             if not equals or not key.strip():
                 raise ConfigError(

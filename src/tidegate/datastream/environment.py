@@ -10,7 +10,7 @@ from tidegate.config import changelog, options
 from tidegate.config.checkpoint import CheckpointConfig
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
-from tidegate.datastream import checks, python_files
+from tidegate.datastream import checks, dry_run, python_files
 from tidegate.datastream.at_exit import tell_of_running, tell_of_unexecuted
 from tidegate.datastream.execution_config import ExecutionConfig
 from tidegate.datastream.interrupts import result_of
@@ -380,6 +380,8 @@ class StreamExecutionEnvironment(StreamSources):
 
             send_failed_rows(self, self._program, folder)
         stream_graph, graph = self._translated(self._program.take(), job_name)
+        if dry_run.is_wanted():
+            raise dry_run.Planned(stream_graph, graph, self._configuration)
         python_files.make_importable(self._configuration.get(options.PYTHON_FILES))
         if CHECK_VARIABLE in os.environ:
             return load_check(os.environ[CHECK_VARIABLE]).submit(graph)

@@ -1,0 +1,103 @@
+"""``tidegate config``: the settings that are in force, and where each comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tidegate.cli.options import AS_PROGRAM, with_json, with_settings
+from tidegate.cli.plan import planned_by
+from tidegate.cli.tables import show as show_table
+from tidegate.config.load import load_configuration, read_dynamic
+from tidegate.config.options import ALL, FLINK_ONLY, by_key
+from tidegate.config.sensitive import HIDDEN, is_secret
+from tidegate.datastream.outside import CONFIGURATION_VARIABLE
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
+    from tidegate.config.option import ConfigOption
+
+
+@click.group(short_help="Show the settings that are in force.", no_args_is_help=False)
+def config() -> None:
+    """Look at settings. 'tidegate options' says what can be set."""
+
+
+@config.command(context_settings=AS_PROGRAM)
+@click.option("--all", "with_defaults", is_flag=True, help="Show options that are not set, too.")
+@with_json
+@with_settings
+@click.argument(
+    "script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def show(
+    with_defaults: bool,
+    as_json: bool,
+    dynamic: tuple[str, ...],
+    config: Path | None,
+    script: Path | None,
+    args: tuple[str, ...],
+) -> None:
+    """Show each setting with its value and where it comes from.
+
+    With a program SCRIPT, which runs with its arguments ARGS up to its first job, settings of the
+    program are among them. Secrets are masked.
+    """
+    if script is None:
+        variable = os.environ.get(CONFIGURATION_VARIABLE)
+        file = config or (Path(variable) if variable else None)
+        settings = load_configuration(file, dynamic)
+    else:
+        load_configuration(config, dynamic)  # before the program starts
+        settings = planned_by(script, args, None, config, read_dynamic(dynamic)).configuration
+    held = [_Held.of(key, settings) for key in settings.key_set()]
+    if with_defaults:
+        held += map(_Held.by_default, (each for each in ALL if not settings.contains(each)))
+    held.sort(key=lambda each: each.option)
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in held], indent=2))
+    elif held:
+        show_table(("option", "value", "from"), (each.cells for each in held))
+    else:
+        click.echo("nothing is set; --all shows the defaults", err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A setting. source: where it comes from. note: why it has no effect, else empty."""
+
+    option: str
+    value: str | None
+    source: str
+    note: str = ""
+
+    @staticmethod
+    def of(key: str, settings: Configuration) -> _Held:
+        # Which -D it was, the key says already, unless it was an older spelling of it.
+        source = settings.where_set(key).removesuffix(f", -D {key}") or "the program"
+        value = HIDDEN if is_secret(key) else settings.get_string(key, "")
+        return _Held(key, value, source, _note(key))
+
+    @staticmethod
+    def by_default(option: ConfigOption[object]) -> _Held:
+        value = None if option.default is None else option.default_text
+        return _Held(option.key, value, "default")
+
+    @property
+    def cells(self) -> tuple[str, str | None, str]:
+        source = f"{self.source}; {self.note}" if self.note else self.source
+        return self.option, self.value, source
+
+
+def _note(key: str) -> str:
+    if by_key(key) is not None:
+        return ""
+    if key in FLINK_ONLY:
+        return "Flink reads it, Tidegate does not"
+    return "not an option of Tidegate"
