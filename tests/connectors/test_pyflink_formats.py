@@ -40,6 +40,8 @@ from tidegate.connectors import (
 from tidegate.connectors.files.formats import CsvSchemaBuilder
 from tidegate.operators.sink import SinkOperator
 
+pytestmark = pytest.mark.slow
+
 NO_FOLDERS = BucketAssigner.base_path_bucket_assigner()
 PEOPLE = Types.ROW_NAMED(
     ["name", "born", "tall"], [Types.STRING(), Types.SQL_DATE(), Types.FLOAT()]

@@ -22,6 +22,8 @@ from tidegate.api.operator import VertexPlan
 from tidegate.operators.async_wait import AsyncWaitOperator
 from tidegate.testing import OperatorHarness
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

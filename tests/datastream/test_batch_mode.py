@@ -19,6 +19,8 @@ from tidegate import (
 )
 from tidegate.checkpoint.coordinator import CheckpointCoordinator
 
+pytestmark = pytest.mark.slow
+
 MODES = [RuntimeExecutionMode.BATCH, RuntimeExecutionMode.AUTOMATIC]
 LINES = ["to be or not to be", "to do"]
 

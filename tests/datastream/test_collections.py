@@ -19,6 +19,8 @@ from tidegate.datastream import collections
 from tidegate.model.elements import ArrowBatch
 from tidegate.model.ids import CheckpointId
 
+pytestmark = pytest.mark.slow
+
 SALES: dict[str, list[Any]] = {"shop": ["x", "y", "x"], "amount": [3, 4, 5]}
 ROWS = [{"shop": "x", "amount": 3}, {"shop": "y", "amount": 4}, {"shop": "x", "amount": 5}]
 TABLES: dict[str, Callable[[], Any]] = {

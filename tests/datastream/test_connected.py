@@ -32,6 +32,8 @@ from tidegate import (
 )
 from tidegate.connectors.collection import CollectionSource
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -23,6 +23,8 @@ from tidegate import (
     Time,
 )
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path

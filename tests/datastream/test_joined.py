@@ -31,6 +31,8 @@ from tidegate import (
     Types,
 )
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 

@@ -15,6 +15,8 @@ from tidegate.config.warnings import Warn
 from tidegate.connectors import FileSink, FileSource
 from tidegate.errors import ConfigError, GraphError
 
+pytestmark = pytest.mark.slow
+
 
 def warnings_of(env: StreamExecutionEnvironment) -> list[dict[str, Any]]:
     """What is logged when a small program is submitted."""

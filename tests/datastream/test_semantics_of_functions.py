@@ -42,6 +42,8 @@ from tidegate import (
 )
 from tidegate.testing import OperatorHarness
 
+pytestmark = pytest.mark.slow
+
 
 def by_first(event: Any) -> Any:
     return event[0]

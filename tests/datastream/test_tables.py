@@ -23,6 +23,8 @@ from tidegate import (
 )
 from tidegate.datastream import results
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

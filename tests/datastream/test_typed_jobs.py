@@ -24,6 +24,8 @@ from tidegate import (
 )
 from tidegate.connectors import DataGeneratorSource
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -36,6 +36,8 @@ from tidegate import (
 )
 from tidegate.connectors import NumberSequenceSource
 
+pytestmark = pytest.mark.slow
+
 TRANSACTIONS, USERS = 10_000, 100
 FEATURES = (Count(), Sum("amount"), Mean("amount"), Max("amount"))
 NAMES = ("count", "amount_sum", "amount_mean", "amount_max")

@@ -20,6 +20,8 @@ from tidegate import (
 from tidegate.api.client import CheckpointDone
 from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFailed
 
+pytestmark = pytest.mark.slow
+
 END_S = 60.0
 MIB = 1024 * 1024
 

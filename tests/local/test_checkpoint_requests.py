@@ -22,6 +22,8 @@ from tidegate.model.elements import SnapshotKind
 from tidegate.model.snapshots import FULL_CHECKPOINT
 from tidegate.savepoints.inspect import describe
 
+pytestmark = pytest.mark.slow
+
 END_S = 30
 UNALIGNED = {"execution.checkpointing.unaligned.enabled": True}
 

@@ -28,6 +28,8 @@ from tidegate.driver import event_time
 from tidegate.jobmaster import standstill
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
+pytestmark = pytest.mark.slow
+
 NAMED = "event-time-stands-still"
 AUTO_INTERVAL = "pipeline.auto-watermark-interval"
 

@@ -15,6 +15,8 @@ from tidegate import JobClient
 from tidegate.connectors import FileSink
 from tidegate.connectors.frames import FrameSource
 
+pytestmark = pytest.mark.slow
+
 ROWS = 1_000
 FILES = 50
 NAME = "a frame"

@@ -6,6 +6,8 @@ from tests.e2e.jobs import running_counts
 from tests.e2e.programs import all_expected, all_found, build_all
 from tests.e2e.runtimes import Jobs, finished
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("parallelism", "interval_ms"),

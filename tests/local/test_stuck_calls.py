@@ -13,6 +13,8 @@ import pytest
 from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
 from tidegate.minicluster.forking import forking
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -27,6 +27,8 @@ from tidegate import (
     WatermarkStrategy,
 )
 
+pytestmark = pytest.mark.slow
+
 DUE = 8_000
 """Numbers whose event time comes at once."""
 

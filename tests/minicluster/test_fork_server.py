@@ -22,6 +22,8 @@ from tidegate.model.control import SlotInvitation
 from tidegate.model.settings import LinkSettings
 from tidegate.transport.security import LinkSecurity
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable

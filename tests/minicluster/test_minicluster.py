@@ -30,6 +30,8 @@ from tidegate.model.settings import LinkSettings
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.security import LinkSecurity
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
