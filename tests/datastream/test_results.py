@@ -28,11 +28,30 @@ def test_leaving_early_cancels_the_job() -> None:
     assert list(rows) == []
 
 
+def test_a_loop_that_is_left_early_cancels_the_job() -> None:
+    client = Client([1, 2, 3])
+    for row in numbers(environment(KeepingRuntime(client))).collect():
+        if row == 2:
+            break
+    assert client.cancelled
+
+
+def test_a_loop_that_is_left_by_an_error_cancels_the_job() -> None:
+    client = Client([1, 2, 3])
+    with pytest.raises(LookupError):
+        for row in numbers(environment(KeepingRuntime(client))).collect():
+            raise LookupError(row)
+    assert client.cancelled
+
+
 def test_nothing_is_cancelled_once_the_job_has_ended() -> None:
     client = Client([1])
     with CloseableIterator[object](client, "c") as rows:
         assert list(rows) == [1]
     rows.close()
+    del rows
+    assert not client.cancelled
+    assert list(numbers(environment(KeepingRuntime(client))).collect()) == [1]
     assert not client.cancelled
 
 

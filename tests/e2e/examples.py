@@ -25,6 +25,7 @@ from examples import (
     live_rules,
     orders_and_payments,
     page_views,
+    priced_trades,
     sensor_average,
     top_products,
     transaction_features,
@@ -191,6 +192,9 @@ EXAMPLES = {
         plain.matched,
         second=orders_and_payments.PAYMENTS,
     ),
+    "priced_trades": Example(
+        priced_trades.priced, priced_trades.TRADES, plain.priced, second=priced_trades.QUOTES
+    ),
     "heartbeats": watching(1_500, beats(30)),
     "cache": caching(2_000, ["put", Pause(1_200), "get", Pause(1_200), "get", Pause(3_000), "get"]),
 }
@@ -259,6 +263,12 @@ KILLED = {
         [(f"o{n}", n) for n in range(400) if n % 7],
         170,
         [(f"o{n}", n + n % 5) for n in range(400) if n % 11],
+    ),
+    "priced_trades": killed(
+        EXAMPLES["priced_trades"],
+        [(f"t{n}", "AB"[n % 3 // 2], n, n * 40) for i in range(400) for n in {i, i * i % (i + 1)}],
+        250,
+        [("AB"[n % 4 // 3], n / 2, n * 90 + n * n % 7) for n in range(150)],
     ),
     "heartbeats": killed(watching(5_000, []), beats(80), 4 * (heartbeats.SILENT_FROM + 5)),
     "cache": killed(caching(8_000, []), ["put", Pause(5_000), "get", Pause(4_000), "get"], 3),

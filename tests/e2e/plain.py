@@ -156,6 +156,26 @@ def matched(orders: Rows, payments: Rows) -> Found:
     ]
 
 
+def as_of(lefts: Rows, rights: Rows, tolerance: int | None) -> Found:
+    """Rows: key first, time third. Of rights of one time the last in the list counts."""
+    found = []
+    for left in lefts:
+        least = -1 if tolerance is None else left[2] - tolerance
+        held = [row for row in rights if row[0] == left[0] and least <= row[2] <= left[2]]
+        # `max` gives the first of equal ones.
+        found.append((left, max(reversed(held), key=lambda row: row[2], default=None)))
+    return found
+
+
+def priced(trades: Rows, quotes: Rows) -> Found:
+    found = []
+    for id, symbol, shares, at in dict.fromkeys(trades):
+        held = [quote for quote in quotes if quote[0] == symbol and at - 5_000 <= quote[2] <= at]
+        price = max(held, key=lambda quote: quote[2])[1] if held else None
+        found.append((id, None if price is None else shares * price))
+    return found
+
+
 def first_seen(script: Sequence[Any], ttl_ms: int) -> Found:
     found: Found = []
     passed_at: dict[Hashable, int] = {}

@@ -60,6 +60,7 @@ ON_THE_PAGE = {
         ("unpaid", "o3"),
         ("payment without order", "o4"),
     ],
+    "priced_trades": [("t1", 15.0), ("t2", 8.75), ("t3", None), ("t4", None)],
     "heartbeats": [("offline", "d2"), ("online", "d2")],
     "cache": [
         ("kept by reads", "hit"),

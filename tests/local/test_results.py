@@ -4,7 +4,8 @@ import pytest
 
 from tests.e2e.jobs import running_counts
 from tests.e2e.programs import all_expected, all_found, build_all
-from tests.e2e.runtimes import Jobs, finished
+from tests.e2e.runtimes import Jobs, failure_of, finished
+from tidegate import JobCanceled, JobFailed
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +47,27 @@ def test_what_waits_for_the_program_to_take_results_does_not_hold_up_a_checkpoin
     stream = jobs.checkpointed(2, 30).from_sequence(0, 299_999)
     with stream.execute_and_collect("much") as rows:
         assert sum(rows) == 300_000 * 299_999 // 2
+
+
+@pytest.mark.slow
+def test_a_loop_over_an_endless_stream_is_left_and_its_job_ends(jobs: Jobs) -> None:
+    rows = jobs.checkpointed(1, 50).from_sequence(0, 10**15).map(str).collect("endless")
+    client = rows.get_job_client()
+    found = []
+    for row in rows:
+        found.append(row)
+        if len(found) == 5:
+            break
+    assert found == ["0", "1", "2", "3", "4"]
+    del rows
+    assert isinstance(failure_of(client), JobCanceled)
+
+
+@pytest.mark.slow
+def test_what_ends_the_job_is_raised_in_the_loop(jobs: Jobs) -> None:
+    numbers = jobs.env(1).from_collection(["1", "2", "x"]).map(int)
+    found = []
+    with pytest.raises(JobFailed, match="invalid literal"), numbers.collect() as rows:
+        for row in rows:
+            found.append(row)
+    assert found == [1, 2]

@@ -10,11 +10,18 @@ from tidegate.api.functions import (
     FlatMapFunction,
     KeyedBatchFunction,
     KeyedProcessFunction,
+    KeySelector,
     MapFunction,
     ReduceFunction,
+    TimeDomain,
 )
-from tidegate.api.windows import count_windows
-from tidegate.datastream import checks, types
+from tidegate.api.windows import (
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    count_windows,
+)
+from tidegate.config.spans import millis_of
+from tidegate.datastream import checks, ready_steps, types
 from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
@@ -28,9 +35,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.aggregates import Aggregate
-    from tidegate.api.functions import KeySelector, Partitioner, ProcessFunction
+    from tidegate.api.functions import Partitioner, ProcessFunction
     from tidegate.api.operator import KeyBy, Operator
+    from tidegate.api.output_tag import OutputTag
     from tidegate.api.windows import WindowAssigner
+    from tidegate.config.spans import Span
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.joined import IntervalJoin
     from tidegate.datastream.program import Program
@@ -248,6 +257,91 @@ class KeyedStream(DataStream[T]):
         from tidegate.datastream.joined import IntervalJoin
 
         return IntervalJoin(self, other_stream)
+
+    def deduplicate(self, ttl: Span | None = None) -> DataStream[T]:
+        """The first record of each key.
+
+        ttl: how long a key is remembered since its first record passed, by the clock; then its next
+        record passes again. Left out, every key is remembered for ever, and state grows with them.
+
+        >>> orders.key_by(lambda order: order["id"]).deduplicate("1 d").uid("once")
+        """
+        return self.filter(ready_steps.FirstOfKey(ttl)).name("Deduplicate")
+
+    def count(self, ttl: Span | None = None) -> DataStream[tuple[Any, int]]:
+        """For each record its key and how many records of the key there were, this one included.
+
+        ttl: a key without records for so long, by the clock, begins anew. Left out, every key is
+        kept for ever.
+
+        >>> words.key_by(lambda word: word).count().uid("counts")
+        """
+        return self.process(ready_steps.CountOfKey(ttl)).name("Count")
+
+    def top_n(
+        self,
+        n: int,
+        by: Callable[[T], Any],
+        *,
+        same: Callable[[T], object] | None = None,
+        ttl: Span | None = None,
+    ) -> DataStream[tuple[Any, list[T]]]:
+        """A key and its n records of the greatest ``by``, greatest first, each time they change.
+
+        Of equal ones the earlier goes before. same: a record takes the place of the ranked one for
+        which this gives the same, so that a product whose sales go up is ranked once; one that has
+        left the ranking comes back with its next record only. ttl: a ranking that has not changed
+        for so long, by the clock, is forgotten; left out, each key's is kept for ever.
+
+        >>> sold.key_by(lambda s: s.shop).top_n(3, by=lambda s: s.total, same=lambda s: s.product)
+        """
+        if n < 1:
+            raise GraphError(f"The n of top_n is {n}", where="top_n", remedy="Ask for 1 or more.")
+        for function in (by, same):
+            if function is not None:
+                checks.check_function(function, KeySelector, "top_n")
+        kept = ready_steps.of_records(self._type)
+        return self.process(ready_steps.TopOfKey(n, by, same, ttl, kept)).name(f"Top {n}")
+
+    def as_of_join(
+        self,
+        other: KeyedStream[S],
+        *,
+        tolerance: Span | None = None,
+        late: OutputTag[T] | None = None,
+    ) -> DataStream[tuple[T, S | None]]:
+        """Each record with the newest of another stream that has its key and is no later, or None.
+
+        It goes by event time: a record waits until the watermark has passed it. tolerance: how much
+        older the other may be; left out, the newest of each key is kept for ever. late: where
+        records go that the watermark has passed already; left out, they are dropped and counted.
+
+        >>> trades.as_of_join(quotes, tolerance="5 s").map(lambda pair: priced(*pair))
+        """
+        checks.check_stream(other, KeyedStream, "as_of_join")
+        if late is not None:
+            checks.check_tag(late, "as_of_join")
+        limit_ms = None if tolerance is None else millis_of(tolerance, where="as_of_join")
+        kept = ready_steps.of_records(self._type), ready_steps.of_records(other._type)
+        joined = self.connect(other).process(ready_steps.AsOf(limit_ms, late, kept))
+        return joined.name("As-of join")
+
+    def rate(
+        self, per: Span, *, domain: TimeDomain = TimeDomain.EVENT_TIME
+    ) -> DataStream[tuple[Any, int, float]]:
+        """For each span of time: key, end of the span in ms since 1970, records of a second in it.
+
+        Only keys with records in the span have one. per: how long a span is. domain: the clock that
+        spans go by.
+
+        >>> requests.key_by(lambda r: r.host).rate("10 s").uid("rates")
+        """
+        kinds = {
+            TimeDomain.EVENT_TIME: TumblingEventTimeWindows,
+            TimeDomain.PROCESSING_TIME: TumblingProcessingTimeWindows,
+        }
+        windows = self.window(kinds[domain].of(per))
+        return windows.aggregate(ready_steps.Counting(), ready_steps.PerSecond()).name("Rate")
 
     def keys_shared_with(
         self, other: KeyedStream[S], call: str

@@ -125,6 +125,17 @@ class StreamOutputs(Generic[T]):
         with rows:
             return rows.take(limit)
 
+    def collect(self, job_execution_name: str | None = None) -> CloseableIterator[T]:
+        """Run the program, and get this stream's records while the job runs.
+
+        The loop raises what ends the job. A loop that is left early cancels it; a ``with`` block
+        around the loop also waits for its end.
+
+        >>> for word in words.collect():
+        ...     print(word)
+        """
+        return CloseableIterator(*self._collect(job_execution_name))
+
     def to_arrow(self, job_execution_name: str | None = None) -> pa.Table:
         """Run the program, which has to end, and get this stream's records as an Arrow table.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
@@ -36,7 +37,9 @@ CANCEL_TIMEOUT_S: Final = 30.0
 class CloseableIterator(Generic[T]):
     """Records of a running job; leaving its ``with`` block cancels the job if it still runs.
 
-    The job waits while nobody takes its records: a bounded number of them is on the way.
+    So does dropping the iterator, as a ``for`` loop does that is left early; only then nobody waits
+    for the job's end. The job waits while nobody takes its records: a bounded number of them is on
+    the way.
     """
 
     def __init__(self, client: JobClient, name: str) -> None:
@@ -88,6 +91,11 @@ class CloseableIterator(Generic[T]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        # Any thread may come by here, the driver's too: so nothing is waited for.
+        if not getattr(self, "_ended", True) and not sys.is_finalizing():
+            self._client.cancel()
 
 
 def cancel(client: JobClient) -> None:

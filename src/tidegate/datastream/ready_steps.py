@@ -1,0 +1,234 @@
+"""Steps that come ready to use, written as a program would write them: with state and timers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from tidegate.api.co_functions import KeyedCoProcessFunction
+from tidegate.api.functions import AggregateFunction, FilterFunction, KeyedProcessFunction
+from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
+from tidegate.api.ttl import StateTtlConfig
+from tidegate.api.window_functions import ProcessWindowFunction
+from tidegate.errors import UserError
+from tidegate.typeinfo.types import BOOLEAN, LONG, PICKLED, ListTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tidegate.api.functions import RuntimeContext
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.api.windows import TimeWindow
+    from tidegate.config.spans import Span
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+
+class FirstOfKey(FilterFunction[Any]):
+    """Keeps the first record of each key. ttl: how long a key is remembered; None is for ever."""
+
+    def __init__(self, ttl: Span | None) -> None:
+        self._ttl = _time_to_live(ttl)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Ask for the state."""
+        self._seen = runtime_context.get_state(_expiring("seen", BOOLEAN, self._ttl))
+
+    def filter(self, value: object) -> bool:
+        """True for a key that is not remembered, which then is."""
+        if self._seen.value():
+            return False
+        self._seen.update(True)
+        return True
+
+
+class CountOfKey(KeyedProcessFunction[Any, "tuple[Any, int]"]):
+    """Numbers the records of each key. ttl: how long a count without records is kept."""
+
+    def __init__(self, ttl: Span | None) -> None:
+        self._ttl = _time_to_live(ttl)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Ask for the state."""
+        self._count = runtime_context.get_state(_expiring("count", LONG, self._ttl))
+
+    def process_element(
+        self, value: object, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[Any, int]]:
+        """The record's key and how many there were."""
+        count = (self._count.value() or 0) + 1
+        self._count.update(count)
+        yield ctx.get_current_key(), count
+
+
+class TopOfKey(KeyedProcessFunction[T, "tuple[Any, list[T]]"], Generic[T]):
+    """Ranks the records of each key.
+
+    by: what they are ranked by, greatest first. same: a record replaces the ranked one for which
+    this gives the same; None where each record stands for itself.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        by: Callable[[T], Any],
+        same: Callable[[T], object] | None,
+        ttl: Span | None,
+        record_type: TypeInformation,
+    ) -> None:
+        self._n, self._by, self._same = n, by, same
+        self._ttl, self._type = _time_to_live(ttl), ListTypeInfo(record_type)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Ask for the state."""
+        self._ranked = runtime_context.get_state(_expiring("ranked", self._type, self._ttl))
+
+    def process_element(
+        self, value: T, ctx: KeyedProcessFunction.Context
+    ) -> Iterator[tuple[Any, list[T]]]:
+        """The key and its ranking, where the record has changed that."""
+        before: list[T] = self._ranked.value() or []
+        kept = before
+        if self._same is not None:
+            same = self._same(value)
+            kept = [one for one in before if self._same(one) != same]
+        ranked = sorted([*kept, value], key=self._by, reverse=True)[: self._n]
+        if ranked != before:
+            self._ranked.update(ranked)
+            yield ctx.get_current_key(), ranked
+
+
+class AsOf(KeyedCoProcessFunction[T, S, "tuple[T, S | None]"], Generic[T, S]):
+    """Pairs each left record with the newest right one of its key that is no later.
+
+    A left record waits until the watermark says that no right one will come before it. Of the right
+    records the newest that counts is kept, and those to come. tolerance_ms: how much earlier a
+    right record may be, after which it is forgotten; None keeps the newest for ever.
+    """
+
+    def __init__(
+        self,
+        tolerance_ms: int | None,
+        late: OutputTag[T] | None,
+        types: tuple[TypeInformation, TypeInformation],
+    ) -> None:
+        self._tolerance_ms = tolerance_ms
+        self._late = late
+        self._types = types
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Ask for the state."""
+        left, right = self._types
+        self._waiting = runtime_context.get_map_state(
+            MapStateDescriptor("waiting", LONG, ListTypeInfo(left))
+        )
+        self._versions = runtime_context.get_map_state(MapStateDescriptor("versions", LONG, right))
+        self._dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+
+    def process_element1(
+        self, value: T, ctx: KeyedCoProcessFunction.Context
+    ) -> Iterator[tuple[Any, Any]]:
+        """A left record waits."""
+        at, timers = _event_time(ctx), ctx.timer_service()
+        if at > timers.current_watermark():
+            self._waiting.put(at, [*(self._waiting.get(at) or ()), value])
+            timers.register_event_time_timer(at)
+        elif self._late is not None:
+            yield self._late, value
+        else:
+            self._dropped.inc()
+
+    def process_element2(self, value: S, ctx: KeyedCoProcessFunction.Context) -> None:
+        """A right record is kept, unless a newer one counts already."""
+        at, timers = _event_time(ctx), ctx.timer_service()
+        watermark, versions = timers.current_watermark(), list(self._versions.keys())
+        if any(at < version <= watermark for version in versions):
+            return
+        self._versions.put(at, value)
+        timers.register_event_time_timer(at)
+        if self._tolerance_ms is not None:
+            timers.register_event_time_timer(at + self._tolerance_ms)
+
+    def on_timer(
+        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
+    ) -> Iterator[tuple[T, S | None]]:
+        """Pair what waits for this time, and forget versions that count no more."""
+        versions = list(self._versions.keys())
+        passed = sorted(version for version in versions if version <= timestamp)
+        newest = passed[-1] if passed else None
+        if newest is not None and self._is_too_old(newest, timestamp):
+            newest = None
+        for left in self._waiting.get(timestamp) or ():
+            yield left, None if newest is None else self._versions.get(newest)
+        self._waiting.remove(timestamp)
+        for version in passed:
+            # Left records still to come are later than this time.
+            if version != newest or self._is_too_old(version, timestamp + 1):
+                self._versions.remove(version)
+
+    def _is_too_old(self, version: int, left: int) -> bool:
+        return self._tolerance_ms is not None and version + self._tolerance_ms < left
+
+
+class Counting(AggregateFunction[Any, int, int]):
+    """Counts the records of a window."""
+
+    def create_accumulator(self) -> int:
+        """None yet."""
+        return 0
+
+    def add(self, value: object, accumulator: int) -> int:
+        """One more."""
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        """So many."""
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        """Those of both."""
+        return acc_a + acc_b
+
+
+class PerSecond(ProcessWindowFunction[int, "tuple[Any, int, float]", Any, "TimeWindow"]):
+    """Key, end of the window in milliseconds, and records of a second in it."""
+
+    def process(
+        self,
+        key: object,
+        context: ProcessWindowFunction.Context[TimeWindow],
+        elements: Iterable[int],
+    ) -> Iterator[tuple[Any, int, float]]:
+        """The one count that the window has, by its length."""
+        window = context.window()
+        for count in elements:
+            yield key, window.end, count * 1_000 / (window.end - window.start)
+
+
+def _time_to_live(ttl: Span | None) -> StateTtlConfig | None:
+    return None if ttl is None else StateTtlConfig.new_builder(ttl).build()
+
+
+def _expiring(name: str, kind: TypeInformation, ttl: StateTtlConfig | None) -> ValueStateDescriptor:
+    descriptor = ValueStateDescriptor(name, kind)
+    if ttl is not None:
+        descriptor.enable_time_to_live(ttl)
+    return descriptor
+
+
+def _event_time(ctx: KeyedCoProcessFunction.Context) -> int:
+    at = ctx.timestamp()
+    if at is None:
+        raise UserError(
+            "Records have no event time, which an as-of join goes by",
+            where="as_of_join",
+            remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
+            "assign_timestamps_and_watermarks before key_by.",
+        )
+    return at
+
+
+def of_records(declared: TypeInformation | None) -> TypeInformation:
+    """The type in which state keeps records of a stream."""
+    return declared or PICKLED
