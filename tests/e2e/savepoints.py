@@ -26,7 +26,7 @@ from tidegate import (
 from tidegate.connectors import FileSink
 from tidegate.model.control import JobStatus
 
-END_S = 60
+END_S = 180
 NEVER_MS = 24 * 3_600_000
 WINDOW = 50
 """Numbers in a window: a number's event time is itself, in milliseconds."""
