@@ -19,7 +19,10 @@ from tidegate.model.settings import (
     RescaleSettings,
     RestartSettings,
     SlotSettings,
+    TlsStores,
+    ZooKeeperLogin,
     ZooKeeperSettings,
+    ZooKeeperTls,
 )
 
 
@@ -198,6 +201,50 @@ def test_zookeeper_is_found_by_flinks_keys_and_their_older_spellings() -> None:
         "zk-1:2181,zk-2:2182", "/base/blue", session_timeout_ms=4_000
     )
     assert job_settings(Configuration()).zookeeper is None
+
+
+def secured(**options: object) -> ZooKeeperSettings:
+    settings: dict[str, object] = {
+        "high-availability.type": "zookeeper",
+        "high-availability.zookeeper.quorum": "zk:2181",
+        "execution.checkpointing.dir": "/c",
+    }
+    for key, value in options.items():
+        prefix = "high-availability.zookeeper.client" if key == "acl" else "tidegate.ha.zookeeper"
+        settings[f"{prefix}.{key.replace('__', '.').replace('_', '-')}"] = value
+    found = job_settings(Configuration.from_dict(settings)).zookeeper
+    assert found is not None
+    return found
+
+
+def test_zookeeper_is_told_who_the_driver_is_and_reached_over_tls() -> None:
+    found = secured(username="tide", password="hunter2", acl="creator")
+    assert found.login == ZooKeeperLogin("tide", "hunter2") and found.creator_only
+    assert "hunter2" not in repr(found)
+    assert secured(ssl__enabled=True).tls == ZooKeeperTls(None)
+    found = secured(
+        ssl__enabled=True,
+        ssl__keystore="own.p12",
+        ssl__keystore_password="hunter3",
+        ssl__hostname_verification=False,
+        acl="creator",
+    )
+    assert found.tls == ZooKeeperTls(TlsStores("own.p12", "hunter3"), check_names=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"username": "tide"}, "password is not"),
+        ({"password": "hunter2"}, "username is not"),
+        ({"acl": "creator"}, "not told who"),
+        ({"acl": "creator", "ssl__enabled": True, "ssl__truststore": "ca.pem"}, "not told who"),
+        ({"ssl__truststore": "ca.pem"}, "enabled is not true"),
+    ],
+)
+def test_half_of_what_secures_zookeeper_is_refused(options: dict[str, object], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        secured(**options)
 
 
 def test_a_kind_of_high_availability_that_there_is_not_is_refused() -> None:

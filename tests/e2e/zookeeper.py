@@ -5,10 +5,12 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+from tests.e2e.certificates import Authority
 from tests.e2e.watch import until
 from tidegate.model.settings import ZooKeeperSettings
 
@@ -25,14 +27,53 @@ appender.console.name=console
 SMALL_AND_QUICK = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
+USER, PASSWORD = "tide", "gate-of-a-test"
+LOGINS = """
+Server {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required {users};
+}};
+"""
+
+
+def sasl_only(folder: Path) -> Mapping[str, str]:
+    """Settings of a server that lets users in who prove who they are: USER, and "other"."""
+    logins = folder / "logins.conf"
+    users = f'user_{USER}="{PASSWORD}" user_other="{PASSWORD}"'
+    logins.write_text(LOGINS.format(users=users))
+    return {
+        "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth": "true",
+        "-Djava.security.auth.login.config": str(logins),
+    }
+
+
+def tls_only(authority: Authority) -> Mapping[str, str]:
+    """Settings of a server that speaks TLS, and asks clients for a certificate."""
+    return {
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "secureClientPort": "0",
+        # Under addresses that its certificate does not name, too.
+        "secureClientPortAddress": "0.0.0.0",
+        "ssl.keyStore.location": str(authority.issue("server.pem")),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(authority.pem),
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+        # The driver's address has no name to be looked up.
+        "ssl.clientHostnameVerification": "false",
+    }
+
+
 class ZooKeeperServer:
     """One server on a free port of this machine, with its data in a folder.
 
-    Its port stays the same when it is started again.
+    Its port stays the same when it is started again. settings: of the server, and of its Java where
+    they begin with -D.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
+        self._settings = dict(settings or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._roots = count(1)
@@ -66,10 +107,20 @@ class ZooKeeperServer:
         assert self._process is None, "it runs"
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "log4j2.properties").write_text(LOGGING)
-        (self._folder / "zoo.cfg").write_text(
-            f"tickTime=500\ndataDir={self._folder}/data\nadmin.enableServer=false\n"
-            f"clientPort={self._port}\nclientPortAddress=127.0.0.1\n"
-        )
+        port = "secureClientPort" if "secureClientPort" in self._settings else "clientPort"
+        flags = [f"{k}={v}" for k, v in self._settings.items() if k.startswith("-D")]
+        settings = {
+            "tickTime": "500",
+            "dataDir": f"{self._folder}/data",
+            "admin.enableServer": "false",
+            "clientPortAddress": "127.0.0.1",
+            **{k: v for k, v in self._settings.items() if not k.startswith("-D")},
+            port: str(self._port),
+        }
+        if port != "clientPort":
+            del settings["clientPortAddress"]
+        lines = [f"{key}={value}\n" for key, value in settings.items()]
+        (self._folder / "zoo.cfg").write_text("".join(lines))
         log = self._folder / "log"
         log.unlink(missing_ok=True)
         with log.open("wb") as output:
@@ -78,6 +129,7 @@ class ZooKeeperServer:
                     java(),
                     *SMALL_AND_QUICK,
                     "-Dzookeeper.forceSync=no",
+                    *flags,
                     f"-Dlog4j2.configurationFile={self._folder}/log4j2.properties",
                     "-cp",
                     f"{jars()}/*",
@@ -93,7 +145,7 @@ class ZooKeeperServer:
     def _bound(self, log: str) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, f"ZooKeeper has ended:\n{log}"
-        bound = re.search(r"bound to port \S*:(\d+)", log)
+        bound = re.search(r"bound to port (?:\S*:)?(\d+)", log)
         if bound is not None and "PrepRequestProcessor" in log:
             self._port = int(bound[1])
         return self._port != 0 and "PrepRequestProcessor" in log

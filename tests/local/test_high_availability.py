@@ -18,8 +18,9 @@ from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.runtimes import END_S, RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until, wait_completed, wait_for, wait_running
-from tests.e2e.zookeeper import ZooKeeperServer
+from tests.e2e.zookeeper import PASSWORD, USER, ZooKeeperServer, sasl_only
 from tidegate.connectors import FileSink
+from tidegate.errors import StorageFailed
 
 pytestmark = pytest.mark.slow
 
@@ -234,5 +235,27 @@ def test_a_store_that_hangs_costs_checkpoints_and_nothing_else(jobs: Jobs, tmp_p
         wait_completed(client, completed + 2)
         finished(client)
         check_each_counted_once(ledger_rows(tmp_path / "out"), 6_000)
+    finally:
+        server.stop()
+
+
+def test_a_job_keeps_its_records_where_only_its_user_reads_them(jobs: Jobs, tmp_path: Path) -> None:
+    server = ZooKeeperServer(tmp_path / "server", sasl_only(tmp_path))
+    options = {
+        "high-availability.zookeeper.client.acl": "creator",
+        "tidegate.ha.zookeeper.username": USER,
+        "tidegate.ha.zookeeper.password": PASSWORD,
+    }
+    try:
+        server.start()
+        env = jobs.checkpointed(1, 100, **server.options(), **options)
+        running_counts(env, 1_000, 1_000).sink_to(LedgerSink(tmp_path / "out")).uid("ledger")
+        finished(jobs.start(env, "counts"))
+        check_each_counted_once(ledger_rows(tmp_path / "out"), 1_000)
+        options["tidegate.ha.zookeeper.password"] = "guessed"
+        env = jobs.checkpointed(1, 100, **server.options(), **options)
+        env.from_sequence(1, 10).print()
+        with pytest.raises(StorageFailed, match="does not know who the driver is"):
+            jobs.start(env, "counts")
     finally:
         server.stop()

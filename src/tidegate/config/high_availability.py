@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tidegate.config.option import ConfigOption
-from tidegate.config.values import ChoiceType, DurationType, TextType
+from tidegate.config.security import store_options
+from tidegate.config.values import BooleanType, ChoiceType, DurationType, TextType
+from tidegate.errors import ConfigError
+from tidegate.model.settings import TlsStores, ZooKeeperLogin, ZooKeeperTls
+
+if TYPE_CHECKING:
+    from tidegate.config.configuration import Configuration
 
 HIGH_AVAILABILITY: Final = ConfigOption(
     "high-availability.type",
@@ -57,6 +63,49 @@ ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
     "How long connecting, and each call, waits for an answer.",
     old_keys=("recovery.zookeeper.client.connection-timeout",),
 )
+ZOOKEEPER_ACL: Final = ConfigOption(
+    "high-availability.zookeeper.client.acl",
+    ChoiceType(("open", "creator")),
+    "open",
+    "creator lets nobody but this user read and change what the job keeps in ZooKeeper; it needs "
+    "tidegate.ha.zookeeper.username, or a keystore whose certificate the servers take for a user. "
+    "What is there already of the job is locked at the start.",
+)
+ZOOKEEPER_USERNAME: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.ha.zookeeper.username",
+    TextType(),
+    None,
+    "User as whom the driver logs in to ZooKeeper, by SASL with DIGEST-MD5.",
+)
+ZOOKEEPER_PASSWORD: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.ha.zookeeper.password",
+    TextType(),
+    None,
+    "Password of that user.",
+)
+ZOOKEEPER_SASL_DISABLED: Final = ConfigOption(
+    "zookeeper.sasl.disable",
+    BooleanType(),
+    False,
+    "Do not log in to ZooKeeper, whatever user is named.",
+)
+ZOOKEEPER_TLS: Final = ConfigOption(
+    "tidegate.ha.zookeeper.ssl.enabled",
+    BooleanType(),
+    False,
+    "Reach ZooKeeper's servers over TLS, 1.2 or newer, at their secure client port.",
+)
+ZOOKEEPER_STORES: Final = store_options(
+    "tidegate.ha.zookeeper.ssl",
+    "the driver, where the servers ask for one",
+    "the servers are known, in place of those that this machine trusts",
+)
+ZOOKEEPER_NAMES_CHECKED: Final = ConfigOption(
+    "tidegate.ha.zookeeper.ssl.hostname-verification",
+    BooleanType(),
+    True,
+    "Whether a server's certificate has to be that of the host that the quorum names.",
+)
 LEADER_BEAT_INTERVAL: Final = ConfigOption(
     "tidegate.ha.beat-interval",
     DurationType(at_least_ms=10),
@@ -77,6 +126,51 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     ZOOKEEPER_ROOT,
     ZOOKEEPER_SESSION_TIMEOUT,
     ZOOKEEPER_CONNECTION_TIMEOUT,
+    ZOOKEEPER_ACL,
+    ZOOKEEPER_USERNAME,
+    ZOOKEEPER_PASSWORD,
+    ZOOKEEPER_SASL_DISABLED,
+    ZOOKEEPER_TLS,
+    *ZOOKEEPER_STORES.all(),
+    ZOOKEEPER_NAMES_CHECKED,
     LEADER_BEAT_INTERVAL,
     LEADER_LEASE,
 )
+
+
+def zookeeper_login(configuration: Configuration) -> ZooKeeperLogin | None:
+    """Who the driver is for ZooKeeper; None where nobody says. Raises ConfigError."""
+    username, password = map(configuration.get, (ZOOKEEPER_USERNAME, ZOOKEEPER_PASSWORD))
+    if username is None or password is None:
+        if username != password:
+            known, missing = ZOOKEEPER_USERNAME, ZOOKEEPER_PASSWORD
+            if username is None:
+                known, missing = missing, known
+            raise ConfigError(
+                f"{known.key} is set, and {missing.key} is not",
+                where=configuration.where_set(known),
+                remedy="Name both.",
+            )
+        return None
+    if configuration.get(ZOOKEEPER_SASL_DISABLED):
+        return None
+    return ZooKeeperLogin(username, password)
+
+
+def zookeeper_tls(configuration: Configuration) -> ZooKeeperTls | None:
+    """How ZooKeeper is reached over TLS; None where it is not. Raises ConfigError."""
+    stores = ZOOKEEPER_STORES.named(configuration)
+    if configuration.get(ZOOKEEPER_TLS):
+        some = None if stores == TlsStores() else stores
+        return ZooKeeperTls(some, configuration.get(ZOOKEEPER_NAMES_CHECKED))
+    for option, value in (
+        (ZOOKEEPER_STORES.keystore, stores.keystore),
+        (ZOOKEEPER_STORES.truststore, stores.truststore),
+    ):
+        if value is not None:
+            raise ConfigError(
+                f"{option.key} is set, and {ZOOKEEPER_TLS.key} is not true",
+                where=configuration.where_set(option),
+                remedy=f"Set {ZOOKEEPER_TLS.key}: true.",
+            )
+    return None

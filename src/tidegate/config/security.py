@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.option import ConfigOption
@@ -42,26 +42,27 @@ class StoreOptions:
 
         both_ends: whether the other end has to prove itself too.
         """
-        keystore = configuration.get(self.keystore)
-        if keystore is None:
+        named = self.named(configuration)
+        if named.keystore is None:
             return None
-        truststore = configuration.get(self.truststore)
-        if both_ends and truststore is None:
+        if not both_ends:
+            return replace(named, truststore=None)
+        if named.truststore is None:
             raise ConfigError(
                 f"{self.keystore.key} is set, and {self.truststore.key} is not",
                 where=configuration.where_set(self.keystore),
                 remedy="Name the certificates by which the other end is known.",
             )
-        return TlsStores(
-            keystore,
-            configuration.get(self.keystore_password),
-            configuration.get(self.key_password),
-            truststore if both_ends else None,
-            configuration.get(self.truststore_password),
-        )
+        return named
+
+    def named(self, configuration: Configuration) -> TlsStores:
+        """The files that are named, whichever they are."""
+        return TlsStores(*(configuration.get(option) for option in self.all()))
 
 
-def _stores(prefix: str, whose: str, other: str) -> StoreOptions:
+def store_options(prefix: str, whose: str, other: str) -> StoreOptions:
+    """Options below a prefix. whose: the own end. other: by what the other end is known."""
+
     def option(key: str, text: str) -> Text:
         return ConfigOption(f"{prefix}.{key}", TextType(), None, text)
 
@@ -90,7 +91,9 @@ REST_CLIENTS_PROVED: Final = ConfigOption(
     False,
     "Answer only those who have a certificate that security.ssl.rest.truststore knows.",
 )
-REST_STORES: Final = _stores("security.ssl.rest", "the REST interface", "its clients are known")
+REST_STORES: Final = store_options(
+    "security.ssl.rest", "the REST interface", "its clients are known"
+)
 INTERNAL: Final = ConfigOption(
     "tidegate.security.internal",
     EnumType(LinkProtection),
@@ -106,7 +109,7 @@ INTERNAL_TLS: Final = ConfigOption(
     "The same as tidegate.security.internal: on, with the certificates of "
     "security.ssl.internal.keystore where that is set.",
 )
-INTERNAL_STORES: Final = _stores(
+INTERNAL_STORES: Final = store_options(
     "security.ssl.internal", "driver and slots alike", "driver and slots know each other"
 )
 

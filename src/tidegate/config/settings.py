@@ -163,11 +163,26 @@ def zookeeper_settings(
         configuration.get(option).strip("/")
         for option in (high_availability.ZOOKEEPER_ROOT, high_availability.HA_CLUSTER)
     )
+    login = high_availability.zookeeper_login(configuration)
+    tls = high_availability.zookeeper_tls(configuration)
+    creator_only = configuration.get(high_availability.ZOOKEEPER_ACL) == "creator"
+    proved = tls is not None and tls.stores is not None and tls.stores.keystore is not None
+    if creator_only and login is None and not proved:
+        raise ConfigError(
+            f"{high_availability.ZOOKEEPER_ACL.key} is creator, and ZooKeeper is not told who "
+            "the creator is",
+            where=configuration.where_set(high_availability.ZOOKEEPER_ACL),
+            remedy=f"Set {high_availability.ZOOKEEPER_USERNAME.key} and its password, or "
+            f"{high_availability.ZOOKEEPER_STORES.keystore.key}.",
+        )
     return ZooKeeperSettings(
         quorum=_quorum(configuration),
         path="".join(f"/{part}" for part in (root, cluster) if part),
         session_timeout_ms=configuration.get(high_availability.ZOOKEEPER_SESSION_TIMEOUT),
         connection_timeout_ms=configuration.get(high_availability.ZOOKEEPER_CONNECTION_TIMEOUT),
+        login=login,
+        tls=tls,
+        creator_only=creator_only,
     )
 
 

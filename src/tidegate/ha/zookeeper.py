@@ -15,18 +15,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
     AuthFailedError,
+    InvalidACLError,
     KazooException,
     NoAuthError,
     NodeExistsError,
     NoNodeError,
 )
+from kazoo.security import CREATOR_ALL_ACL
 
 from tidegate.errors import StorageFailed
+from tidegate.ha.zookeeper_links import Links
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
@@ -54,11 +58,8 @@ class ZooKeeperHaStore:
         self._node = node
         self._run_blocking = run_blocking
         self._limit_s = settings.connection_timeout_ms / 1000
-        self._client = KazooClient(
-            settings.quorum,
-            timeout=settings.session_timeout_ms / 1000,
-            connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
-        )
+        self._links = Links(settings.tls)
+        self._client = _client(settings, self._links)
 
     async def open(self) -> None:
         """Connects, and makes the job's node. Raises StorageFailed where that cannot be done."""
@@ -69,10 +70,12 @@ class ZooKeeperHaStore:
                 f"No ZooKeeper server has answered within {self._limit_s:g} s",
                 where=self._settings.quorum,
                 remedy="Check high-availability.zookeeper.quorum, and that the servers run, have a "
-                "quorum and can be reached from the driver.",
+                f"quorum and can be reached from the driver{self._over_tls}.",
             )
         try:
             await self._answer("make the job's node", self._client.ensure_path_async(self._node))
+            if self._settings.creator_only:
+                await self._lock()
         except BaseException:
             await self.close()
             raise
@@ -120,6 +123,15 @@ class ZooKeeperHaStore:
             with contextlib.suppress(NoNodeError):
                 await self._answer(f"delete {path}", self._client.delete_async(self._child(path)))
 
+    async def _lock(self) -> None:
+        """Makes the job's nodes this user's alone, those too that somebody has left open."""
+        what = "lock the job's node"
+        found = await self._answer(what, self._client.get_children_async(self._node))
+        children = [f"{self._node}/{name}" for name in cast("list[str]", found)]
+        for node in (self._node, *children):
+            with contextlib.suppress(NoNodeError):  # a leader deletes old records meanwhile
+                await self._answer(what, self._client.set_acls_async(node, CREATOR_ALL_ACL))
+
     def _child(self, path: str) -> str:
         return f"{self._node}/{path.replace('/', '.')}"
 
@@ -145,14 +157,19 @@ class ZooKeeperHaStore:
             raise self._failed(what, f"there was no answer within {self._limit_s:g} s") from None
         except (NodeExistsError, NoNodeError):
             raise
-        except (AuthFailedError, NoAuthError) as error:
+        except (AuthFailedError, InvalidACLError) as error:
+            raise self._unknown_user() from error
+        except NoAuthError as error:
             raise StorageFailed(
                 f"ZooKeeper does not permit to {what}",
                 where=self._where,
                 remedy="Let the driver create, read, write and delete below "
-                "high-availability.zookeeper.path.root, or name another root.",
+                "high-availability.zookeeper.path.root, or name another root; servers may ask "
+                "for tidegate.ha.zookeeper.username.",
             ) from error
         except KazooException as error:
+            if self._links.login_refused:
+                raise self._unknown_user() from error
             raise self._failed(what, f"{type(error).__name__} {error}".rstrip()) from error
 
     def _failed(self, what: str, why: str) -> StorageFailed:
@@ -160,6 +177,14 @@ class ZooKeeperHaStore:
             f"ZooKeeper could not be asked to {what}: {why}",
             where=self._where,
             remedy="Check that the servers run, have a quorum and can be reached from the driver.",
+        )
+
+    def _unknown_user(self) -> StorageFailed:
+        return StorageFailed(
+            "ZooKeeper does not know who the driver is",
+            where=self._where,
+            remedy="Check tidegate.ha.zookeeper.username and its password, and that the servers "
+            "know that user; or that they take the driver's certificate for one.",
         )
 
     def _gone(self) -> StorageFailed:
@@ -170,8 +195,27 @@ class ZooKeeperHaStore:
         )
 
     @property
+    def _over_tls(self) -> str:
+        return "" if self._settings.tls is None else " over TLS (the log has what it says)"
+
+    @property
     def _where(self) -> str:
         return f"{self._settings.quorum}{self._node}"
+
+
+def _client(settings: ZooKeeperSettings, links: Links) -> KazooClient:
+    """A client that keeps trying."""
+    sasl = None
+    if settings.login is not None:
+        sasl = {"mechanism": "DIGEST-MD5"} | asdict(settings.login)
+    return KazooClient(
+        settings.quorum,
+        timeout=settings.session_timeout_ms / 1000,
+        handler=links,
+        default_acl=CREATOR_ALL_ACL if settings.creator_only else None,
+        sasl_options=sasl,
+        connection_retry={"max_tries": -1, "max_delay": RECONNECT_MAX_S},
+    )
 
 
 async def open_chain(

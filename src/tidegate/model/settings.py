@@ -249,28 +249,53 @@ class SlotSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TlsStores:
+    """Files with certificates: PEM or PKCS12, with the passwords that open them.
+
+    keystore: own certificate and its key; None where there is no need to prove oneself.
+    truststore: certificates that are trusted; None where the other end need not prove itself.
+    """
+
+    keystore: str | None = None
+    keystore_password: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
+    truststore: str | None = None
+    truststore_password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperLogin:
+    """Who a driver is for ZooKeeper, by SASL with DIGEST-MD5."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperTls:
+    """How ZooKeeper's servers are reached. check_names: whether a certificate is of its host.
+
+    stores: None trusts what this machine trusts, and proves nothing of the driver.
+    """
+
+    stores: TlsStores | None
+    check_names: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """Where record chains are kept. quorum: ``host:port,…``. path: node above those of the jobs."""
+    """Where record chains are kept. quorum: ``host:port,…``. path: node above those of the jobs.
+
+    login, tls: None goes without. creator_only: nobody else may read or change what is kept.
+    """
 
     quorum: str
     path: str
     session_timeout_ms: int = 10_000
     connection_timeout_ms: int = 15_000
-
-
-@dataclass(frozen=True, slots=True)
-class TlsStores:
-    """Files with certificates: PEM or PKCS12, with the passwords that open them.
-
-    keystore: own certificate and its key. truststore: certificates that are trusted; None where the
-    other end need not prove itself.
-    """
-
-    keystore: str
-    keystore_password: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    truststore: str | None = None
-    truststore_password: str | None = field(default=None, repr=False)
+    login: ZooKeeperLogin | None = None
+    tls: ZooKeeperTls | None = None
+    creator_only: bool = False
 
 
 class LinkProtection(Enum):

@@ -39,12 +39,14 @@ def read_keys(stores: TlsStores, *, prefix: str) -> Keys:
 
     Raises ConfigError for a file that is missing, is none, or does not open with its password.
     """
-    own = _Store(stores.keystore, stores.keystore_password, f"{prefix}.keystore")
-    trusted = b""
+    own = trusted = b""
+    if stores.keystore is not None:
+        store = _Store(stores.keystore, stores.keystore_password, f"{prefix}.keystore")
+        own = store.key_and_chain(stores.key_password)
     if stores.truststore is not None:
         given = stores.truststore_password
         trusted = _Store(stores.truststore, given, f"{prefix}.truststore").certificates()
-    return Keys(own.key_and_chain(stores.key_password), trusted)
+    return Keys(own, trusted)
 
 
 def server_context(keys: Keys, *, oldest: ssl.TLSVersion) -> ssl.SSLContext:
@@ -72,6 +74,20 @@ def dialling_context(keys: Keys) -> ssl.SSLContext:
     return context
 
 
+def service_context(keys: Keys, *, check_names: bool) -> ssl.SSLContext:
+    """How a process dials a service outside of the job.
+
+    The service is known by what the keys trust, else by what this machine trusts. check_names:
+    whether its certificate has to be that of the host that was dialled.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = check_names
+    if not keys.trusted:
+        context.load_default_certs()
+    _load(context, keys, ssl.TLSVersion.TLSv1_2)
+    return context
+
+
 def fingerprint(certificate: bytes | None) -> bytes:
     """What stands for a certificate (DER) in a proof."""
     assert certificate is not None, "both ends of a link within a job have one"
@@ -87,8 +103,9 @@ def own_fingerprint(keys: Keys) -> bytes:
 
 def _load(context: ssl.SSLContext, keys: Keys, oldest: ssl.TLSVersion) -> None:
     context.minimum_version = oldest
-    with _as_file(keys.own) as path:
-        context.load_cert_chain(path)
+    if keys.own:
+        with _as_file(keys.own) as path:
+            context.load_cert_chain(path)
     if keys.trusted:
         context.load_verify_locations(cadata=keys.trusted.decode("ascii"))
 
