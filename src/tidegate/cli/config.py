@@ -50,9 +50,7 @@ def show(
     program are among them. Secrets are masked.
     """
     if script is None:
-        variable = os.environ.get(CONFIGURATION_VARIABLE)
-        file = config or (Path(variable) if variable else None)
-        settings = load_configuration(file, dynamic)
+        settings = settings_in_force(config, dynamic)
     else:
         load_configuration(config, dynamic)  # before the program starts
         settings = planned_by(script, args, None, config, read_dynamic(dynamic)).configuration
@@ -66,6 +64,15 @@ def show(
         show_table(("option", "value", "from"), (each.cells for each in held))
     else:
         click.echo("nothing is set; --all shows the defaults", err=True)
+
+
+def settings_in_force(file: Path | None, dynamic: tuple[str, ...]) -> Configuration:
+    """What a job would take from outside: the command line, over a file or TIDEGATE_CONF's.
+
+    Raises ConfigError.
+    """
+    variable = os.environ.get(CONFIGURATION_VARIABLE)
+    return load_configuration(file or (Path(variable) if variable else None), dynamic)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ SECTIONS: Final = {
         ),
     },
     "Setting up": {
+        "init": ("tidegate.cli.init:init", "Write a project to begin with into FOLDER."),
+        "doctor": ("tidegate.cli.doctor:doctor", "Tell whether jobs can run on this machine."),
         "options": ("tidegate.cli.option_list:options", "List the options that can be set."),
         "config": ("tidegate.cli.config:config", "Show the settings that are in force."),
         "completion": (
@@ -84,6 +86,7 @@ _PLACES: Final = {name: at for section in SECTIONS.values() for name, (at, _) in
 
 _EPILOG: Final = """\b
 Examples:
+  tidegate init orders
   tidegate run -p 2 job.py
   tidegate run -D execution.checkpointing.dir=checkpoints job.py
   tidegate run --from latest -D execution.checkpointing.dir=checkpoints job.py

@@ -1,0 +1,239 @@
+"""What ``tidegate doctor`` looks at, each a finding."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidegate import __version__
+from tidegate.cli.requirements import installed_version, requirements
+from tidegate.config import high_availability, options, rest
+from tidegate.config.log import LEVEL_VARIABLE, LEVELS
+from tidegate.datastream.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
+from tidegate.errors import TidegateError
+from tidegate.storage import paths
+from tidegate.storage.stores import Stores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tidegate.config.configuration import Configuration
+
+_VARIABLES: Final = (
+    CONFIGURATION_VARIABLE,
+    LEVEL_VARIABLE,
+    RUNTIME_VARIABLE,
+    "SPARK_HOME",
+    "PYSPARK_PYTHON",
+)
+_JAVA: Final = 17
+_FILES_MIN: Final = 1_024
+_GIB: Final = 1 << 30
+
+
+class Verdict(Enum):
+    """How a finding is to be taken."""
+
+    OK = "ok"
+    ABSENT = "not there"
+    """Nothing that was asked for needs it."""
+    DOUBTFUL = "doubtful"
+    MISSING = "missing"
+    """A job would not run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was looked at, what is there, and what can be done about it ("" for nothing)."""
+
+    about: str
+    verdict: Verdict
+    found: str
+    remedy: str = ""
+
+
+def examine(
+    settings: Configuration,
+    runtime: str,
+    *,
+    installed: Callable[[str], str | None] = installed_version,
+) -> list[Finding]:
+    """All findings about this machine, for a job with these settings.
+
+    runtime: where the job is to run; 'spark' needs Java and PySpark. installed: gives the version
+    of a package, None for a package that is not there.
+    """
+    return [
+        *_interpreter(),
+        *_packages(_needed_extras(settings, runtime), installed),
+        _java(needed=runtime == "spark"),
+        *_variables(),
+        *_limits(),
+        _loopback(),
+        *_ports(settings),
+        *_folders(settings),
+    ]
+
+
+def _interpreter() -> Iterator[Finding]:
+    here = f"{__version__} in {Path(__file__).resolve().parent.parent}"
+    yield Finding("Tidegate", Verdict.OK, here)
+    yield Finding("Python", Verdict.OK, f"{platform.python_version()}, {sys.executable}")
+    system = f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"
+    if platform.system() in ("Linux", "Darwin"):
+        yield Finding("system", Verdict.OK, system)
+    else:
+        remedy = "Use Linux or macOS: slots are forked, and nothing else has been tried."
+        yield Finding("system", Verdict.DOUBTFUL, system, remedy)
+
+
+def _needed_extras(settings: Configuration, runtime: str) -> set[str]:
+    wanted = {
+        "spark": runtime == "spark",
+        "rocksdb": settings.get(options.STATE_BACKEND) == "rocksdb",
+        "rest": bool(settings.get(rest.REST_PORT) or settings.get(rest.REST_BIND_PORT)),
+        "zookeeper": settings.get(high_availability.HIGH_AVAILABILITY) == "ZOOKEEPER",
+    }
+    return {extra for extra, is_wanted in wanted.items() if is_wanted}
+
+
+def _packages(needed: set[str], installed: Callable[[str], str | None]) -> Iterator[Finding]:
+    for extra, packages in requirements(installed).items():
+        unmet = [each for each in packages if not each.met]
+        about = f"extra '{extra}'" if extra else "packages"
+        install = f"pip install 'tidegate[{extra}]'" if extra else "pip install tidegate"
+        if not unmet:
+            found = ", ".join(map(str, packages)) if extra else f"all {len(packages)} are there"
+            yield Finding(about, Verdict.OK, found)
+        else:
+            wrong = any(each.installed is not None for each in unmet)
+            absent = Verdict.DOUBTFUL if wrong else Verdict.ABSENT
+            verdict = Verdict.MISSING if not extra or extra in needed else absent
+            yield Finding(about, verdict, ", ".join(map(str, unmet)), install)
+
+
+def _java(*, needed: bool) -> Finding:
+    lacking = Verdict.MISSING if needed else Verdict.ABSENT
+    remedy = f"Install Java {_JAVA} or newer, or set JAVA_HOME; only jobs on Spark need it."
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    if java is None:
+        return Finding("Java", lacking, f"none in {home}" if home else "none on the PATH", remedy)
+    try:
+        run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Finding("Java", lacking, f"{java} does not run: {error}", remedy)
+    version = re.search(r'version "(?:1\.)?(\d+)[^"]*"', run.stderr)
+    if version is None:
+        return Finding("Java", lacking, f"{java} does not tell its version", remedy)
+    verdict = Verdict.OK if int(version[1]) >= _JAVA else lacking
+    found = f"{version[0].removeprefix('version ').strip(chr(34))}, {java}"
+    return Finding("Java", verdict, found, "" if verdict is Verdict.OK else remedy)
+
+
+def _variables() -> Iterator[Finding]:
+    for name in _VARIABLES:
+        if name not in os.environ:
+            continue
+        value = os.environ[name]
+        if name == LEVEL_VARIABLE and value.lower() not in LEVELS:
+            remedy = f"Use one of: {', '.join(LEVELS)}."
+            yield Finding(name, Verdict.MISSING, f"{value}, which is no level", remedy)
+        else:
+            yield Finding(name, Verdict.OK, value)
+
+
+def _limits() -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = " of at most ".join(
+        "unlimited" if each == resource.RLIM_INFINITY else f"{each:,}" for each in (soft, hard)
+    )
+    enough = hard == resource.RLIM_INFINITY or hard >= _FILES_MIN
+    remedy = f"Raise the limit to {_FILES_MIN:,} or more: ulimit -Hn, or LimitNOFILE of systemd."
+    yield Finding(
+        "open files", Verdict.OK if enough else Verdict.DOUBTFUL, found, "" if enough else remedy
+    )
+
+
+def _loopback() -> Finding:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+    except OSError as error:
+        remedy = "Allow connections of this machine to itself: driver and slots talk by them."
+        return Finding("loopback", Verdict.MISSING, str(error), remedy)
+    return Finding("loopback", Verdict.OK, "127.0.0.1 takes connections")
+
+
+def _ports(settings: Configuration) -> Iterator[Finding]:
+    address = settings.get(rest.REST_BIND_ADDRESS)
+    asked = {
+        options.PORT_RANGE.key: (settings.get(options.PORT_RANGE), ""),
+        rest.REST_PORT.key: (settings.get(rest.REST_PORT), address),
+        rest.REST_BIND_PORT.key: (settings.get(rest.REST_BIND_PORT), address),
+    }
+    for key, (ports, host) in asked.items():
+        if ports is None or ports == (0, 0):
+            continue
+        first, last = ports
+        free = sum(_is_free(host, port) for port in range(first, last + 1))
+        found = f"{free} of {last - first + 1} are free"
+        if free:
+            yield Finding(key, Verdict.OK, found)
+        else:
+            yield Finding(key, Verdict.MISSING, found, f"Set {key} to ports that nobody uses.")
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        socket.create_server((host, port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _folders(settings: Configuration) -> Iterator[Finding]:
+    yield _folder("temporary files", tempfile.gettempdir())
+    for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
+        place = settings.get(option)
+        if place is None:
+            continue
+        location = paths.absolute(place)
+        found = _folder(option.key, location) if paths.is_local(location) else _remote(location)
+        yield replace(found, about=option.key)
+
+
+def _folder(about: str, place: str) -> Finding:
+    """A folder of this machine; one that is not there yet is made when it is needed."""
+    folder = Path(place)
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        remedy = f"Name another folder, or let this user write to {there}."
+        return Finding(about, Verdict.MISSING, f"{folder} cannot be written to", remedy)
+    free = shutil.disk_usage(there).free
+    found = f"{folder}, {free / _GIB:,.1f} GiB free"
+    if free < _GIB:
+        return Finding(about, Verdict.DOUBTFUL, found, "Make room there.")
+    return Finding(about, Verdict.OK, found)
+
+
+def _remote(location: str) -> Finding:
+    try:
+        Stores().open(location).is_folder("")
+    except TidegateError as error:
+        return Finding(location, Verdict.MISSING, error.what, error.remedy)
+    return Finding(location, Verdict.OK, f"{location} answers")

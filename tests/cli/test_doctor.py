@@ -1,0 +1,121 @@
+"""`tidegate doctor`: what is there, what is missing, and what to do about it."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidegate.cli.health import Finding, Verdict, examine
+from tidegate.cli.main import commands
+from tidegate.cli.requirements import Requirement
+from tidegate.config.configuration import Configuration
+
+
+def doctor(*args: object) -> Result:
+    return CliRunner().invoke(commands, ["doctor", *map(str, args)])
+
+
+def found(runtime: str = "local", **settings: str) -> dict[str, Finding]:
+    """What is found where nothing but what Tidegate needs in any case is installed."""
+    configuration = Configuration.from_dict(
+        {key.replace("_", "."): value for key, value in settings.items()}
+    )
+    light = {"click", "cloudpickle"}
+    findings = examine(
+        configuration, runtime, installed=lambda package: "999.0" if package in light else None
+    )
+    return {finding.about: finding for finding in findings}
+
+
+def java(folder: Path, version: str) -> str:
+    """A JAVA_HOME whose java says that it is of this version."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+def test_where_all_is_there_it_ends_well() -> None:
+    result = doctor()
+    assert result.exit_code == 0, result.output
+    assert result.stdout.endswith("all is there that a job needs\n")
+
+
+def test_the_findings_come_as_json_too() -> None:
+    told = {each["about"]: each for each in json.loads(doctor("--json").stdout)}
+    assert told["Python"]["verdict"] == "ok"
+    assert set(told["loopback"]) == {"about", "verdict", "found", "remedy"}
+
+
+def test_what_a_job_needs_and_is_missing_makes_it_end_with_1(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = doctor("-D", f"execution.checkpointing.dir={tmp_path}/file/ck")
+    assert result.exit_code == 1
+    assert "file/ck cannot be written to" in result.stdout
+    assert "let this user write to" in result.stdout.partition("what to do:")[2]
+    assert result.stdout.endswith("1 thing missing\n")
+
+
+def test_an_extra_is_missing_only_where_the_job_uses_it() -> None:
+    assert found()["extra 'rocksdb'"].verdict is Verdict.ABSENT
+    lacking = found(state_backend_type="rocksdb")["extra 'rocksdb'"]
+    assert (lacking.verdict, lacking.remedy) == (
+        Verdict.MISSING,
+        "pip install 'tidegate[rocksdb]'",
+    )
+    assert found(runtime="spark")["extra 'spark'"].verdict is Verdict.MISSING
+
+
+def test_a_package_that_every_job_needs_is_missing_in_any_case() -> None:
+    packages = found()["packages"]
+    assert packages.verdict is Verdict.MISSING
+    assert "no pyarrow" in packages.found and "click" not in packages.found
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [("2.2.1", "pandas 2.2.1"), ("3.0", "pandas 3.0, not >=2.2,<3"), (None, "no pandas")],
+)
+def test_a_package_is_told_with_its_version_and_the_ones_that_will_do(
+    installed: str | None, said: str
+) -> None:
+    requirement = Requirement("pandas", ">=2.2,<3", installed)
+    assert (str(requirement), requirement.met) == (said, installed == "2.2.1")
+
+
+@pytest.mark.parametrize(
+    ("version", "runtime", "verdict"),
+    [
+        ("17.0.9", "spark", Verdict.OK),
+        ("1.8.0_392", "spark", Verdict.MISSING),
+        ("1.8.0_392", "local", Verdict.ABSENT),
+    ],
+)
+def test_java_has_to_be_new_enough_for_spark(
+    version: str, runtime: str, verdict: Verdict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, version))
+    finding = found(runtime)["Java"]
+    assert finding.verdict is verdict and finding.found.startswith(f"{version}, {tmp_path}")
+
+
+def test_no_java_is_told_with_where_it_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert found("spark")["Java"].found == f"none in {tmp_path}"
+
+
+def test_ports_that_are_all_taken_are_missing() -> None:
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        finding = found(rest_port=str(port))["rest.port"]
+    assert (finding.verdict, finding.found) == (Verdict.MISSING, "0 of 1 are free")
+
+
+def test_a_log_level_that_would_stop_every_job_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_LOG_LEVEL", "loud")
+    assert found()["TIDEGATE_LOG_LEVEL"].verdict is Verdict.MISSING
