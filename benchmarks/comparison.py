@@ -1,6 +1,7 @@
 """One workload on Tidegate and its peers: who takes part, the floors, and what is said of them."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ class Comparison:
         """Run all, print the table, keep the result; whether what was measured holds."""
         with tempfile.TemporaryDirectory() as scratch:
             chosen = [one for one in self.contenders(Path(scratch), scale) if only in one.name]
+            if not all(one.name.startswith("tidegate-") for one in chosen):
+                set_up_peers()
             results = interleaved(chosen, rounds, console)
         rates = median_rates(results)
         held = {
@@ -105,6 +108,12 @@ def bases(rates: dict[str, float]) -> dict[str, float]:
     pyflink = [rates[name] for name in (PYFLINK, PYFLINK_20K) if name in rates]
     found = {JVM: rates[FLINK]} if FLINK in rates else {}
     return found | ({PYTHON: max(pyflink)} if pyflink else {})
+
+
+def set_up_peers() -> None:
+    """Have what the peers need in the cache folder; quick where it is there."""
+    script = HERE / "peers/pyflink/setup.sh"
+    subprocess.run(["bash", str(script)], stdout=sys.stderr, check=True)
 
 
 def peers_cache() -> Path:

@@ -1,17 +1,20 @@
 """Runs the benchmarks and prints what they measured beside what they are compared with.
 
-python -m benchmarks.run [NAME ...] [--rounds N] [--only TEXT] [--scale FACTOR]
+python -m benchmarks.run [NAME ...] [--rounds N] [--only TEXT] [--scale FACTOR] [--spark]
 Exit status 1 where a figure falls short of the floor that its benchmark guards.
 """
 
 import argparse
 import sys
+from functools import partial
 
 from rich.console import Console
 
 from benchmarks import (
     changelog,
     checkpoint_loss,
+    faults,
+    links,
     million_keys,
     recovery,
     rocksdb_state,
@@ -33,6 +36,8 @@ BENCHMARKS = {
     "changelog": changelog.main,
     "savepoint": savepoint.main,
     "state-read": state_read.main,
+    "faults": faults.main,
+    "links": links.main,
 }
 
 
@@ -42,15 +47,22 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved runs of each")
     parser.add_argument("--only", default="", help="contenders whose name holds this text")
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on all numbers of records")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="factor on numbers of records and times of watching",
+    )
+    parser.add_argument("--spark", action="store_true", help="faults on Spark too")
     args = parser.parse_args()
     unknown = sorted(set(args.names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
     console = Console(width=110)
+    benchmarks = BENCHMARKS | {"faults": partial(faults.main, spark=args.spark)}
     ok = True
-    for name in args.names or BENCHMARKS:
-        ok &= BENCHMARKS[name](console, args.rounds, args.only, args.scale)
+    for name in args.names or benchmarks:
+        ok &= benchmarks[name](console, args.rounds, args.only, args.scale)
     return 0 if ok else 1
 
 
