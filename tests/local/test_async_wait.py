@@ -1,6 +1,7 @@
 """Calls in flight when a slot is killed or a job is stopped: each record counts once."""
 
 import os
+import sys
 import time
 from collections import Counter
 from functools import partial
@@ -15,6 +16,7 @@ from tests.e2e.runtimes import Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
 from tidegate import AsyncDataStream, JobClient, StreamExecutionEnvironment, Time
+from tidegate.slot.threads import SWITCH_S
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +108,10 @@ def test_work_that_holds_the_interpreter_is_done_in_a_process_of_its_own() -> No
         found: list[Any] = list(rows)
     assert [number for number, _ in found] == [0, 1, 2]
     assert len({pid for _, pid in found} | {os.getpid()}) == 2
+
+
+def test_threads_of_a_slot_pass_the_interpreter_on_soon() -> None:
+    """Else each step of a checkpoint waits 5 ms for each call that computes."""
+    env = StreamExecutionEnvironment.local(1)
+    intervals = env.from_collection([0]).map(lambda _: sys.getswitchinterval())
+    assert intervals.execute_and_collect(limit=1) == [SWITCH_S]

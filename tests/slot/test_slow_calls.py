@@ -47,8 +47,8 @@ class Numbers(Recorder, SourceOperator):
         return Polled.MORE
 
 
-def world_of(*operators: Operator, inputs: int = 1) -> World:
-    world = World(*operators, inputs=inputs, settings=LARGE)
+def world_of(*operators: Operator, inputs: int = 1, settings: JobSettings = LARGE) -> World:
+    world = World(*operators, inputs=inputs, settings=settings)
     for operator in operators:
         operator.world = world  # type: ignore[attr-defined]
     return world
@@ -66,7 +66,17 @@ def test_a_source_gives_a_slow_chain_one_row_a_turn() -> None:
     assert [line for line in log if line.startswith("source: ") and "rows" in line] == [
         "source: 1 rows"
     ] * 5
-    assert world.sent[0][0] == rows(0, 1, 2, 3, 4)
+    assert world.sent[0][:5] == [rows(number) for number in range(5)], "each leaves behind its call"
+
+
+def test_rows_of_calls_that_are_not_long_are_gathered_and_none_leave_early_where_told() -> None:
+    for call_ms, timeout_ms in ((1, 100), (CALL_MS, -1)):
+        settings = JobSettings(slot=SlotSettings(rows=1_000, buffer_timeout_ms=timeout_ms))
+        world = world_of(
+            Numbers("source", [], 5), Slow("map", [], call_ms), inputs=0, settings=settings
+        )
+        world.start()
+        assert world.sent[0][0] == rows(0, 1, 2, 3, 4)
 
 
 def test_a_source_gives_a_cheap_chain_full_batches_soon() -> None:
@@ -215,7 +225,7 @@ def test_rows_ahead_of_one_that_fails_leave_a_chain_whose_next_function_is_slow(
     with pytest.raises(UserCodeFailed) as failed:
         world.run()
     world.subtask.end(ExecutionState.FAILED, failed.value)
-    assert world.sent[0] == [rows(1, 2)]
+    assert world.sent[0] == [rows(1), rows(2)]
 
 
 def test_a_barrier_comes_between_two_calls_for_what_timers_make() -> None:

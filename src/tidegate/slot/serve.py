@@ -25,6 +25,7 @@ from tidegate.pyflink.imports import put_in_place, take_away
 from tidegate.slot.guarded import GuardProcess
 from tidegate.slot.pulse import PulseLink
 from tidegate.slot.slot import Slot, World
+from tidegate.slot.threads import short_switches
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.transport.tcp import TcpNetwork, loop_factory
 
@@ -68,7 +69,11 @@ def serve(invitation: SlotInvitation) -> str:
     if invitation.pyflink:
         put_in_place()
     try:
-        with _without_interrupts(), asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with (
+            _without_interrupts(),
+            short_switches(),
+            asyncio.Runner(loop_factory=loop_factory()) as runner,
+        ):
             return runner.run(_serve(invitation, slot_id, host, chance, guard))
     finally:
         if invitation.pyflink:

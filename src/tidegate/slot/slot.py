@@ -228,7 +228,6 @@ class Slot:
         if settings is None:
             return
         until = clock.precise_s() + settings.yield_ms / 1000
-        flush_before = clock.monotonic_ms() - max(0, settings.buffer_timeout_ms)
         waiting: list[Subtask] = []
         while ready:
             subtask = ready.popleft()
@@ -248,6 +247,7 @@ class Slot:
         if waiting and not self._can_turn:
             self._wake.clear()  # which only the waiting ones have set
         if settings.buffer_timeout_ms >= 0:
+            flush_before = clock.monotonic_ms() - settings.buffer_timeout_ms
             self._each(lambda subtask: subtask.flush_older_than(flush_before))
 
     def _waits(self, subtask: Subtask) -> bool:

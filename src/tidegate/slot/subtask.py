@@ -49,6 +49,7 @@ from tidegate.slot.gate import WatermarkValve
 from tidegate.slot.in_flight import InFlight, OutputTimeout
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.slot.subtask_end import SubtaskEnd
+from tidegate.slot.turns import LONG_TURN_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -189,7 +190,7 @@ class Subtask:
         else:
             self._read_gate()
         idle = self._chain.idle and not self._gate.readable and not self._source_ready
-        if idle:
+        if idle or self._is_long(self._clock.precise_s() - began):
             self.flush()
         ended = self._clock.precise_s()
         self._busy_s += ended - began
@@ -197,6 +198,10 @@ class Subtask:
             self.pace.lasted(ended - began)
         if self._debloater is not None:
             self._debloater.turned(began, ended, idle=idle)
+
+    def _is_long(self, turn_s: float) -> bool:
+        """Whether what a turn has made leaves at once: to send it costs nothing beside the turn."""
+        return turn_s > LONG_TURN_S and self._settings.slot.buffer_timeout_ms >= 0
 
     def start(self) -> None:
         """All subtasks of the job are restored: begin."""

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from tidegate.clock import Clock
 
 
+LONG_TURN_S: Final = 2 * TURN_S
+"""What sends of what was made in a longer turn cost cannot be seen beside the turn."""
+
 CALL_FADES: Final = 0.9
 """What is left of how long a call took with each turn that is shorter."""
 
