@@ -11,7 +11,7 @@ import pytest
 from tests.house.source import ROOT
 
 FENCE = re.compile(r"^```(\w*)[^\n]*$")
-LIMIT_S = 120
+LIMIT_S = 280
 
 
 def pages() -> list[Path]:
@@ -33,7 +33,6 @@ def program(page: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.spark
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_on_this_page_runs(page: Path, tmp_path: Path) -> None:
     # A name of its own: a script `types.py` would stand in for the library of that name.
