@@ -97,7 +97,7 @@ def test_a_streaming_job_has_a_checkpoint_coordinator_and_one_in_batch_mode_has_
     if batch:
         for ask in asked:
             with pytest.raises(ConfigError, match=r"batch mode.* no checkpoints") as refused:
-                ask().result(timeout=10)
+                ask().result(timeout=100)
             assert refused.value.remedy
     else:
         wait_completed(client, 1)

@@ -260,8 +260,8 @@ def test_leaving_the_results_cancels_the_job() -> None:
         client = rows.get_job_client()
         assert next(rows) == 0
     with pytest.raises(JobCanceled):
-        client.get_job_execution_result().result(10)
-    assert client.get_job_status().result(10) is JobStatus.CANCELED
+        client.get_job_execution_result().result(100)
+    assert client.get_job_status().result(100) is JobStatus.CANCELED
 
 
 def test_an_exception_of_a_function_arrives_with_its_traceback() -> None:
@@ -288,7 +288,7 @@ def test_execute_gives_the_id_of_the_job_that_ran() -> None:
     env = local()
     env.from_collection([1]).map(str)
     client = env.execute_async("one")
-    result = client.get_job_execution_result().result(20)
+    result = client.get_job_execution_result().result(100)
     assert len(bytes.fromhex(result.get_job_id())) == 16
     assert client.view().job == client.get_job_id() == result.get_job_id()
     env.from_collection([1]).map(str)
@@ -303,7 +303,7 @@ def test_the_plan_shows_the_vertices_that_run() -> None:
     words.key_by(lambda letter: letter).process(Count()).map(str)
     plan = json.loads(env.get_execution_plan())
     client = env.execute_async()
-    client.get_job_execution_result().result(30)
+    client.get_job_execution_result().result(100)
     running = {
         vertex.id.hex(): (vertex.name, vertex.parallelism, len(vertex.subtasks))
         for vertex in client.view().vertices
@@ -332,7 +332,7 @@ def test_one_call_turns_checkpoints_on() -> None:
     with pytest.raises(TimeoutError):
         client.get_job_execution_result().result(3.0)
     taken = client.view().checkpoints
-    client.cancel().result(10)
+    client.cancel().result(100)
     assert taken.counts.completed >= 3
     assert taken.counts.failed == 0
 
@@ -351,7 +351,7 @@ def test_the_checkpoint_config_is_what_the_job_runs_with(tmp_path: Path) -> None
     env.from_collection([1]).map(str)
     client = env.execute_async("configured")
     settings = client.view().settings.checkpoints
-    client.get_job_execution_result().result(20)
+    client.get_job_execution_result().result(100)
     assert settings.mode is config.get_checkpointing_mode()
     assert settings.interval_ms == config.get_checkpoint_interval() == 700
     assert settings.timeout_ms == config.get_checkpoint_timeout() == 9_000

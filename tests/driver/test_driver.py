@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
 
-LIMIT_S = 10
+LIMIT_S = 100.0
 WARNED = "records of the job were deleted"
 
 

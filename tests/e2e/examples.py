@@ -407,7 +407,7 @@ def check_upgrade(jobs: Jobs) -> None:
     upgrade.first_version(env, out)
     client = jobs.start(env, "first version")
     wait_for(client, lambda seen: upgrade.rows_read(client) >= 100, "a hundred numbers")
-    path = client.stop_with_savepoint(False, jobs.folder / "savepoints").result(timeout=30)
+    path = client.stop_with_savepoint(False, jobs.folder / "savepoints").result(timeout=100)
     assert upgrade.committed(out)
 
     env = jobs.checkpointed(3, 150).configure(upgrade.from_savepoint(path))

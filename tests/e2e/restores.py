@@ -35,7 +35,7 @@ def start_counts(
 def stopped_with_checkpoint(client: JobClient, checkpoints: int = 2) -> CheckpointStatistics:
     """Cancel a job after so many checkpoints; the newest one, which it has left."""
     wait_completed(client, checkpoints)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     newest = view(client).checkpoints.latest_completed
     assert newest is not None and newest.pointer is not None
     assert (Path(newest.pointer) / "_metadata").is_file()

@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.e2e.watch import until
 from tidegate import Configuration, JobClient, StreamExecutionEnvironment
 
-END_S = 60.0
+END_S = 100.0
 """How long a job of these tests may take to end; far beyond what it takes."""
 
 MakeEnvironment = Callable[[int, Configuration], StreamExecutionEnvironment]

@@ -11,7 +11,7 @@ from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatu
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState, JobStatus
 
-PATIENCE_S = 45.0
+PATIENCE_S = 100.0
 """How long anything that must happen is waited for; on a loaded machine much takes its time."""
 
 LOOK_S = 0.01

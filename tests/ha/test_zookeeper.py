@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 
 
 def run(work: Awaitable[None]) -> None:

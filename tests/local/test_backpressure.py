@@ -92,7 +92,7 @@ def test_checkpoints_while_restored_data_are_read(jobs: Jobs, during: bool) -> N
         seen = wait_for(client, some_initializing_and_started, "the readers are still reading")
         completed = seen.checkpoints.counts.completed
         with pytest.raises(CheckpointAborted, match="required tasks") as caught:
-            client.trigger_checkpoint().result(timeout=30)
+            client.trigger_checkpoint().result(timeout=100)
         assert caught.value.reason == "NOT_ALL_REQUIRED_TASKS_RUNNING"
         assert view(client).checkpoints.counts.completed == completed
     latch.release()
@@ -153,7 +153,7 @@ class Copy(MapFunction[int, int], CheckpointedFunction):
 def test_in_flight_data_show_in_the_figures_and_lie_beside_the_state(jobs: Jobs) -> None:
     client, _ = start_slow(jobs, 2)
     wait_persisted(client)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     found = view(client).checkpoints.latest_completed
     assert found is not None and found.pointer is not None
     shares = [share for vertex in found.vertices for share in vertex.acknowledged]
@@ -185,7 +185,7 @@ def test_each_subtask_has_a_file_of_its_own_where_that_is_asked_for(jobs: Jobs) 
     setting = {"execution.checkpointing.unaligned.max-subtasks-per-channel-state-file": 1}
     client, _ = start_slow(jobs, 2, **setting)
     wait_persisted(client, 3)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     found = view(client).checkpoints.latest_completed
     assert found is not None and found.pointer is not None
     shares = [share for vertex in found.vertices for share in vertex.acknowledged]

@@ -22,7 +22,7 @@ from tidegate.errors import CheckpointAborted, ConfigError, JobFailed, StorageFa
 
 pytestmark = pytest.mark.slow
 
-END_S = 60.0
+END_S = 100.0
 MIB = 1024 * 1024
 
 

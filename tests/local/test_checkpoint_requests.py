@@ -24,7 +24,7 @@ from tidegate.savepoints.inspect import describe
 
 pytestmark = pytest.mark.slow
 
-END_S = 30
+END_S = 100
 UNALIGNED = {"execution.checkpointing.unaligned.enabled": True}
 
 

@@ -28,7 +28,7 @@ from tidegate.model.control import ExecutionState, JobStatus
 
 pytestmark = pytest.mark.slow
 
-END_S = 30
+END_S = 100
 HISTORY = {"web.checkpoints.history": 1_000}
 INITIALIZING, CREATED, RUNNING = JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.RUNNING
 

@@ -35,7 +35,7 @@ def test_a_kill_while_batches_are_debloated_loses_and_doubles_nothing(jobs: Jobs
 def test_a_skewed_input_shows_in_alignment_and_in_what_is_read_meanwhile(jobs: Jobs) -> None:
     client = start_skewed(jobs)
     seen = wait_completed(client, 3)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     names = {vertex.id: vertex.name for vertex in seen.vertices}
     for checkpoint in completed(seen):
         assert checkpoint.processed_bytes > 0

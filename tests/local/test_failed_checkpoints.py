@@ -23,7 +23,7 @@ from tidegate.model.control import ExecutionState
 
 pytestmark = pytest.mark.slow
 
-END_S = 30
+END_S = 100
 TOLERANT = {"execution.checkpointing.tolerable-failed-checkpoints": 1_000}
 Lines = list[MutableMapping[str, Any]]
 

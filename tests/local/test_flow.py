@@ -78,7 +78,7 @@ def test_the_six_steps_of_a_checkpoint_come_in_their_order(jobs: Jobs) -> None:
     )
     client = jobs.start(env, "six steps")
     seen = wait_completed(client, 4)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     done = completed(seen)[:3]
     notes = journal.notes()
     for number, checkpoint in enumerate(done):
@@ -141,7 +141,7 @@ def test_the_source_is_not_stuck_while_a_checkpoint_is_triggered(jobs: Jobs) -> 
     env.generate(lambda _: now_ms(), None, 1_000, Types.LONG()).map(Stamps(out)).print()
     client = jobs.start(env, "gaps")
     seen = wait_completed(client, 8)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     stamps = [int(line) for line in out.read_text().splitlines()]
     gaps = sorted(longest_gap(stamps, checkpoint.trigger_ms) for checkpoint in completed(seen)[1:7])
     assert gaps[len(gaps) // 2] < 50, gaps
@@ -172,7 +172,7 @@ def test_keyed_and_operator_state_of_one_function_are_both_in_the_checkpoint(job
     running_counts(env, None, 1_000, CountWithTotal()).sink_to(LedgerSink(out))
     client = jobs.start(env, "both")
     wait_for(client, lambda _: ledger_files(out), "a checkpoint with rows")
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     newest = view(client).checkpoints.latest_completed
     assert newest is not None and newest.pointer is not None
     operators = {each.uid: each for each in decoded(Path(newest.pointer) / "_metadata").operators}
@@ -189,7 +189,7 @@ def test_a_sources_position_is_what_it_had_emitted_before_the_barrier(jobs: Jobs
     numbers.map(Probe(journal, "emitted")).print()
     client = jobs.start(env, "positions")
     wait_completed(client, 3)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     newest = view(client).checkpoints.latest_completed
     assert newest is not None and newest.pointer is not None
     emitted = journal.notes("snapshot", checkpoint=newest.checkpoint)[0]["rows"]

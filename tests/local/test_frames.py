@@ -37,7 +37,7 @@ def start(jobs: Jobs, parallelism: int, staged: Numbers, **settings: object) -> 
 def stop_in_the_middle(jobs: Jobs, client: JobClient) -> None:
     """Cancel the job after a few checkpoints, which it keeps."""
     wait_completed(client, 3)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     assert 0 < len(committed_rows(jobs.folder / "out")) < ROWS
 
 

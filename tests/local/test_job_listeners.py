@@ -44,7 +44,7 @@ def test_a_listener_is_told_each_change_in_order_with_its_time(jobs: Jobs) -> No
     wait_completed(client, 1)
     broken.set()
     wait_recovered(client, 1)
-    client.cancel().result(20)
+    client.cancel().result(100)
     assert isinstance(failure_of(client), JobCanceled)
     restarted = (JobStatus.RESTARTING, JobStatus.RUNNING)
     check_chain(pager.events, *restarted, JobStatus.CANCELLING, JobStatus.CANCELED)

@@ -47,7 +47,7 @@ def finish(client: JobClient, broken: Latch) -> None:
 
 def cancel(client: JobClient, broken: Latch) -> None:
     wait_completed(client, 2)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
 
 
 def fail(client: JobClient, broken: Latch) -> None:

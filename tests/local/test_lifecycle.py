@@ -26,13 +26,13 @@ def test_a_cancelled_job_ends_with_its_functions_closed(jobs: Jobs, parallelism:
     )
     client = jobs.start(env, "cancelled")
     wait_running(client)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     assert isinstance(failure_of(client), JobCanceled)
-    assert client.get_job_status().result(timeout=10) is JobStatus.CANCELED
+    assert client.get_job_status().result(timeout=100) is JobStatus.CANCELED
     states = {subtask.state for vertex in view(client).vertices for subtask in vertex.subtasks}
     assert states == {ExecutionState.CANCELED}
     assert len(journal.notes("close")) == parallelism
-    client.cancel().result(timeout=10)
+    client.cancel().result(timeout=100)
 
 
 SLACK_MS = 1_000
@@ -105,7 +105,7 @@ def test_without_checkpoints_a_failure_ends_the_job(jobs: Jobs) -> None:
     client = jobs.start(env, "failing")
     assert isinstance(failure_of(client), JobFailed)
     assert view(client).restarts == 0
-    assert client.cancel().result(timeout=10) is None, "it has ended already"
+    assert client.cancel().result(timeout=100) is None, "it has ended already"
 
 
 @pytest.mark.feature("F273")

@@ -95,7 +95,7 @@ def test_a_hook_is_triggered_and_gets_back_what_it_gave(jobs: Jobs) -> None:
     assert checkpoint == view(client).restored
     order = [number for number, _ in hook.triggered]
     assert state == order.index(checkpoint) + 1
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     assert hook.closed == 1
 
 
@@ -106,7 +106,7 @@ def test_the_state_of_a_hook_is_in_the_metadata(jobs: Jobs) -> None:
     running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "hooked")
     wait_completed(client, 1)
-    done = client.trigger_checkpoint().result(timeout=30)
+    done = client.trigger_checkpoint().result(timeout=100)
     data = (jobs.folder / done.pointer / "_metadata").read_bytes()
     states = {state.name: state for state in metadata.decode(data, lambda: "x").master_states}
     assert states["snapshots"].payload == str(done.checkpoint).encode()
@@ -160,7 +160,7 @@ def test_a_hook_that_hangs_in_its_close_does_not_keep_the_job_from_its_end(
     with structlog.testing.capture_logs() as logs:
         client = jobs.start(env, "hooked")
         wait_completed(client, 1)
-        client.cancel().result(timeout=30)
+        client.cancel().result(timeout=100)
         until(lambda: any("do not end" in log["event"] for log in logs), "the driver's end")
     (failed,) = [log for log in logs if log["event"] == "closing a master hook failed"]
     assert failed["hook"] == "snapshots" and "did not end within 0.1 s" in failed["error"]

@@ -40,7 +40,7 @@ def test_a_job_starts_from_where_a_savepoint_was_asked_for(jobs: Jobs) -> None:
     id = rest.begin(f"{rest.job}/savepoints", asked)
     location = rest.outcome(f"{rest.job}/savepoints/{id}")["location"]
     assert status(client) is JobStatus.RUNNING and Path(location, "_metadata").is_file()
-    client.cancel().result(20)
+    client.cancel().result(100)
     # Nothing was committed behind the savepoint: from it on, all comes out once.
     again = counting(jobs, 2, TOTAL, None, start_from=location, interval_ms=100)
     finished(again)
@@ -82,7 +82,7 @@ def test_the_same_id_is_the_same_operation_even_if_it_failed(jobs: Jobs) -> None
 @pytest.mark.feature("F183", "F268")
 def test_a_savepoint_is_disposed_of_once(jobs: Jobs) -> None:
     client, rest = served(jobs)
-    path = client.trigger_savepoint(jobs.folder / "savepoints").result(20)
+    path = client.trigger_savepoint(jobs.folder / "savepoints").result(100)
     body = {"savepoint-path": path}
     id = rest.begin("/savepoint-disposal", body, 200)
     assert rest.outcome(f"/savepoint-disposal/{id}") == {} and not Path(path).exists()
@@ -129,7 +129,7 @@ def test_a_program_does_not_end_before_the_savepoint_of_its_stop_is_told(jobs: J
         assert b"over\n" in iter(process.stdout.readline, b""), "the program comes to its end"
         location = rest.outcome(f"{rest.job}/savepoints/{id}")["location"]
         assert Path(location, "_metadata").is_file()
-        assert process.wait(20) == 0
+        assert process.wait(100) == 0
 
 
 @pytest.mark.parametrize("saved", [False, True])

@@ -57,8 +57,8 @@ def test_metrics_have_flinks_names_and_say_what_is(jobs: Jobs) -> None:
     before = values(rest, of_job)
     assert {name: before[name] for name in CHECKPOINTS} == CHECKPOINTS
     assert before["numRestarts"] == before["numRescales"] == "0" and int(before["uptime"]) >= 0
-    client.trigger_savepoint(jobs.folder / "savepoints").result(20)
-    done = client.trigger_checkpoint().result(20)
+    client.trigger_savepoint(jobs.folder / "savepoints").result(100)
+    done = client.trigger_checkpoint().result(100)
     wait_completed(client, 2)
     broken.set()
     wait_recovered(client, 1)

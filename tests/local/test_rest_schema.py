@@ -138,7 +138,7 @@ def test_the_checkpoint_pages_have_every_field_with_its_type(jobs: Jobs) -> None
     before = counting(jobs, 2, None, 500)
     wait_rows(before, 50)
     savepoints, no_folder = str(jobs.folder / "savepoints"), jobs.folder / "file"
-    path = before.stop_with_savepoint(False, savepoints).result(20)
+    path = before.stop_with_savepoint(False, savepoints).result(100)
     latch, held = Latch(jobs.folder / "latch"), jobs.folder / "held"
     env = jobs.checkpointed(2, 100, **SERVED, **{RESTORE_PATH: path})
     counts = running_counts(env, None, 500).map(Waiting(latch, held)).uid("waiting")
@@ -147,7 +147,7 @@ def test_the_checkpoint_pages_have_every_field_with_its_type(jobs: Jobs) -> None
     wait_completed(client, 3)
     rest = Rest.of(client)
     no_folder.write_text("no folder")
-    client.trigger_savepoint(savepoints).result(20)
+    client.trigger_savepoint(savepoints).result(100)
     assert client.trigger_savepoint(no_folder).exception(20) is not None
     latch.set()
     where = f"{rest.job}/checkpoints"

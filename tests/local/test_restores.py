@@ -144,7 +144,7 @@ def test_as_many_checkpoints_are_kept_as_was_asked_for(jobs: Jobs) -> None:
     running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "counts")
     wait_completed(client, 6)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     newest = [checkpoint.pointer for checkpoint in completed(view(client))][-3:]
     kept = sorted((jobs.checkpoints / client.get_job_id()).glob("chk-*"), key=number_of)
     assert [str(folder) for folder in kept] == newest

@@ -35,7 +35,7 @@ def test_a_split_given_after_the_enumerators_snapshot_comes_after_the_readers(jo
     env.from_source(LateSplitsSource(journal), source_name="late").print()
     client = jobs.start(env, "late splits")
     taken = {found.checkpoint for found in completed(wait_completed(client, 5))}
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     order = [(note["event"], note.get("split")) for note in journal.notes()]
     late = [note["split"] for note in journal.notes("given") if note["after"] in taken]
     assert len(late) >= 5

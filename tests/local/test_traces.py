@@ -14,7 +14,7 @@ from tests.e2e.watch import completed, view, wait_completed, wait_recovered
 from tidegate import ConfigError
 from tidegate.checkpoint.statistics import CheckpointStatus
 
-END_S = 30
+END_S = 100
 
 
 @pytest.mark.feature("F234")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidegate.driver.client import DriverClient
     from tidegate.jobmaster.view import JobView
 
-LIMIT_S = 30
+LIMIT_S = 100.0
 
 
 def endless(parallelism: int, **settings: str) -> DriverClient:

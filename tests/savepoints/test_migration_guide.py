@@ -32,7 +32,7 @@ PYFLINK = (
     },
 )
 RULES = FIXTURES / "types-heap-savepoint-canonical", {"alpha-bc": "alerts"}
-LIMIT_S = 60
+LIMIT_S = 100.0
 
 
 def savepoint(source: Path, uids: dict[str, str], folder: Path) -> None:

@@ -38,7 +38,7 @@ from tidegate.storage.stores import Stores
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.wire import Wire
 
-LIMIT_S = 10
+LIMIT_S = 100.0
 JOB = JobId("j" * 32)
 SETTINGS = JobSettings(
     checkpoints=CheckpointSettings(

@@ -26,7 +26,7 @@ from tidegate.transport.tcp import TcpNetwork
 from tidegate.transport.wire import Listener, Wire
 
 SECRET = b"s" * 32
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 SLOT = SlotId("slot-1")
 EXECUTION = ExecutionId(SubtaskId(VertexId(b"v"), 0), Attempt(1), Epoch(1))
 

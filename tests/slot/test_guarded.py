@@ -15,7 +15,7 @@ from tidegate.slot.guard import INTERRUPT
 from tidegate.slot.guarded import GuardProcess
 from tidegate.slot.pulse import PulseLink
 
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 SLOT = SlotId("slot-1")
 NEVER_MS = 3_600_000
 

@@ -178,7 +178,7 @@ def test_a_job_that_is_cancelled_ends_the_query(spark: SparkSession, jobs: Jobs)
     client = jobs.start(env, "endless")
     tracker = spark.sparkContext.statusTracker()
     until(tracker.getActiveJobsIds, "Spark writes the frame", 30)
-    client.cancel().result(timeout=30)
+    client.cancel().result(timeout=100)
     assert isinstance(failure_of(client), JobCanceled)
     until(lambda: not tracker.getActiveJobsIds(), "Spark has ended the query", 10)
 

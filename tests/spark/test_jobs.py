@@ -64,7 +64,7 @@ def test_a_checkpoint_is_triggered_across_processes(jobs: Jobs) -> None:
     running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
     client = jobs.start(env, "counts")
     assert os.getpid() not in pids(wait_running(client)) and len(pids(view(client))) == 2
-    done = client.trigger_checkpoint().result(timeout=30)
+    done = client.trigger_checkpoint().result(timeout=100)
     found = view(client).checkpoints.find(done.checkpoint)
     assert found is not None and found.acknowledged == found.subtasks == 4
 

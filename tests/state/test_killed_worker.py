@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 60
+LIMIT_S = 100.0
 
 
 @pytest.mark.feature("F104", "F108")

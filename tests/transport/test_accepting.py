@@ -13,7 +13,7 @@ from tidegate.transport.tcp import TcpNetwork, loop_factory
 from tidegate.transport.wire import Wire
 
 LOOPS = {"uvloop": loop_factory(), "asyncio": asyncio.SelectorEventLoop}
-LIMIT_S = 60
+LIMIT_S = 100.0
 SECRET = b"k" * 32
 
 

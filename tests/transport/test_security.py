@@ -25,7 +25,7 @@ from tidegate.transport.security import LinkSecurity, is_loopback
 from tidegate.transport.tcp import TcpNetwork
 
 LENGTH = struct.Struct("!I")
-LIMIT_S = 60
+LIMIT_S = 100.0
 Pass = Callable[[bytes], bytes]
 
 

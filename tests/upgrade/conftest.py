@@ -20,7 +20,7 @@ from tidegate import (
 from tidegate.errors import CheckpointAborted
 from tidegate.jobmaster.view import JobView
 
-END_S = 60
+END_S = 100.0
 
 T = TypeVar("T")
 
