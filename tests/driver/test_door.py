@@ -4,8 +4,9 @@ import json
 import os
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,31 @@ def test_a_door_that_is_closed_leaves_nothing_and_whoever_knocks_is_told(
     with pytest.raises(UserError, match="another machine") as elsewhere:
         ask_at(replace(sign, host="elsewhere"), JOB, {"do": "status"})
     assert "elsewhere" in elsewhere.value.remedy
+
+
+def test_whoever_has_the_result_finds_nothing_left_and_whoever_waits_is_answered_after(
+    client: Saving, tmp_path: Path
+) -> None:
+    waiting: Future[str] = Future()
+    asked = threading.Event()
+
+    def wait(*args: object, **settings: object) -> Future[str]:
+        asked.set()
+        return waiting
+
+    client.stop_with_savepoint = wait  # type: ignore[method-assign]
+    door = Door(JOB, str(tmp_path), structlog.get_logger())
+    door.open(client, Epoch(7))
+    sign = sign_in(tmp_path)
+    with ThreadPoolExecutor(1) as others:
+        answered = others.submit(ask_at, sign, JOB, {"do": "stop", "drain": False})
+        assert asked.wait(60)
+        door.shut()
+        assert read_sign(Stores().open(str(tmp_path)), JOB) is None
+        assert not Path(sign.socket).parent.exists()
+        waiting.set_result("/savepoints/savepoint-9")
+        door.close()
+        assert answered.result(60) == "/savepoints/savepoint-9"
 
 
 def test_the_newest_driver_takes_down_what_a_killed_one_has_left(tmp_path: Path) -> None:

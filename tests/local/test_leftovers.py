@@ -20,6 +20,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, failure_of
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
 from tidegate import JobClient, MapFunction, RuntimeContext
 from tidegate.connectors import FileSink
+from tidegate.minicluster.forking import forking
 
 pytestmark = pytest.mark.slow
 
@@ -74,12 +75,15 @@ def test_a_job_leaves_nothing_open_and_nothing_lying_about(
     assert callable(end)
     out, broken = jobs.folder / "out", Latch(jobs.folder / "broken")
     restarts = {"restart-strategy.type": "disable"} if end is fail else {}
+    forking().prepare()  # the program has its fork server for as long as it lives
     before = held()
     env = jobs.checkpointed(parallelism, 100, **RETAIN, **restarts)
     counts = running_counts(env, 500 if end is finish else None, 2_000)
     counts.map(Breaking(broken)).sink_to(FileSink.parquet(str(out), COUNT_SCHEMA))
     client = jobs.start(env, "counts")
     end(client, broken)
+    # Whoever has the result may look, or end, at once.
+    assert not list(jobs.checkpoints.glob(".jobs/*/doors/*"))
     until(lambda: held() <= before, f"nothing more is open: {held() - before}")
     assert not list(temporary.iterdir())
     check_left_over(jobs.checkpoints, client.get_job_id())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.driver.savepoints import Savepoint
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
-    from tidegate.model.ids import JobId
+    from tidegate.model.ids import Epoch, JobId
 
 T = TypeVar("T")
 
@@ -100,6 +100,11 @@ class DriverClient:
     def get_job_id(self) -> JobId:
         """Id of the job."""
         return self._driver.job
+
+    @property
+    def epoch(self) -> Epoch:
+        """Number of this run of the job; known once the job is accepted."""
+        return self._driver.epoch
 
     def get_web_interface_url(self) -> str | None:
         """Where its REST interface is; None where it has none."""

@@ -137,23 +137,24 @@ class Door:
         store.create(self._sign[1], json.dumps(asdict(sign)).encode())
 
     def shut(self) -> None:
-        """Take no more requests; those that wait for the job's end still wait. Blocking."""
+        """Take no more requests and leave nothing behind; who waits is answered later. Blocking."""
         with self._lock:
             self._ended = True
         if self._server is not None and self._thread is not None:
             self._server.shutdown()
             self._thread.join()
-
-    def close(self) -> None:
-        """The job has ended: answer who waits, and leave nothing behind. Blocking."""
-        if self._server is not None:
-            self._server.server_close()
+            self._server.socket.close()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._sign is not None:
             store, sign = self._sign
             with contextlib.suppress(StorageFailed):
                 store.delete([sign])
+
+    def close(self) -> None:
+        """The job's result is out: wait until all who asked are answered. Blocking."""
+        if self._server is not None:
+            self._server.server_close()
 
 
 def _remove_left(place: Path) -> None:
@@ -167,6 +168,14 @@ class _Server(socketserver.ThreadingUnixStreamServer):
     """Answers each connection on a thread of its own; ``server_close`` waits for them."""
 
     daemon_threads = False
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """The next connection, later where there is no descriptor for it: who knocks can wait."""
+        try:
+            return super().get_request()
+        except OSError:
+            threading.Event().wait(_POLL_S)
+            raise
 
     def __init__(
         self, place: str, answers: Callable[[Mapping[str, Any]], dict[str, object]]

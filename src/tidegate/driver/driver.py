@@ -529,6 +529,12 @@ class Driver:
         return self.accepted.result(timeout=0)
 
     @property
+    def epoch(self) -> Epoch:
+        """Number of this run of the job."""
+        assert self._leadership is not None, "a job that was accepted is led"
+        return self._leadership.epoch
+
+    @property
     def settings(self) -> JobSettings:
         """The job's settings."""
         return self._graph.settings

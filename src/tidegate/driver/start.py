@@ -62,7 +62,7 @@ class WayIn(Protocol):
     def shut(self) -> None:
         """The job has ended, and its result is about to be given out. Blocking.
 
-        Comes in the end whether or not it was opened.
+        Whoever has the result finds nothing of it left. Comes whether or not it was opened.
         """
         ...
 
@@ -76,7 +76,7 @@ class _Ways:
         self._other = other
 
     def open(self, client: DriverClient) -> None:
-        epoch = client.view().epoch
+        epoch = client.epoch
         self._door.open(client, epoch)
         if self._other is not None:
             self._other.open(client, epoch)
