@@ -48,6 +48,17 @@ class Nowhere:
         return None
 
 
+class _InterruptedWait(Future[JobExecutionResult]):
+    """A result that is waited for when the process is told to stop."""
+
+    def __init__(self, told: type[BaseException]) -> None:
+        super().__init__()
+        self._told = told
+
+    def result(self, timeout: float | None = None) -> JobExecutionResult:
+        raise self._told
+
+
 class Client:
     """A job that has ended, or that ends when it is cancelled."""
 
@@ -57,13 +68,15 @@ class Client:
         self.cancelled = False
         self.suspended = ""
         self.interrupted: type[BaseException] | None = None
+        self._waits: list[_InterruptedWait] = []
 
     def get_job_id(self) -> JobId:
         return JobId("0" * 32)
 
     def get_job_execution_result(self) -> Future[JobExecutionResult]:
         if self.interrupted and not self.suspended:
-            raise self.interrupted
+            self._waits.append(_InterruptedWait(self.interrupted))
+            return self._waits[-1]
         ended: Future[JobExecutionResult] = Future()
         if self.error is None:
             ended.set_result(JobExecutionResult(self.get_job_id(), 1))
@@ -83,6 +96,8 @@ class Client:
     def suspend(self, reason: str = "") -> Future[None]:
         self.suspended = reason
         self.error = JobSuspended(f"the job was suspended: {reason}")
+        for wait in self._waits:
+            wait.set_exception(self.error)
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.datastream.fakes import Client, KeepingRuntime, environment, numbers
+from tidegate.config.configuration import Configuration
+from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.results import CloseableIterator
 from tidegate.errors import JobFailed
 
@@ -42,6 +44,31 @@ def test_a_loop_that_is_left_by_an_error_cancels_the_job() -> None:
         for row in numbers(environment(KeepingRuntime(client))).collect():
             raise LookupError(row)
     assert client.cancelled
+
+
+def test_whoever_interrupts_suspends_the_job_and_the_process_may_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As in a notebook, where only the cell ends."""
+
+    def rows() -> Iterator[object]:
+        yield 1
+        raise KeyboardInterrupt
+
+    within, between = Client([]), Client([1, 2])
+    within.collected = lambda name: rows()
+    for client in (within, between):
+        client.interrupted = KeyboardInterrupt
+        running_jobs().add(client, Configuration())
+    with pytest.raises(KeyboardInterrupt), CloseableIterator[object](within, "c") as records:
+        list(records)
+    with pytest.raises(KeyboardInterrupt), CloseableIterator[object](between, "c") as records:
+        assert next(records) == 1
+        raise KeyboardInterrupt
+    for client in (within, between):
+        assert (client.suspended, client.cancelled) == ("Ctrl-C", False)
+    assert capsys.readouterr().err.count("the job was suspended: Ctrl-C") == 2
+    assert list(records) == []
 
 
 def test_nothing_is_cancelled_once_the_job_has_ended() -> None:

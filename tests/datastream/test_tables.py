@@ -21,7 +21,7 @@ from tidegate import (
     StreamExecutionEnvironment,
     Types,
 )
-from tidegate.datastream import results
+from tidegate.datastream import interrupts, results
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +126,7 @@ def test_a_type_that_polars_lacks_is_refused_by_name() -> None:
 
 
 def test_closing_says_when_the_job_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "CANCEL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(interrupts, "CANCEL_TIMEOUT_S", 0.01)
     client = Client([1, 2])
     client.cancel = Future
     rows = numbers(environment(KeepingRuntime(client))).execute_and_collect()

@@ -1,9 +1,11 @@
 """Programs that are told to stop: by Ctrl-C, SIGTERM, or a reader of their output that goes."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.watch import until
+from tidegate import StreamExecutionEnvironment
 
 pytestmark = pytest.mark.slow
 
@@ -26,19 +29,56 @@ env.execute("sums")
 """
 
 
+WAITING = """
+client = env.execute_async("sums")
+client.get_job_execution_result().result()
+"""
+
+BUSY_WITH_SOMETHING_ELSE = """
+import time
+env.execute_async("sums")
+while True:
+    time.sleep(1_000)
+"""
+
+COLLECTING = """
+def shown(n):
+    print(n, flush=True)
+    return n
+
+for total in numbers.map(shown).uid("shown").execute_and_collect("sums"):
+    pass  # nothing comes before a checkpoint is complete
+"""
+
+STUCK = """
+import time
+from pathlib import Path
+from tidegate import StreamExecutionEnvironment
+
+def never_returns(n):
+    print("called", flush=True)
+    time.sleep(100_000)
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.generate(lambda n: n, rate=1).uid("numbers").map(never_returns).print()
+"""
+
+
 class Program:
     """A program that never ends by itself."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str = PROGRAM) -> None:
         self.checkpoints = folder / "checkpoints"
         self._script = folder / "sums.py"
-        self._script.write_text(PROGRAM)
+        self._script.write_text(text)
 
     @contextmanager
-    def running(self, parallelism: int, *more: str) -> Iterator[subprocess.Popen[str]]:
+    def running(
+        self, parallelism: int, *more: str, interval: str = "100 ms"
+    ) -> Iterator[subprocess.Popen[str]]:
         """Its process, which leads a group as the processes of a terminal do."""
         settings = {
-            "execution.checkpointing.interval": "100 ms",
+            "execution.checkpointing.interval": interval,
             "execution.checkpointing.dir": str(self.checkpoints),
         }
         options = [part for key, value in settings.items() for part in ("-D", f"{key}={value}")]
@@ -108,3 +148,82 @@ def test_a_program_whose_reader_has_gone_ends_like_any_filter(
         told = process.stderr.read()
         assert process.wait(END_S) == 141, told
         assert "Traceback" not in told and "restarts" not in told
+
+
+@pytest.mark.parametrize(
+    "ending", [WAITING, BUSY_WITH_SOMETHING_ELSE, COLLECTING], ids=["waits", "sleeps", "collects"]
+)
+@pytest.mark.parametrize(
+    ("number", "reason", "status"),
+    [(signal.SIGINT, "Ctrl-C", 130), (signal.SIGTERM, "SIGTERM", 143)],
+)
+def test_whatever_the_program_does_its_job_gets_a_last_checkpoint(
+    tmp_path: Path, ending: str, number: int, reason: str, status: int
+) -> None:
+    """The whole group hears of it, as from a terminal, from ``timeout`` or from systemd."""
+    text = PROGRAM.rpartition("env.execute(")[0]
+    if ending is COLLECTING:
+        text = text.rpartition("numbers.key_by")[0]
+    program = Program(tmp_path, text + ending)
+    with program.running(1, interval="1 h") as process:
+        assert process.stdout is not None and process.stdout.readline()
+        os.killpg(process.pid, number)
+        told = drained(process)
+        assert process.returncode == status, told
+        assert f"job 'sums' was suspended: {reason}" in told, told
+        assert "Checkpoint 1 is kept" in told, told
+    assert program.newest() == 1
+
+
+def test_sigterm_may_come_twice_as_from_the_command_timeout(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    with program.running(1, interval="1 h") as process:
+        assert process.stdout is not None and process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        os.killpg(process.pid, signal.SIGTERM)
+        told = drained(process)
+        assert process.returncode == 143, told
+    assert program.newest() == 1, told
+
+
+@pytest.mark.parametrize("ending", ['env.execute("stuck")', WAITING], ids=["execute", "waits"])
+def test_a_second_ctrl_c_ends_the_program_at_once(tmp_path: Path, ending: str) -> None:
+    """The last checkpoint is waited for as long as a test could never be."""
+    program = Program(tmp_path, STUCK + ending)
+    limit = ("-D", "tidegate.interrupt.checkpoint-timeout=10 d")
+    with program.running(1, *limit, interval="1 h") as process:
+        assert process.stdout is not None and process.stdout.readline() == "called\n"
+        assert process.stderr is not None
+        os.killpg(process.pid, signal.SIGINT)
+        while "is being suspended" not in (line := process.stderr.readline()):
+            assert line, "the program ended at the first"
+        os.killpg(process.pid, signal.SIGINT)
+        process.stderr.read()
+        assert process.wait(END_S) == 130
+
+
+def test_a_program_that_ends_by_itself_takes_its_job_along_behind_a_last_checkpoint(
+    tmp_path: Path,
+) -> None:
+    program = Program(tmp_path, PROGRAM.replace("env.execute(", "env.execute_async("))
+    with program.running(1, interval="1 h") as process:
+        told = drained(process)
+        assert process.returncode == 0
+        assert "job-cut-off" in told and "was suspended: its program has ended" in told
+
+
+def terminated(number: int) -> list[int | None]:
+    """Ends a program and a forked process by SIGTERM; how they ended."""
+    program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(100_000)"])
+    program.terminate()
+    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(100_000,))
+    forked.start()
+    forked.terminate()
+    forked.join()
+    return [program.wait(), forked.exitcode]
+
+
+def test_what_a_function_starts_can_be_terminated_though_its_slot_cannot() -> None:
+    env = StreamExecutionEnvironment.local(1)
+    rows = env.from_collection([1]).map(terminated).execute_and_collect()
+    assert list(rows) == [[-signal.SIGTERM, -signal.SIGTERM]]

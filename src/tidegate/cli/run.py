@@ -15,6 +15,7 @@ import click
 from tidegate.cli.options import AS_PROGRAM, with_program, with_runtime, with_settings
 from tidegate.config import options
 from tidegate.config.load import load_configuration, read_dynamic
+from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.outside import (
     CONFIGURATION_VARIABLE,
     RUNTIME_VARIABLE,
@@ -158,6 +159,9 @@ def _run_as_main(script: Path) -> None:
     try:
         runpy.run_path(str(script), run_name="__main__")
     except (TidegateError, click.ClickException):
+        raise
+    except KeyboardInterrupt as told:
+        running_jobs().suspend_for(told)
         raise
     except Exception as error:
         _show_from_script(error, script)

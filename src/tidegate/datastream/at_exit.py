@@ -1,4 +1,4 @@
-"""What is told when the process ends: steps that never ran, jobs that end with it."""
+"""What is told when the process ends: steps that never ran."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tidegate.config.warnings import Warn, process_warnings
 from tidegate.graph.transformations import NodeKind
 
 if TYPE_CHECKING:
-    from tidegate.api.client import JobClient
     from tidegate.config.configuration import Configuration
     from tidegate.datastream.program import Program
 
@@ -31,23 +30,6 @@ def tell_of_unexecuted(program: Program, configuration: Configuration) -> None:
                 Warn.NOT_EXECUTED,
                 "the program ends, and these steps have never run; call env.execute()",
                 sinks=sinks,
-            )
-
-    atexit.register(tell)
-
-
-def tell_of_running(client: JobClient, configuration: Configuration) -> None:
-    """Warn at the end of the process if the job still runs, for it ends with the process."""
-    kept = weakref.ref(client, lambda _: atexit.unregister(tell))  # the driver holds it meanwhile
-
-    def tell() -> None:
-        running = kept()
-        if running is not None and not running.get_job_execution_result().done():
-            process_warnings(configuration).warn(
-                Warn.JOB_CUT_OFF,
-                "the job still runs and ends with this process; to wait for its end call "
-                "get_job_execution_result().result()",
-                job=str(running.get_job_id()),
             )
 
     atexit.register(tell)

@@ -11,9 +11,9 @@ from tidegate.config.checkpoint import CheckpointConfig
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, dry_run, python_files
-from tidegate.datastream.at_exit import tell_of_running, tell_of_unexecuted
+from tidegate.datastream.at_exit import tell_of_unexecuted
 from tidegate.datastream.execution_config import ExecutionConfig
-from tidegate.datastream.interrupts import result_of
+from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.notices import warn, warn_of_runtime
 from tidegate.datastream.outside import RUNTIME_VARIABLE, configuration_from_outside
 from tidegate.datastream.process import active_session, script_name
@@ -350,26 +350,25 @@ class StreamExecutionEnvironment(StreamSources):
 
         Raises GraphError and ConfigError for a program that cannot run, JobFailed, JobCanceled and
         JobSuspended for a job that did not finish. Ctrl-C and SIGTERM suspend the job behind a last
-        checkpoint, and end the program with 130 and 143; a second one ends it at once.
+        checkpoint, and end the program with 130 and 143; a second Ctrl-C ends it at once.
         """
-        client = self._started(job_name)
-        return result_of(client, self._configuration.get(options.LAST_CHECKPOINT_TIMEOUT))
+        return running_jobs().result_of(self._started(job_name))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts the program built since the last execution.
 
-        The job ends with this process. Raises GraphError and ConfigError before anything is
-        started.
+        If it still runs when this process ends, or is ended by Ctrl-C or SIGTERM, it is suspended
+        behind a last checkpoint. Raises GraphError and ConfigError before anything is started.
         """
-        client = self._started(job_name)
-        tell_of_running(client, self._configuration)
-        return client
+        return self._started(job_name)
 
     def _started(self, job_name: str | None) -> JobClient:
         if job_name is not None:
             checks.check_text(job_name, "execute")
         try:
-            return self._submitted(job_name)
+            client = self._submitted(job_name)
+            running_jobs().add(client, self._configuration)
+            return client
         except (UserError, StorageFailed) as error:
             # The error says all; a hundred lines of the engine's frames would hide it.
             raise error.with_traceback(None) from None

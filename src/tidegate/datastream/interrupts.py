@@ -1,22 +1,31 @@
-"""A program that is told to stop while it waits for its job: by Ctrl-C, SIGTERM, a closed pipe."""
+"""A process that ends, or is told to by Ctrl-C, SIGTERM, a closed pipe, while its jobs run.
+
+Jobs are suspended behind a last checkpoint, so that what comes next goes on with them. That holds
+for whoever waits for a job, and at the end of the process for every job that still runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tidegate.datastream.results import CANCEL_TIMEOUT_S, not_ended
-from tidegate.errors import JobCanceled, TidegateError
+from tidegate.config import options
+from tidegate.config.warnings import Warn, process_warnings
+from tidegate.errors import JobCanceled, JobFailed, TidegateError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from types import FrameType
 
     from tidegate.api.client import JobClient, JobExecutionResult
+    from tidegate.config.configuration import Configuration
+
+CANCEL_TIMEOUT_S: Final = 30.0
+"""How long a job that is to end is waited for."""
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code of a program that SIGTERM has ended, as shells have it."""
@@ -24,56 +33,139 @@ TERMINATED: Final = 128 + signal.SIGTERM
 OUTPUT_CLOSED: Final = 141
 """Exit code of a program whose reader has gone: 128 and the number of SIGPIPE."""
 
+SIGTERM_NAME: Final = "SIGTERM"
+CTRL_C_NAME: Final = "Ctrl-C"
 
-def result_of(client: JobClient, last_checkpoint_ms: int) -> JobExecutionResult:
-    """Wait for the end of a job. Raises what it ended with.
 
-    Ctrl-C and SIGTERM suspend the job and go on as `KeyboardInterrupt` and `SystemExit`; a second
-    one goes on at once. last_checkpoint_ms: how long a job may take for its last checkpoint.
-    """
-    end_s = last_checkpoint_ms / 1000 + CANCEL_TIMEOUT_S
-    try:
-        with _sigterm_raised():
-            try:
-                return client.get_job_execution_result().result()
-            except (KeyboardInterrupt, SystemExit) as told:
-                reason = "SIGTERM" if isinstance(told, SystemExit) else "Ctrl-C"
-                _suspended(client, reason, end_s)
-                raise
-    except JobCanceled as error:
-        if not error.output_closed:
+class Terminated(SystemExit):
+    """SIGTERM, raised in the main thread."""
+
+
+class RunningJobs:
+    """The jobs of this process. At the end of the process those that still run are suspended."""
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+        self._jobs: dict[JobClient, Configuration] = {}
+        self._terminated = False
+        self._ending = False
+        # Not atexit: executors, which the driver and libraries use, take nothing more by then.
+        threading._register_atexit(self._at_exit)  # type: ignore[attr-defined]  # as executors do
+
+    def add(self, client: JobClient, configuration: Configuration) -> None:
+        """A job was started with these settings."""
+        if os.getpid() != self._process:  # forked from the program, whose jobs are not its own
+            self._process, self._terminated = os.getpid(), False
+            self._jobs.clear()
+        self._jobs[client] = configuration
+        client.get_job_execution_result().add_done_callback(lambda _: self._jobs.pop(client, None))
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._take_sigterm)
+
+    def result_of(self, client: JobClient) -> JobExecutionResult:
+        """Wait for the end of a job. Raises what it ended with.
+
+        Ctrl-C and SIGTERM suspend the job and go on as `KeyboardInterrupt` and `SystemExit`; a
+        second Ctrl-C goes on at once.
+        """
+        try:
+            return client.get_job_execution_result().result()
+        except (KeyboardInterrupt, SystemExit) as told:
+            self.suspend_for(told, client)
             raise
-        _forget_output()
-        raise SystemExit(OUTPUT_CLOSED) from error
+        except JobCanceled as error:
+            if not error.output_closed:
+                raise
+            _forget_output()
+            raise SystemExit(OUTPUT_CLOSED) from error
+
+    def suspend_for(self, told: KeyboardInterrupt | SystemExit, *clients: JobClient) -> None:
+        """Suspend jobs, all unless some are given, since the process is told to stop."""
+        self._suspend(CTRL_C_NAME if isinstance(told, KeyboardInterrupt) else SIGTERM_NAME, clients)
+
+    def _suspend(self, reason: str, clients: tuple[JobClient, ...]) -> None:
+        jobs = {
+            client: each for client, each in self._jobs.items() if client in clients or not clients
+        }
+        self._ending = True
+        try:
+            for client, configuration in jobs.items():
+                _say_what_follows(client, reason, configuration)
+                client.suspend(reason)
+            for client, configuration in jobs.items():
+                _tell_end(client, configuration)
+        except KeyboardInterrupt:
+            for client in jobs:  # who is in a hurry is not to wait for them again
+                self._jobs.pop(client, None)
+            raise
+        finally:
+            self._ending = False
+
+    def _take_sigterm(self, number: int, frame: FrameType | None) -> None:
+        if not self._jobs or os.getpid() != self._process:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif not self._ending:  # who asks again may kill, or press Ctrl-C
+            self._terminated = True
+            raise Terminated(TERMINATED)
+
+    def _at_exit(self) -> None:
+        if not self._jobs or os.getpid() != self._process:
+            return
+        reason = "its program has ended"
+        if self._terminated:
+            reason = SIGTERM_NAME
+        elif isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            reason = CTRL_C_NAME
+        else:
+            for client, configuration in list(self._jobs.items()):
+                _warn_of_end(client, configuration)
+        with contextlib.suppress(KeyboardInterrupt):
+            self._suspend(reason, ())
 
 
-@contextlib.contextmanager
-def _sigterm_raised() -> Generator[None]:
-    """SIGTERM raises `SystemExit` meanwhile, unless the program has a way of its own."""
-    main = threading.current_thread() is threading.main_thread()
-    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
+@functools.cache
+def running_jobs() -> RunningJobs:
+    """Those of this process, which they end with."""
+    return RunningJobs()
 
-    def terminated(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(TERMINATED)
 
-    signal.signal(signal.SIGTERM, terminated)
+def not_ended(client: JobClient, asked: str) -> JobFailed:
+    """What to raise where a job does not end. asked: what it was."""
+    return JobFailed(
+        f"the job was {asked} and has not ended within {CANCEL_TIMEOUT_S:g} s",
+        where=f"job {client.get_job_id()}",
+        remedy="Its log says what it waits for; a function that never returns holds it up.",
+    )
+
+
+def _say_what_follows(client: JobClient, reason: str, configuration: Configuration) -> None:
+    limit_s = configuration.get(options.LAST_CHECKPOINT_TIMEOUT) / 1000
+    sys.stderr.write(
+        f"{reason}: job {client.get_job_id()} is being suspended behind a last checkpoint, for "
+        f"which it has {limit_s:g} s; Ctrl-C ends the program at once\n"
+    )
+
+
+def _tell_end(client: JobClient, configuration: Configuration) -> None:
+    """Wait for the end of a job that is being suspended, and say what became of it."""
+    limit_s = configuration.get(options.LAST_CHECKPOINT_TIMEOUT) / 1000 + CANCEL_TIMEOUT_S
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _suspended(client: JobClient, reason: str, timeout_s: float) -> None:
-    """Suspend a job, wait for its end, and say what became of it."""
-    client.suspend(reason)
-    try:
-        error = client.get_job_execution_result().exception(timeout_s)
-    except TimeoutError as late:
-        raise not_ended(client, "suspended") from late
+        error = client.get_job_execution_result().exception(limit_s)
+    except TimeoutError:
+        error = not_ended(client, "suspended")
     if isinstance(error, TidegateError):
         sys.stderr.write(f"{error}\n")
+
+
+def _warn_of_end(client: JobClient, configuration: Configuration) -> None:
+    process_warnings(configuration).warn(
+        Warn.JOB_CUT_OFF,
+        "the job still runs and ends with this process; to wait for its end call "
+        "get_job_execution_result().result()",
+        job=str(client.get_job_id()),
+    )
 
 
 def _forget_output() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tidegate.config import options
-from tidegate.errors import ConfigError, GraphError, JobFailed, TidegateError
+from tidegate.datastream import interrupts
+from tidegate.datastream.interrupts import Terminated, not_ended, running_jobs
+from tidegate.errors import ConfigError, GraphError, TidegateError
 from tidegate.graph.runtime import load_frames
 from tidegate.graph.transformations import (
     NodeKind,
@@ -30,16 +32,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CANCEL_TIMEOUT_S: Final = 30.0
-"""How long closing waits for the job to end."""
-
 
 class CloseableIterator(Generic[T]):
     """Records of a running job; leaving its ``with`` block cancels the job if it still runs.
 
     So does dropping the iterator, as a ``for`` loop does that is left early; only then nobody waits
     for the job's end. The job waits while nobody takes its records: a bounded number of them is on
-    the way.
+    the way. Ctrl-C and SIGTERM suspend it.
     """
 
     def __init__(self, client: JobClient, name: str) -> None:
@@ -66,6 +65,9 @@ class CloseableIterator(Generic[T]):
         except TidegateError:
             self._ended = True
             raise
+        except (KeyboardInterrupt, SystemExit) as told:
+            self._suspend(told)
+            raise
 
     def take(self, count: int) -> list[T]:
         """The next records, at most so many."""
@@ -81,6 +83,11 @@ class CloseableIterator(Generic[T]):
             self._ended = True
             cancel(self._client)
 
+    def _suspend(self, told: KeyboardInterrupt | SystemExit) -> None:
+        if not self._ended:
+            self._ended = True
+            running_jobs().suspend_for(told, self._client)
+
     def __enter__(self) -> CloseableIterator[T]:
         return self
 
@@ -90,7 +97,10 @@ class CloseableIterator(Generic[T]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        if isinstance(error, KeyboardInterrupt | Terminated):
+            self._suspend(error)
+        else:
+            self.close()
 
     def __del__(self) -> None:
         # Any thread may come by here, the driver's too: so nothing is waited for.
@@ -101,18 +111,9 @@ class CloseableIterator(Generic[T]):
 def cancel(client: JobClient) -> None:
     """Cancel a job and wait for its end. Raises JobFailed where it failed, or does not end."""
     try:
-        client.cancel().result(timeout=CANCEL_TIMEOUT_S)
+        client.cancel().result(timeout=interrupts.CANCEL_TIMEOUT_S)
     except TimeoutError as error:
         raise not_ended(client, "cancelled") from error
-
-
-def not_ended(client: JobClient, asked: str) -> JobFailed:
-    """What to raise where a job does not end. asked: what it was."""
-    return JobFailed(
-        f"the job was {asked} and has not ended within {CANCEL_TIMEOUT_S:g} s",
-        where=f"job {client.get_job_id()}",
-        remedy="Its log says what it waits for; a function that never returns holds it up.",
-    )
 
 
 def check_bounded(transformations: Sequence[Transformation], call: str) -> None:

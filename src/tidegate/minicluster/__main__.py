@@ -7,12 +7,13 @@ import socket
 import sys
 
 from tidegate.minicluster.fork_server import ForkServer, warm_up
+from tidegate.minicluster.forking import FOR_THE_PROGRAM
 from tidegate.minicluster.processes import slot_process
 
 if __name__ == "__main__":
-    # Ctrl-C in a terminal reaches all processes there; the program decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for number in FOR_THE_PROGRAM:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FOR_THE_PROGRAM)
     warm_up()
     invitation = ForkServer(socket.socket(fileno=int(sys.argv[1]))).run()
     sys.exit(0 if invitation is None else slot_process(invitation))

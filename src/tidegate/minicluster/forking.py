@@ -19,6 +19,12 @@ from tidegate.minicluster.messages import CHANNEL_TIMEOUT_S
 END_TIMEOUT_S: Final = 0.5
 """How long the end of a program waits for its fork server, which may wait for slots longer."""
 
+FOR_THE_PROGRAM: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+"""Signals that a terminal, ``timeout`` or systemd sends to all processes of a group at once.
+
+The program decides what comes of them: its last checkpoint needs its slots.
+"""
+
 ANSWER_TIMEOUT_S: Final = 5.0
 """How long a server that does not take what it is sent may take to be gone."""
 
@@ -107,8 +113,8 @@ def forking() -> Forking:
 
 
 def _spawn(servers: socket.socket) -> subprocess.Popen[bytes]:
-    # The child has the mask of this thread, so that no Ctrl-C can come before it ignores them.
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    # The child has the mask of this thread, so that no signal can come before it ignores them.
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_PROGRAM)
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "tidegate.minicluster", str(servers.fileno())],

@@ -134,8 +134,10 @@ def _guard(
     """Be the guard, and never return."""
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        for number in (signal.SIGTERM, INTERRUPT, TELL_STACK, signal.SIGCHLD):
+        for number in (INTERRUPT, TELL_STACK, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as where the driver is near
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         # What the slot has open is to be closed when the slot is gone, such as Spark's link to it.
         first_kept, last_kept = sorted((channel.fileno(), stacks))
         os.closerange(3, first_kept)

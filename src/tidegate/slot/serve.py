@@ -31,6 +31,7 @@ from tidegate.transport.tcp import TcpNetwork, loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
+    from types import FrameType
 
     from tidegate.model.chance import Chance
     from tidegate.model.control import SlotInvitation
@@ -72,6 +73,7 @@ def serve(invitation: SlotInvitation) -> str:
         with (
             _without_interrupts(),
             short_switches(),
+            _children_terminable(),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
             return runner.run(_serve(invitation, slot_id, host, chance, guard))
@@ -103,6 +105,39 @@ def _without_interrupts() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, former)
+
+
+@contextlib.contextmanager
+def _children_terminable() -> Generator[None]:
+    """A slot that was started deaf to SIGTERM stays so; what its functions start must not be."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _do_nothing)  # which a program that is executed does not inherit
+
+    def forked() -> None:
+        if signal.getsignal(signal.SIGTERM) is _do_nothing:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _let_sigterm(signal.SIG_UNBLOCK)
+
+    os.register_at_fork(
+        before=lambda: _let_sigterm(signal.SIG_BLOCK),  # one that comes at once is to wait
+        after_in_parent=lambda: _let_sigterm(signal.SIG_UNBLOCK),
+        after_in_child=forked,
+    )
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _let_sigterm(how: int) -> None:
+    signal.pthread_sigmask(how, {signal.SIGTERM})
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    """What a slot does about SIGTERM."""
 
 
 async def _serve(
