@@ -105,6 +105,7 @@ _PLACES: Final = {
     "JobSuspended": "tidegate.errors",
     "JobClient": "tidegate.api.client",
     "JobExecutionResult": "tidegate.api.client",
+    "JobSummary": "tidegate.api.client",
     "JobExecutionStatusEvent": "tidegate.api.listeners",
     "JobFailed": "tidegate.errors",
     "JobID": "tidegate.model.ids:JobId",

@@ -17,6 +17,7 @@ from tidegate.api.async_functions import AsyncRetryStrategy as AsyncRetryStrateg
 from tidegate.api.client import CheckpointDone as CheckpointDone
 from tidegate.api.client import JobClient as JobClient
 from tidegate.api.client import JobExecutionResult as JobExecutionResult
+from tidegate.api.client import JobSummary as JobSummary
 from tidegate.api.co_functions import BaseBroadcastProcessFunction as BaseBroadcastProcessFunction
 from tidegate.api.co_functions import BroadcastProcessFunction as BroadcastProcessFunction
 from tidegate.api.co_functions import CoFlatMapFunction as CoFlatMapFunction

@@ -97,6 +97,7 @@ class MetricRegistry:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
         self._readers: dict[str, Callable[[], float]] = {}
+        self._counters: dict[str, Counter] = {}
 
     def group(self, *names: str) -> MetricGroup:
         """The group of that path."""
@@ -105,6 +106,17 @@ class MetricRegistry:
     def register(self, name: str, read: Callable[[], float]) -> None:
         """Add a metric; a second one of the same name takes its place."""
         self._readers[name] = read
+
+    def count(self, name: str) -> Counter:
+        """Add a counter; a second one of the same name takes its place."""
+        counter = self._counters[name] = Counter()
+        self.register(name, counter.get_count)
+        return counter
+
+    def counted(self, name: str) -> int:
+        """What the counter of that name has come to; 0 where there is none."""
+        counter = self._counters.get(name)
+        return 0 if counter is None else counter.get_count()
 
     def read(self) -> Mapping[str, float]:
         """The values of all metrics now."""
@@ -125,9 +137,11 @@ class MetricGroup:
 
     def counter(self, name: str) -> Counter:
         """A new counter."""
-        counter = Counter()
-        self._registry.register(self._full(name), counter.get_count)
-        return counter
+        return self._registry.count(self._full(name))
+
+    def counted(self, name: str) -> int:
+        """What a counter of this group has come to; 0 where there is none."""
+        return self._registry.counted(self._full(name))
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """A value that is asked for when it is read."""

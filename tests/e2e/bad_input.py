@@ -144,7 +144,7 @@ def check_malformed_row_is_skipped_and_counted(jobs: Jobs) -> None:
     numbers = sorted(row["number"] for row in ledger_rows(jobs.folder / "out"))
     assert numbers == [1, 2, 4]
     figures = [subtask.figures for vertex in view(client).vertices for subtask in vertex.subtasks]
-    assert sum(figure.rows_skipped for figure in figures) == 1
+    assert sum(figure.counts.skipped for figure in figures) == 1
 
 
 def check_unpicklable_function(jobs: Jobs) -> None:

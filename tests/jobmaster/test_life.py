@@ -33,6 +33,7 @@ from tidegate.model.control import (
     ExecutionState,
     JobStatus,
     Pulse,
+    RowCounts,
     Start,
     SubtaskChanged,
     SubtaskFigures,
@@ -236,6 +237,20 @@ def test_what_slots_measured_is_shown_and_what_an_older_attempt_says_is_not() ->
     view = world.machine.view(world.now_ms)
     assert view.vertices[0].subtasks[0].figures == last, "a pulse that comes late is older"
     assert [s.batch_age_ms for s in view.slots] == [41, 0, 0]
+
+
+def test_rows_are_counted_over_all_attempts() -> None:
+    world = World(JobSettings(restart=FixedDelay(attempts=1, delay_ms=0))).running()
+    first = world.executions[0]
+    last = SubtaskFigures(counts=RowCounts(read=9, late=1, written=2))
+    world.change(first, ExecutionState.FAILED, SlotLost("gone"), figures=last)
+    world.wake_up_to(world.now_ms + 1)
+    second = world.executions[0]
+    slot = world._slot_of(second)
+    assert second != first and slot is not None
+    world.send(Pulse(slot, figures={second: SubtaskFigures(counts=RowCounts(read=3, skipped=1))}))
+    view = world.machine.view(world.now_ms)
+    assert view.counts == RowCounts(read=12, late=1, written=2, skipped=1)
 
 
 # --- slots that do not come -----------------------------------------------------------------------

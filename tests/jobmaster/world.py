@@ -36,6 +36,7 @@ from tidegate.model.control import (
     Refused,
     Start,
     SubtaskChanged,
+    SubtaskFigures,
     ToSlot,
     TriggerCheckpoint,
 )
@@ -154,10 +155,14 @@ class World:
         return self.send(SlotLeft(slot, error))
 
     def change(
-        self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None = None
+        self,
+        execution: ExecutionId,
+        state: ExecutionState,
+        error: TidegateError | None = None,
+        figures: SubtaskFigures | None = None,
     ) -> list[JobCommand]:
         self.states[execution] = state
-        return self.send(SubtaskChanged(execution, state, error))
+        return self.send(SubtaskChanged(execution, state, error, figures=figures))
 
     def finish_all(self) -> list[JobCommand]:
         before = len(self.log)

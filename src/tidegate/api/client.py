@@ -14,8 +14,55 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.model.control import JobStatus
+    from tidegate.model.control import JobStatus, RowCounts
     from tidegate.model.ids import JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """What a job did, from its submission to its end; as a text, in a few lines.
+
+    rows: repeats after restarts count each time; of a slot that was killed, the last second may be
+    missing. checkpoints: completed ones, savepoints among them.
+    """
+
+    name: str
+    status: JobStatus
+    runtime_ms: int
+    rows: RowCounts
+    checkpoints: int = 0
+    checkpoints_failed: int = 0
+    restarts: int = 0
+
+    def __str__(self) -> str:
+        rows = self.rows
+        repeats = ", repeats included" if self.restarts else ""
+        first = (
+            f"job '{self.name}' is {self.status.value} after {self.runtime_ms / 1_000:.1f} s: "
+            f"{_many(rows.read, 'row')} read, {rows.written:,} written{repeats}"
+        )
+        lost = [
+            f"{_many(count, 'row')} {what}"
+            for count, what in (
+                (rows.late, "too late and dropped"),
+                (rows.skipped, "skipped as unreadable"),
+                (rows.dead_letters, "sent to dead letters"),
+            )
+            if count
+        ]
+        ran: list[str] = []
+        if self.checkpoints or self.checkpoints_failed:
+            failed = (
+                f" ({self.checkpoints_failed:,} more failed)" if self.checkpoints_failed else ""
+            )
+            ran.append(_many(self.checkpoints, "checkpoint") + failed)
+        if self.restarts:
+            ran.append(_many(self.restarts, "restart"))
+        return "\n  ".join(filter(None, (first, ", ".join(lost), ", ".join(ran))))
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +71,7 @@ class JobExecutionResult:
 
     job_id: JobId
     runtime_ms: int
+    summary: JobSummary | None = None
 
     def get_job_id(self) -> JobId:
         """Id of the job."""
@@ -32,6 +80,10 @@ class JobExecutionResult:
     def get_net_runtime(self) -> int:
         """Milliseconds from submission to the end."""
         return self.runtime_ms
+
+    def get_summary(self) -> JobSummary | None:
+        """What it did: rows, checkpoints, restarts; None where it had ended in an earlier run."""
+        return self.summary
 
 
 @dataclass(frozen=True, slots=True)

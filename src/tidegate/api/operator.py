@@ -347,6 +347,9 @@ class Operator:
     keeps_type: bool = False
     """Whether the results are of that type already, since they are values of the input."""
 
+    writes: bool = False
+    """Whether its input leaves the job, as that of a sink does."""
+
     side_types: Mapping[str, TypeInformation] = MappingProxyType({})
     """Declared types of side outputs, by tag."""
 

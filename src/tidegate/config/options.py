@@ -259,6 +259,12 @@ LAST_CHECKPOINT_TIMEOUT: Final = ConfigOption(
     10_000,
     "How long Ctrl-C and SIGTERM wait for a last checkpoint before the job is suspended.",
 )
+SUMMARY: Final = ConfigOption(
+    "tidegate.job.summary",
+    _BOOLEAN,
+    True,
+    "Say on standard error, when a job ends, what became of its rows, checkpoints and restarts.",
+)
 RESTORE_FALL_BACK: Final = ConfigOption(
     "tidegate.restore.fall-back",
     _BOOLEAN,

@@ -56,6 +56,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         links=link_settings(configuration),
         parameters=configuration.get(options.GLOBAL_JOB_PARAMETERS) or {},
         silenced=configuration.get(SILENCED),
+        summary=configuration.get(options.SUMMARY),
     )
 
 

@@ -12,6 +12,7 @@ from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
 from tidegate.driver.suspending import suspend
 from tidegate.errors import (
+    JobCanceled,
     JobFailed,
     PeerLost,
     RescaleRefused,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.api.client import CheckpointDone, JobExecutionResult
+    from tidegate.api.client import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.driver.driver import Driver
     from tidegate.driver.savepoints import Savepoint
@@ -62,6 +63,13 @@ class DriverClient:
     def served_at(self, url: str) -> None:
         """Where its REST interface is."""
         self._url = url
+
+    @property
+    def summary(self) -> JobSummary | None:
+        """What the job did, once it has ended; None where it never ran, or its reader has gone."""
+        error = self._driver.result.exception() if self._driver.result.done() else None
+        unread = isinstance(error, JobCanceled) and error.output_closed
+        return None if unread else self._driver.summary
 
     def conclude(self, failure: BaseException | None) -> None:
         """The driver's loop has ended and nothing of it is left: give the result out.

@@ -34,6 +34,7 @@ from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
 from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.staging import Staging
+from tidegate.driver.summary import summary_of
 from tidegate.driver.traces import Tracing, trace_reporters
 from tidegate.driver.wholeness import newest_whole
 from tidegate.errors import (
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
     import structlog
 
+    from tidegate.api.client import JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.clock import Clock
@@ -108,6 +110,7 @@ class Driver:
     def __init__(self, graph: JobGraph, world: DriverWorld, provider: SlotProvider) -> None:
         self.result: Future[JobExecutionResult] = Future()
         self.accepted: Future[JobId] = Future()
+        self.summary: JobSummary | None = None
         self._graph = graph
         self._world = world
         self._provider = provider
@@ -315,8 +318,8 @@ class Driver:
     def _finish(self, error: TidegateError | None, runtime_ms: int) -> None:
         if self._machine is not None:
             view = self._last_view = self._machine.view(self._world.clock.monotonic_ms())
-            subtasks = [subtask for vertex in view.vertices for subtask in vertex.subtasks]
-            if skipped := sum(subtask.figures.rows_skipped for subtask in subtasks):
+            self.summary = summary_of(view, runtime_ms)
+            if skipped := view.counts.skipped:
                 self._world.log.warning("rows that could not be read were skipped", rows=skipped)
         if self._hosts is not None:
             self._hosts.end_results(error)
@@ -328,7 +331,7 @@ class Driver:
                 self.accepted.set_exception(error)
             self.result.set_exception(error)
         else:
-            self.result.set_result(JobExecutionResult(self.job, runtime_ms))
+            self.result.set_result(JobExecutionResult(self.job, runtime_ms, self.summary))
 
     # --- the start ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import sys
 import threading
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -26,7 +27,7 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.client import JobClient
+    from tidegate.api.client import JobClient, JobSummary
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
@@ -130,6 +131,8 @@ def start_driver(
             failures.append(error)
         ways.shut()
         for client in clients:
+            if graph.settings.summary and client.summary is not None:
+                _tell(client.summary)
             client.conclude(failures[0] if failures else None)
         ways.close()
         ready.set()
@@ -145,6 +148,13 @@ def start_driver(
     client.wait_accepted(ACCEPT_TIMEOUT_S)
     ways.open(client)
     return client
+
+
+def _tell(summary: JobSummary) -> None:
+    # Whoever reads it may have gone, and the result is still to be given out.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(f"{summary}\n")
+        sys.stderr.flush()
 
 
 def _world(

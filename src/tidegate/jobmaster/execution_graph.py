@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.jobmaster.view import SubtaskView, VertexView
-from tidegate.model.control import Deploy, ExecutionState, SubtaskFigures
+from tidegate.model.control import Deploy, ExecutionState, RowCounts, SubtaskFigures
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ExecutionGraph:
         self._epoch = epoch
         self._executions: dict[SubtaskId, Execution] = {}
         self._first = Attempt(0)
+        self._former_counts = RowCounts()
 
     def deploy(
         self, subtasks: Iterable[SubtaskId], slots: Sequence[SlotId], now_ms: int
@@ -57,6 +58,8 @@ class ExecutionGraph:
         for subtask in subtasks:
             former = self._executions.get(subtask)
             attempt = self._first if former is None else Attempt(former.id.attempt + 1)
+            if former is not None:
+                self._former_counts += former.figures.counts
             execution = Execution(ExecutionId(subtask, attempt, self._epoch), slots[subtask.index])
             execution.enter(ExecutionState.CREATED, now_ms)
             self._executions[subtask] = execution
@@ -68,6 +71,7 @@ class ExecutionGraph:
         assert self.all_ended, "subtasks of the former shape are alive"
         highest = max((execution.id.attempt for execution in self), default=self._first - 1)
         self._first = Attempt(highest + 1)
+        self._former_counts = self.counts
         self._executions = {}
         self.topology = topology
 
@@ -82,6 +86,11 @@ class ExecutionGraph:
             execution = self.current(execution_id)
             if execution is not None and not execution.state.is_terminal:
                 execution.figures = seen
+
+    @property
+    def counts(self) -> RowCounts:
+        """Of all attempts: a row that was repeated counts each time."""
+        return sum((each.figures.counts for each in self), self._former_counts)
 
     def __iter__(self) -> Iterator[Execution]:
         return iter(self._executions.values())

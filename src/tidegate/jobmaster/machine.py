@@ -594,4 +594,5 @@ class JobMaster:
             checkpoints=self._checkpoints.statistics,
             settings=self._settings,
             rescales=self._rescaler.rescales,
+            counts=self._graph.counts,
         )

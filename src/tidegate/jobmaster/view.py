@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.model.control import RowCounts
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -76,7 +78,7 @@ class JobView:
 
     rescales: how often it was given another parallelism. restored: the checkpoint that subtasks
     were restored from last. slots_wanted: slots that the job needs, or is about to need.
-    settings: those in force.
+    settings: those in force. counts: rows of all attempts, those that were repeated each time.
     """
 
     job: JobId
@@ -94,6 +96,7 @@ class JobView:
     checkpoints: StatisticsView
     settings: JobSettings
     rescales: int = 0
+    counts: RowCounts = field(default_factory=RowCounts)
 
     def failures_labelled(self, key: str, value: str) -> tuple[FailureView, ...]:
         """The failures that have this label, or happened with one that has it."""

@@ -6,8 +6,9 @@ whoever holds a lower one is refused.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import Enum
+from operator import add
 from typing import TYPE_CHECKING
 
 from tidegate.model.settings import JobSettings, SlotSettings
@@ -239,6 +240,23 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class RowCounts:
+    """What became of rows. read: by sources. written: to sinks. late: dropped behind the watermark.
+
+    skipped: passed over by sources that could not read them. dead_letters: told to side outputs.
+    """
+
+    read: int = 0
+    written: int = 0
+    late: int = 0
+    skipped: int = 0
+    dead_letters: int = 0
+
+    def __add__(self, other: RowCounts) -> RowCounts:
+        return RowCounts(*map(add, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskFigures:
     """Counters of one subtask since it was deployed.
 
@@ -257,7 +275,7 @@ class SubtaskFigures:
     blocked_ms: int = 0
     at_ms: int = 0
     watermark_ms: int | None = None
-    rows_skipped: int = 0
+    counts: RowCounts = field(default_factory=RowCounts)
     buffer_rows: int | None = None
     in_flight_ms: int | None = None
     furthest_ms: int | None = None

@@ -353,7 +353,8 @@ class JobSettings:
     zookeeper: given where the job is highly available; a driver that is started again then goes on.
     rest: None where the driver serves no REST interface. repeats_max: the same failure so many
     times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
-    silenced: names of the warnings that are not logged. last_checkpoint_ms: how long a job that is
+    silenced: names of the warnings that are not logged. summary: whether the driver says at the end
+    what the job did. last_checkpoint_ms: how long a job that is
     to be suspended waits for a checkpoint.
     """
 
@@ -375,3 +376,4 @@ class JobSettings:
     links: LinkSettings = field(default_factory=LinkSettings)
     parameters: Mapping[str, str] = field(default_factory=dict)
     silenced: tuple[str, ...] = ()
+    summary: bool = True

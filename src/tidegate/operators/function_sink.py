@@ -38,6 +38,8 @@ class SinkContext:
 class SinkFunctionOperator(FunctionOperator):
     """Calls a sink function, or a plain function, for each record."""
 
+    writes = True
+
     def __init__(self, function: object) -> None:
         super().__init__(function, "invoke")
 

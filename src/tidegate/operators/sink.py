@@ -37,6 +37,8 @@ class SinkHost(Operator):
     has one.
     """
 
+    writes = True
+
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         if isinstance(sink, CoordinatedSink):

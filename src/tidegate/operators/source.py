@@ -84,6 +84,7 @@ class SourceReaderOperator(SourceOperator):
         """Make the reader and give it the splits that fell to this subtask."""
         self._context = context
         self._wanting = False
+        self._letters = context.metrics.counter("numDeadLetters")
         self._time = EventTime(self._strategy, context)
         alignment = self._strategy.alignment
         self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
@@ -118,6 +119,7 @@ class SourceReaderOperator(SourceOperator):
         batch = self._polled()
         letters = self._reader_context.take_letters()
         for tag, found in letters:
+            self._letters.inc(len(found))
             out.emit_side(tag, RowBatch(list(found)))
         if batch is not None and len(batch):
             self._time.emit(batch, out)

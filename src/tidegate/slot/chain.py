@@ -119,8 +119,9 @@ class ChainOutput:
 class ChainedOperator:
     """One operator of the chain and its work in progress.
 
-    turn: once it is over, nothing more is begun. wait: called with what the steps wait for, and
-    with what to call once that is done. prepare: called with each batch before the operator is.
+    rows: given to it so far. turn: once it is over, nothing more is begun. wait: called with what
+    the steps wait for, and with what to call once that is done. prepare: called with each batch
+    before the operator is.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class ChainedOperator:
     ) -> None:
         self.operator = operator
         self.out = out
+        self.rows = 0
         self._turn = turn
         self._wait = wait
         self._prepare = prepare
@@ -166,6 +168,7 @@ class ChainedOperator:
 
     def accept(self, batch: Batch, port: int = 0) -> None:
         """A batch for this operator."""
+        self.rows += len(batch)
         is_busy = self._steps is not None or bool(self._queue)
         if is_busy or len(batch) > self._piece.rows or self._turn.over:
             self._queue.append((batch, port))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
@@ -11,6 +11,7 @@ from tidegate.api.conversion import output_conversions
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
 from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
+from tidegate.model.control import RowCounts, SubtaskFigures
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
@@ -71,6 +72,16 @@ class Hosted:
     reader: StateReader
     materializing: Materializing | None
     opened: list[Operator] = field(default_factory=list["Operator"])
+
+    @property
+    def figures(self) -> SubtaskFigures:
+        """Those of the subtask, with what its operators count in their metrics."""
+        figures = self.subtask.figures
+        late, letters = (
+            sum(context.metrics.counted(name) for context in self.contexts)
+            for name in ("numLateRecordsDropped", "numDeadLetters")
+        )
+        return replace(figures, counts=figures.counts + RowCounts(late=late, dead_letters=letters))
 
     def restore(self) -> None:
         """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""

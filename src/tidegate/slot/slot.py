@@ -168,9 +168,7 @@ class Slot:
         """How the slot is; read by another thread, so nothing here may be changed."""
         began = self.calls.began_ms
         age = 0 if began is None else self._world.clock.monotonic_ms() - began
-        figures = {
-            execution: hosted.subtask.figures for execution, hosted in list(self._hosted.items())
-        }
+        figures = {execution: hosted.figures for execution, hosted in list(self._hosted.items())}
         return Pulse(self.id, batch_age_ms=age, figures=figures)
 
     def send_pulse(self) -> None:
@@ -437,7 +435,7 @@ class Slot:
         self, execution: ExecutionId, state: ExecutionState, error: TidegateError | None
     ) -> None:
         hosted = self._hosted.get(execution)
-        figures = hosted.subtask.figures if hosted is not None and state.is_terminal else None
+        figures = hosted.figures if hosted is not None and state.is_terminal else None
         if state.is_terminal:
             self._forget(execution)
         self._send(SubtaskChanged(execution, state, error, figures=figures))

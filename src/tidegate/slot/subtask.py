@@ -31,7 +31,12 @@ from tidegate.checkpoint.barriers import (
     Unblock,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.model.control import CheckpointDeclined, ExecutionState, SubtaskFigures
+from tidegate.model.control import (
+    CheckpointDeclined,
+    ExecutionState,
+    RowCounts,
+    SubtaskFigures,
+)
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
     ArrowBatch,
@@ -608,7 +613,11 @@ class Subtask:
             watermark_ms=self._valve.current_ms if self._gate.channels else None,
             furthest_ms=self._valve.furthest_ms if self._gate.channels else None,
             held_by=self._valve.held_by,
-            rows_skipped=self.rows_skipped,
+            counts=RowCounts(
+                read=self._chain.head.out.rows if self._is_source else 0,
+                written=sum(each.rows for each in self._chain.operators if each.operator.writes),
+                skipped=self.rows_skipped,
+            ),
             buffer_rows=size.rows if size else None,
             in_flight_ms=size.in_flight_ms if size else None,
         )

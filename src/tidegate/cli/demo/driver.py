@@ -94,6 +94,7 @@ def start(settings: DriverSettings) -> JobClient:
     configuration.set(options.AUTO_WATERMARK_INTERVAL, WATERMARK_MS)
     # Figures of the subtasks come with the beats; the display wants them fresher than each second.
     configuration.set(options.HEARTBEAT_INTERVAL, 250)
+    configuration.set(options.SUMMARY, False)  # the display says more
     if settings.resume:
         configuration.set(options.RESTORE_PATH, "latest")
     if settings.runtime == "spark":
