@@ -89,6 +89,10 @@ class RescaleRefused(UserError):
     """A parallelism that a running job cannot be given."""
 
 
+class UnpicklingRefused(UserError):
+    """State names code, and nobody has said that it may run."""
+
+
 class RestoreRefused(UserError):
     """A snapshot that does not fit the program."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.touch import Touch
 from tests.savepoints.test_read import TTL
 from tests.savepoints.test_write import Flights
 from tidegate.api.state import (
@@ -31,16 +32,6 @@ DESCRIPTORS = [
     MapStateDescriptor("state", Types.STRING(), Types.TUPLE([Types.INT(), Types.DOUBLE()])),
     ReducingStateDescriptor("state", max, Types.LONG()),
 ]
-
-
-class Touch:
-    """Makes a file as it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self._path,)
 
 
 @pytest.mark.parametrize("descriptor", DESCRIPTORS, ids=repr)

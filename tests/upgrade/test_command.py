@@ -25,6 +25,8 @@ if sys.argv[1] != "nothing":
         print("no failure of the job's")
 """
 
+TRUSTED = "--unsafe-unpickle"
+
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
@@ -38,18 +40,28 @@ def check(*args: object) -> Result:
 
 
 def test_a_program_that_fits_ends_with_0(script: Path, savepoint: str) -> None:
-    result = check("--from", savepoint, script, "keeper")
+    result = check("--from", savepoint, TRUSTED, script, "keeper")
     assert result.exit_code == 0, result.output
     assert result.stdout.endswith("The program fits.\n")
     assert "a word of the program's own" in result.stderr
     assert "a word of the program's own" not in result.stdout
 
 
+def test_classes_of_the_program_are_unpickled_only_where_that_is_asked_for(
+    script: Path, savepoint: str
+) -> None:
+    result = check("--from", savepoint, script, "keeper")
+    assert result.exit_code == 1
+    assert "names tests.upgrade.programs.Note, which is code" in result.stdout
+    assert result.stdout.count("refused:") == 1, "plain data are judged"
+    assert TRUSTED in result.stdout
+
+
 def test_a_program_that_does_not_fit_ends_with_1(script: Path, savepoint: str) -> None:
     result = check("--from", savepoint, script, "keepers")
     assert result.exit_code == 1, result.output
     assert "operator lost" in result.stdout and "uid('keeper')" in result.stdout
-    allowed = check("--from", savepoint, "-n", script, "keepers")
+    allowed = check("--from", savepoint, "-n", TRUSTED, script, "keepers")
     assert allowed.exit_code == 0, allowed.output
     assert "warning: operator lost" in allowed.stdout
 
@@ -66,7 +78,7 @@ def test_a_program_that_chooses_its_runtime_is_not_started_either(
     script: Path, savepoint: str
 ) -> None:
     script.write_text(PROGRAM.format(make="local"))
-    result = check("--from", savepoint, "-D", "parallelism.default=2", script, "keeper")
+    result = check("--from", savepoint, TRUSTED, "-D", "parallelism.default=2", script, "keeper")
     assert result.exit_code == 0, result.output
     assert "parallelism 1 of 128 -> 2 of 128" in result.stdout
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pickle
 from typing import TypeVar
 
-from tidegate.errors import GraphError, RestoreRefused, UserCodeFailed
+from tidegate.errors import GraphError, RestoreRefused, UnpicklingRefused, UserCodeFailed
 from tidegate.typeinfo.by_value import pickled_by_value
+from tidegate.typeinfo.pickling import unpickled_value
 
 T = TypeVar("T")
 
@@ -38,12 +39,7 @@ def loads(data: bytes, *, name: str) -> object:
     try:
         return pickle.loads(data)
     except Exception as error:
-        raise UserCodeFailed(
-            f"operator '{name}' cannot be loaded in this process: {type(error).__name__}: {error}",
-            where=f"operator '{name}'",
-            remedy="Install the modules it uses where the slots run; on Spark, "
-            "`SparkContext.addPyFile` ships them.",
-        ) from error
+        raise _not_loaded(name, error) from error
 
 
 def restored(kind: type[T], data: bytes, *, name: str) -> T:
@@ -52,7 +48,13 @@ def restored(kind: type[T], data: bytes, *, name: str) -> T:
     name: whose state it is, for the message. Raises UserCodeFailed as ``loads``, and RestoreRefused
     for the state of something else, such as another source.
     """
-    return of_kind(kind, loads(data, name=name), name=name)
+    try:
+        value = unpickled_value(data)
+    except UnpicklingRefused:
+        raise
+    except Exception as error:
+        raise _not_loaded(name, error) from error
+    return of_kind(kind, value, name=name)
 
 
 def of_kind(kind: type[T], value: object, *, name: str) -> T:
@@ -65,3 +67,12 @@ def of_kind(kind: type[T], value: object, *, name: str) -> T:
             "old one are not carried over.",
         )
     return value
+
+
+def _not_loaded(name: str, error: Exception) -> UserCodeFailed:
+    return UserCodeFailed(
+        f"operator '{name}' cannot be loaded in this process: {type(error).__name__}: {error}",
+        where=f"operator '{name}'",
+        remedy="Install the modules it uses where the slots run; on Spark, "
+        "`SparkContext.addPyFile` ships them.",
+    )

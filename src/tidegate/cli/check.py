@@ -11,6 +11,7 @@ import click
 
 from tidegate.cli.options import AS_PROGRAM, with_program, with_settings
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
+from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.datastream.environment import CHECK_VARIABLE
 from tidegate.errors import ConfigError
 from tidegate.upgrade.program import Checked
@@ -37,11 +38,13 @@ NOT_JUDGED = 2
     help="The checkpoint or savepoint that the program is to start from.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@unsafe_unpickle
 @with_settings
 @with_program
 def check(
     snapshot: str,
     as_json: bool,
+    trusted: bool,
     allow_non_restored: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
@@ -53,12 +56,17 @@ def check(
     """Lay the program SCRIPT over a snapshot, and tell what does not fit; nothing is started.
 
     The program runs with its arguments ARGS up to its first job, which is judged in place of being
-    started. What it prints goes to standard error. The exit code is 0 where the program fits, 1
+    started. What it prints goes to standard error. State that is pickled and of the program's own
+    classes is not judged without --unsafe-unpickle. The exit code is 0 where the program fits, 1
     where something is refused, 2 where it could not be judged.
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     try:
-        with redirect_stdout(sys.stderr), pyflink_modules(as_pyflink):
+        with (
+            redirect_stdout(sys.stderr),
+            pyflink_modules(as_pyflink),
+            state_as_data(trusted=trusted),
+        ):
             run_program(script, args, None, config, settings, {CHECK_VARIABLE: snapshot})
     except Checked as done:
         report = done.report

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.tables import show
+from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.savepoints.inspect import describe_file
 from tidegate.savepoints.summary import inspect_snapshot
 
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
 @click.option("--raw", is_flag=True, help="Print its _metadata as JSON, in full, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print all as JSON, key groups included.")
 @click.option("--key-groups", is_flag=True, help="Show each key group that has entries.")
-def inspect(path: str, raw: bool, as_json: bool, key_groups: bool) -> None:
+@unsafe_unpickle
+def inspect(path: str, raw: bool, as_json: bool, key_groups: bool, trusted: bool) -> None:
     """Show what the checkpoint or savepoint at PATH holds, per operator and state.
 
     Sizes are those of the bytes as they are stored. Skew is the largest key group by the mean one.
+    Values are not unpickled; keys are where a key may be written more than once.
     """
     if raw:
         click.echo(json.dumps(describe_file(path), indent=2))
         return
-    summary = inspect_snapshot(path)
+    with state_as_data(trusted=trusted):
+        summary = inspect_snapshot(path)
     if as_json:
         click.echo(json.dumps(summary.to_json(), indent=2))
         return

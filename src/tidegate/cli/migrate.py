@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from tidegate.cli.tables import show
+from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.savepoints.flink.declarations import declared_states
 from tidegate.savepoints.flink.migrate import migrate_savepoint
 from tidegate.savepoints.flink.rewrite import rewrite_flink_savepoint
@@ -43,6 +44,7 @@ INCOMPLETE: Final = 1
     help="Write a canonical savepoint of Flink instead, whatever backend wrote this one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@unsafe_unpickle
 def migrate(
     source: str,
     target: str | None,
@@ -52,11 +54,12 @@ def migrate(
     dry_run: bool,
     for_flink: bool,
     as_json: bool,
+    trusted: bool,
 ) -> None:
     """Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.
 
     Operators are known by their uids, and keep their max parallelism. Pickled keys and values are
-    unpickled: take only snapshots that you trust.
+    unpickled; those of other classes than common ones are refused without --unsafe-unpickle.
 
     Exit code: 0 where all state was taken, 1 where some was not, 2 where nothing could be done.
     """
@@ -68,13 +71,14 @@ def migrate(
         rewrite_flink_savepoint(source, target, moved=_pairs("--moved", moved))
         click.echo(f"savepoint of Flink: {target}")
         return
-    report = migrate_savepoint(
-        source,
-        target,
-        states=declared_states(states),
-        uids=_pairs("--map", uids),
-        moved=_pairs("--moved", moved),
-    )
+    with state_as_data(trusted=trusted):
+        report = migrate_savepoint(
+            source,
+            target,
+            states=declared_states(states),
+            uids=_pairs("--map", uids),
+            moved=_pairs("--moved", moved),
+        )
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))
     else:

@@ -46,9 +46,11 @@ class Row:
         return row
 
     @staticmethod
-    def of_parts(values: Sequence[object], names: tuple[str, ...] | None, row_kind: RowKind) -> Row:
+    def of_parts(
+        values: Sequence[object], names: tuple[str, ...] | None, row_kind: RowKind | int
+    ) -> Row:
         """A row of its values, names and kind; the way back from a snapshot."""
-        row = Row.of_kind(row_kind, *values)
+        row = Row.of_kind(RowKind(row_kind), *values)
         row._names = names
         return row
 
@@ -154,7 +156,8 @@ class Row:
         return hash(frozenset(self.as_dict().items()))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Row.of_parts, (self._values, self._names, self._kind)
+        # Python 3.11 makes code of an enum's member: a call of getattr.
+        return Row.of_parts, (self._values, self._names, self._kind.value)
 
     def __repr__(self) -> str:
         if self._names is None:

@@ -7,12 +7,12 @@ descriptors do. Layout: docs/formats/flink-state.md, section 9.
 from __future__ import annotations
 
 import datetime
-import pickle
 import struct
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.checkpoint.metadata.wire import Reader
+from tidegate.errors import UnpicklingRefused
 from tidegate.savepoints.flink import serializers as java
 from tidegate.savepoints.flink.composites import (
     ListSerializer,
@@ -21,6 +21,7 @@ from tidegate.savepoints.flink.composites import (
 )
 from tidegate.savepoints.flink.headers import BackendStateType
 from tidegate.savepoints.flink.values import Instant, python_value
+from tidegate.typeinfo.pickling import unpickled_value
 from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import (
     BIG_DEC,
@@ -96,7 +97,9 @@ def key_of(row: Row) -> Any:
 def unpickled(data: bytes) -> Any:
     """The object; raises ValueError, whatever its class raises."""
     try:
-        return pickle.loads(data)
+        return unpickled_value(data)
+    except UnpicklingRefused:
+        raise
     except Exception as error:
         raise ValueError(f"it can't be unpickled: {type(error).__name__}: {error}") from error
 
