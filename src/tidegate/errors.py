@@ -20,7 +20,8 @@ TidegateError                     carries what, where, remedy; pickles, since it
 ├─ OutputClosed                   nobody reads any more what the job prints
 ├─ WorldError                     retried by policy
 │  ├─ StorageFailed               bytes could not be read or written
-│  │  └─ FileMissing              there is no such file
+│  │  ├─ FileMissing              there is no such file
+│  │  └─ TooManyOpenFiles         there is no descriptor for another file or connection
 │  ├─ PeerLost                    a connection broke
 │  ├─ SlotLost                    a slot is gone
 │  ├─ SlotsMissing                the slots asked for did not come
@@ -201,6 +202,10 @@ class StorageFailed(WorldError):
 
 class FileMissing(StorageFailed):
     """There is no such file."""
+
+
+class TooManyOpenFiles(StorageFailed):
+    """There is no descriptor for another file or connection."""
 
 
 class PeerLost(WorldError):

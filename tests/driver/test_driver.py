@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,13 @@ class IdleProvider:
 
     async def close(self) -> None:
         self.closed += 1
+
+
+class HungryProvider(LoopProvider):
+    """Has no descriptor left when its slots are to be released."""
+
+    def release(self) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
 
 
 class World:
@@ -456,3 +464,44 @@ def test_a_checkpoint_that_was_asked_for_is_taken() -> None:
         await running
 
     run(work)
+
+
+def test_what_the_driver_cannot_do_for_want_of_descriptors_does_not_end_it() -> None:
+    async def scenario() -> None:
+        world = World(graph())
+        world.provider = world.driver._provider = HungryProvider(world.network)
+        with structlog.testing.capture_logs() as logs:
+            await world.run()
+        assert world.result.result(0).get_job_id() == world.driver.job
+        (told,) = [log for log in logs if log["event"] == "the driver lacks descriptors"]
+        assert "ulimit" in told["error"]
+
+    asyncio.run(scenario())
+
+
+def test_a_shortage_while_the_job_runs_is_a_failure_under_the_restart_strategy() -> None:
+    async def scenario() -> None:
+        strategy = {
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "1",
+            "restart-strategy.fixed-delay.delay": "0 ms",
+        }
+        world = World(endless_graph(**strategy))
+        running = asyncio.create_task(world.run())
+        await world.until(JobStatus.RUNNING)
+
+        async def short() -> None:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        world.driver.spawn(short())
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                await asyncio.sleep(0.005)
+                if world.driver.view().restarts:
+                    break
+        await world.until(JobStatus.RUNNING)
+        assert "no descriptor left" in world.driver.view().failures[0].error
+        world.driver.post(CancelRequested())
+        await running
+
+    asyncio.run(scenario())

@@ -16,6 +16,7 @@ from tidegate.jobmaster.commands import JobOver, RescaleDone, SendToSlot, StartC
 from tidegate.jobmaster.events import (
     CancelRequested,
     CoordinatorFailed,
+    DriverHindered,
     JobEvent,
     JobStarted,
     RescaleRequested,
@@ -201,6 +202,7 @@ EVENTS: list[JobEvent] = [
     SlotRequestFailed(SlotLost("x")),
     SlotRequestFailed(SlotLost("x"), final=True),
     CoordinatorFailed(OPERATOR, BROKEN),
+    DriverHindered(BROKEN),
     CancelRequested(),
     RescaleRequested(1, 3),
     RescaleRequested(2, 0),

@@ -49,6 +49,7 @@ from tidegate.errors import (
 from tidegate.ha.leadership import HaWorld, Leadership, lead
 from tidegate.jobmaster.events import (
     CancelRequested,
+    DriverHindered,
     JobStarted,
     SlotRequestFailed,
     StartFailed,
@@ -56,6 +57,7 @@ from tidegate.jobmaster.events import (
 )
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.model.control import JobStatus, SlotInvitation
+from tidegate.model.descriptors import shortage
 from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import is_installed
@@ -149,7 +151,8 @@ class Driver:
         except asyncio.CancelledError:
             error = JobCanceled("the driver was ended from outside")
         except Exception as failure:
-            error = UserCodeFailed(f"the driver failed: {type(failure).__name__}: {failure}")
+            what = f"the driver failed: {type(failure).__name__}: {failure}"
+            error = shortage(failure) or UserCodeFailed(what)
             error.__cause__ = failure
         if error is None and self._end is not None:
             error = self._end[1]
@@ -485,6 +488,13 @@ class Driver:
             self._handling = False
         self._arm()
 
+    def _hindered(self, error: Exception) -> None:
+        """Something could not be done: for want of descriptors, or by a fault of our own."""
+        if (short := shortage(error)) is None:
+            raise error
+        self._world.log.warning("the driver lacks descriptors", error=str(short), exc_info=error)
+        self.post(DriverHindered(short))
+
     def _crashed(self, error: Exception) -> None:
         """A fault of our own: the job ends at once, for nothing can be trusted any more."""
         self._inbox.clear()
@@ -497,7 +507,10 @@ class Driver:
         assert machine is not None and performer is not None, "made before the first event"
         commands: list[JobCommand] = machine.handle(event, self._world.clock.monotonic_ms())
         for command in commands:
-            performer.perform(command)
+            try:
+                performer.perform(command)
+            except Exception as error:
+                self._hindered(error)
         self._tracing.follow(commands, self.view)
         if machine.settled:
             self._settled.set()
@@ -552,7 +565,10 @@ class Driver:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Exception):
-            self._crashed(error)
+            try:
+                self._hindered(error)
+            except Exception as fault:
+                self._crashed(fault)
 
     def over(self, status: JobStatus, error: TidegateError | None) -> None:
         """The job has ended."""

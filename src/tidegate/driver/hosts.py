@@ -16,6 +16,7 @@ from tidegate.checkpoint.events import (
 )
 from tidegate.errors import CheckpointAborted, TidegateError, UserCodeFailed
 from tidegate.jobmaster.events import CoordinatorFailed
+from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
     import asyncio
@@ -155,6 +156,9 @@ class CoordinatorHosts:
         if isinstance(error, TidegateError):
             error.where = error.where or where
             return error
+        if (short := shortage(error)) is not None:
+            short.where = where
+            return short
         return UserCodeFailed(f"{type(error).__name__}: {error}", where=where)
 
     def failed(self, host: _Host, error: Exception) -> None:

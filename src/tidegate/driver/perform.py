@@ -76,6 +76,7 @@ from tidegate.model.control import (
     ToOperator,
     TriggerCheckpoint,
 )
+from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -424,4 +425,4 @@ class Performer:
 def _ours(error: Exception) -> TidegateError:
     if isinstance(error, TidegateError):
         return error
-    return StorageFailed(f"{type(error).__name__}: {error}")
+    return shortage(error) or StorageFailed(f"{type(error).__name__}: {error}")

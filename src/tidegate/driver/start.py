@@ -19,6 +19,7 @@ from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.model.chance import SeededChance
+from tidegate.model.descriptors import make_room
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
@@ -105,6 +106,7 @@ def start_driver(
     rest: a way in beside the door. Raises what stands in its way: ConfigError, StorageFailed,
     RestoreRefused.
     """
+    make_room()
     clients: list[DriverClient] = []
     failures: list[BaseException] = []
     ready = threading.Event()

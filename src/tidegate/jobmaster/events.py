@@ -54,6 +54,13 @@ class CoordinatorFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverHindered:
+    """The driver could not do what it had to: a failure of the job, as it cannot be of a task."""
+
+    error: TidegateError
+
+
+@dataclass(frozen=True, slots=True)
 class FailureLabelled:
     """What the job's enrichers say about the failure of that number."""
 
@@ -108,6 +115,7 @@ JobEvent = (
     | SlotRequestFailed
     | SubtaskChanged
     | CoordinatorFailed
+    | DriverHindered
     | CancelRequested
     | SuspendRequested
     | RescaleRequested
@@ -116,6 +124,7 @@ JobEvent = (
 __all__ = [
     "CancelRequested",
     "CoordinatorFailed",
+    "DriverHindered",
     "FailureLabelled",
     "JobEvent",
     "JobStarted",

@@ -163,7 +163,7 @@ class JobMaster:
                 self._request_failed(error, final, now_ms)
             case SubtaskChanged():
                 self._subtask_changed(event, now_ms)
-            case events.CoordinatorFailed(_, error):
+            case events.CoordinatorFailed(error=error) | events.DriverHindered(error):
                 self._failed(Failure(error), None, now_ms)
             case events.FailureLabelled(number, labels):
                 self._failures.label(number, labels)

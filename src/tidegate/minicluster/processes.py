@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.errors import PeerLost, SlotLost
 from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
 from tidegate.minicluster.program_logs import logs_of_program
+from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,9 +63,12 @@ class ProcessProvider:
             self._requests += 1
             try:
                 self._start_one(request)
-            except OSError:
-                text, final = self._forking.why_it_ended()
-                self._missed(request, SlotLost(text), final=final)
+            except OSError as error:
+                if (short := shortage(error)) is not None:
+                    self._missed(request, short)
+                else:
+                    text, final = self._forking.why_it_ended()
+                    self._missed(request, SlotLost(text), final=final)
 
     def release(self) -> None:
         """Start no more; those that run are told by the driver."""
@@ -130,7 +134,7 @@ class ProcessProvider:
             for request in lost:
                 self._missed(request, SlotLost(text), final=final)
 
-    def _missed(self, request: str, lost: SlotLost, *, final: bool = False) -> None:
+    def _missed(self, request: str, lost: TidegateError, *, final: bool = False) -> None:
         # Also one that ended well: a slot whose link broke before its offer came is missed.
         with self._changed:
             self._alive.pop(request, None)

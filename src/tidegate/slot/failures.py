@@ -6,6 +6,7 @@ import copy
 import traceback
 
 from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.model.descriptors import shortage
 
 
 def as_ours(error: Exception, where: str) -> TidegateError:
@@ -15,4 +16,7 @@ def as_ours(error: Exception, where: str) -> TidegateError:
         placed.where = f"{error.where}, in {where}" if error.where else where
         return placed
     trace = "".join(traceback.format_exception(error))
-    return UserCodeFailed(f"{type(error).__name__}: {error}", where=where, trace=trace)
+    short = shortage(error)  # by the function, or by others of its process: its trace may tell
+    remedy = short.remedy if short else ""
+    what = f"{type(error).__name__}: {error}"
+    return UserCodeFailed(what, where=where, remedy=remedy, trace=trace)

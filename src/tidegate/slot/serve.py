@@ -19,6 +19,7 @@ from tidegate.config.log import process_log
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse
+from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, take_away
@@ -52,6 +53,7 @@ def serve(invitation: SlotInvitation) -> str:
     import hook. Raises PeerLost where the driver cannot be reached.
     """
     _share_heaps()
+    make_room()
     chance = SeededChance(secrets.randbits(64))
     host = invitation.host or address_towards(invitation.driver)
     settings = invitation.settings

@@ -15,7 +15,15 @@ from pyarrow import fs
 
 from tidegate.errors import FileMissing, StorageFailed
 from tidegate.storage import paths
-from tidegate.storage.store import Checksum, FileInfo, StoreGuarantees, Written, missing, try_all
+from tidegate.storage.store import (
+    Checksum,
+    FileInfo,
+    StoreGuarantees,
+    Written,
+    failed,
+    missing,
+    try_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -169,7 +177,7 @@ def _failures(act: str, url: str) -> Generator[None]:
     except FileNotFoundError as error:
         raise FileMissing(f"There is no file {paths.name(url)}", where=url) from error
     except (OSError, pa.ArrowException) as error:
-        raise StorageFailed(f"Cannot {act} {paths.name(url)}: {error}", where=url) from error
+        raise failed(f"Cannot {act} {paths.name(url)}: {error}", url, error) from error
 
 
 def _modified_ms(info: fs.FileInfo) -> int | None:

@@ -19,6 +19,7 @@ from tidegate.storage.store import (
     FileInfo,
     StoreGuarantees,
     Written,
+    failed,
     missing,
     probe_create,
     try_all,
@@ -185,9 +186,8 @@ class FsspecStore:
             raise
         except Exception as error:
             # Drivers raise whatever their client library raises; all of it is the store's failure.
-            raise StorageFailed(
-                f"Cannot {act} {paths.name(where)}: {error or type(error).__name__}", where=where
-            ) from error
+            told = error or type(error).__name__
+            raise failed(f"Cannot {act} {paths.name(where)}: {told}", where, error) from error
 
 
 class FsspecWriter:

@@ -15,7 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import FileMissing, StorageFailed
+from tidegate.errors import FileMissing, StorageFailed, TooManyOpenFiles
+from tidegate.model.descriptors import REMEDY, SHORTAGES
 from tidegate.storage.paths import absolute
 from tidegate.storage.store import (
     Checksum,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
 
 _REMEDIES = {
+    **dict.fromkeys(SHORTAGES, REMEDY),
     errno.EACCES: "Give this process the right to it, or name another folder.",
     errno.EPERM: "Give this process the right to it, or name another folder.",
     errno.EROFS: "The file system is read-only; name another folder.",
@@ -39,7 +41,6 @@ _REMEDIES = {
     errno.ENOENT: "No folder can be made there; name another one.",
     errno.EEXIST: "A file of that name stands there; name another folder.",
     errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
-    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 
 _SYNC_BYTES: Final = 32 << 20
@@ -238,7 +239,8 @@ def _failures(act: str, file: Path) -> Generator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) and act != "make":
             raise FileMissing(f"There is no file {file.name}", where=str(file)) from error
-        raise StorageFailed(
+        kind = TooManyOpenFiles if error.errno in SHORTAGES else StorageFailed
+        raise kind(
             f"Cannot {act} {file.name}: {error.strerror or error}",
             where=str(file),
             remedy=_REMEDIES.get(error.errno or 0, ""),

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
 
 from google_crc32c import extend
 
-from tidegate.errors import FileMissing, StorageFailed
+from tidegate.errors import FileMissing, StorageFailed, TooManyOpenFiles
+from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -246,6 +247,13 @@ def write_new(store: Store, path: str, data: bytes) -> Written:
     except StorageFailed:
         writer.abort()
         raise
+
+
+def failed(what: str, where: str, error: Exception) -> StorageFailed:
+    """What to raise where a library that reads or writes has raised something."""
+    if (short := shortage(error)) is not None:
+        return TooManyOpenFiles(what, where=where, remedy=short.remedy)
+    return StorageFailed(what, where=where)
 
 
 def missing(path: str, root: str) -> FileMissing:

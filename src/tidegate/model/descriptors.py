@@ -1,0 +1,49 @@
+"""Descriptors of this process: how a shortage is put off, and what it is told as."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import sys
+from typing import Final
+
+from tidegate.errors import TooManyOpenFiles
+
+OPEN_FILES_MAX: Final = 65_536
+"""More are not asked for: programs that functions start may go through all that they could have."""
+
+SHORTAGES: Final = {errno.EMFILE: "this process", errno.ENFILE: "this machine"}
+"""Errors of the system that say so, with whose limit it is."""
+
+REMEDY: Final = (
+    "Raise the limit of open files (ulimit -Hn, or LimitNOFILE of systemd), or look for what opens "
+    "files and does not close them."
+)
+
+_CODECS: Final = ("ascii", "latin-1", "idna", "utf-16-le", "utf-16-be")
+
+
+def make_room() -> None:
+    """Let this process open as many files as it may, and load what a shortage must not lack."""
+    for codec in _CODECS:  # modules, which Python would read when they are first used
+        codecs.lookup(codec)
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def shortage(error: BaseException) -> TooManyOpenFiles | None:
+    """An error that is a shortage of descriptors, or comes of one, as what it is; else None."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, TooManyOpenFiles):
+        if isinstance(cause, OSError) and (whose := SHORTAGES.get(cause.errno or 0)):
+            told = TooManyOpenFiles(f"{whose} has no descriptor left: {cause}", remedy=REMEDY)
+            told.__cause__ = error
+            return told
+        cause = cause.__cause__ or cause.__context__
+    return cause
