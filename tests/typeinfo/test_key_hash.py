@@ -4,10 +4,12 @@ import datetime
 import os
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
+from enum import Enum, Flag, IntEnum, StrEnum, auto
 from pathlib import Path
 from typing import NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -15,14 +17,22 @@ import pytest
 
 from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.model.java_hash import (
+    hash_big_decimal,
+    hash_boolean,
     hash_bytes,
+    hash_double,
     hash_float,
+    hash_instant,
+    hash_long,
     hash_row,
     hash_string,
+    hash_tuple,
+    hash_uuid,
     key_group_of_hash,
 )
 from tidegate.model.key_groups import subtask_of_key_group
 from tidegate.typeinfo.hash_columns import SMALL_BATCH
+from tidegate.typeinfo.hints import TypeHint, declared_key_type
 from tidegate.typeinfo.key_hash import KeyHasher, key_type_of, subtasks_of
 from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import TypeInformation, Types
@@ -35,6 +45,63 @@ class Color(StrEnum):
 class Route(NamedTuple):
     origin: str
     number: int
+
+
+class Status(IntEnum):
+    OK = 200
+
+
+class Level(Enum):
+    LOW = 1
+    HIGH = 2
+
+
+class Size(Enum):
+    LOW = 1
+
+
+class Rights(Flag):
+    READ = auto()
+    WRITE = auto()
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Leg:
+    route: Route
+    level: Level
+
+
+@dataclass
+class Changeable:
+    x: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    x: int
+
+    def __post_init__(self) -> None:
+        assert self.x
+
+
+@dataclass(frozen=True)
+class Compared:
+    x: int
+    note: int = field(compare=False)
+
+
+class Later:
+    """Gives a member of an enumeration that no other process finds by its name."""
+
+    @staticmethod
+    def made() -> Enum:
+        return Enum("Local", "A B")["A"]
 
 
 def group(text: str) -> int:
@@ -58,15 +125,29 @@ def test_an_empty_batch_has_no_key_groups_and_no_type() -> None:
     [
         ("a", "String"),
         (1, "Long"),
-        (True, "Boolean"),
-        (1.0, "Double"),
+        (True, "Number(Boolean)"),
+        (1.0, "Number(Double)"),
+        (Decimal("1.1"), "Number(BigDecimal)"),
+        (Status.OK, "Long"),
+        (Color.RED, "String"),
+        (Level.LOW, "Enum(Level)"),
+        (np.int64(1), "Long"),
+        (np.str_("a"), "String"),
+        (np.datetime64("2026-01-01"), "SqlTimeTypeInfo(Date)"),
+        (UUID(int=1), "UUID"),
+        (datetime.timedelta(1), "Duration"),
+        (
+            Leg(Route("JFK", 7), Level.LOW),
+            "Leg(route: Route(origin: String, number: Long), level: Enum(Level))",
+        ),
+        ([1, ["a"]], "TupleTypeInfo(Long, TupleTypeInfo(String))"),
         (b"a", "PrimitiveArrayTypeInfo<Byte>"),
         (datetime.date(2026, 1, 1), "SqlTimeTypeInfo(Date)"),
         (datetime.time(1), "SqlTimeTypeInfo(Time)"),
         (datetime.datetime(2026, 1, 1), "SqlTimeTypeInfo(Timestamp)"),  # noqa: DTZ001
         (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "Instant"),
-        (("a", (1, 2.0)), "TupleTypeInfo(String, TupleTypeInfo(Long, Double))"),
-        (Route("JFK", 7), "TupleTypeInfo(String, Long)"),
+        (("a", (1, 2.0)), "TupleTypeInfo(String, TupleTypeInfo(Long, Number(Double)))"),
+        (Route("JFK", 7), "Route(origin: String, number: Long)"),
     ],
 )
 def test_a_key_says_what_it_is(key: object, name: str) -> None:
@@ -76,10 +157,13 @@ def test_a_key_says_what_it_is(key: object, name: str) -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (1, True),
-        (True, 1),
-        (1, 1.0),
         (1, "1"),
+        ("LOW", Level.LOW),
+        (Level.LOW, "LOW"),
+        (Level.LOW, Size.LOW),
+        (UUID(int=1), str(UUID(int=1))),
+        (Point(1, 2), (1, 2)),
+        ((1, 2), Point(1, 2)),
         ("a", b"a"),
         ((1, 2), (1, 2, 3)),
         ((1, "a"), ("a", 1)),
@@ -115,21 +199,133 @@ def test_the_refusal_of_a_second_type_shows_both_keys() -> None:
     [
         None,
         object(),
-        [1],
+        [{}],
         {"a": 1},
         {1},
-        Decimal("1.1"),
-        Color.RED,
-        np.int64(1),
         bytearray(b"a"),
         lambda: 1,
-        ("a", [1]),
+        ("a", {1}),
+        float("nan"),
+        np.float32("nan"),
+        Decimal("nan"),
+        (1, float("nan")),
+        1j,
+        Changeable(1),
+        Checked(1),
+        Compared(1, 2),
+        Rights.READ | Rights.WRITE,
+        np.datetime64("NaT"),
+        np.datetime64(1, "ns"),
+        np.array([1]),
+        Later.made(),
     ],
 )
 def test_a_key_without_a_stable_hash_is_refused(key: object) -> None:
     with pytest.raises(UnsupportedKey, match="can't be a key") as raised:
         KeyHasher(None, 128).key_groups([key])
     assert raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        (Changeable(1), "Declare Changeable with @dataclass(frozen=True)."),
+        (Compared(1, 2), "Key by a tuple of the fields that tell two of them apart."),
+        (Later.made(), "Declare it: key_by(…, key_type=Local)."),
+        (Rights.READ | Rights.WRITE, "Key by its number: .value."),
+    ],
+)
+def test_a_refusal_says_what_would_be_a_key(key: object, remedy: str) -> None:
+    with pytest.raises(UnsupportedKey) as raised:
+        KeyHasher(None, 128, where="operator 'count'").key_groups([key])
+    assert raised.value.remedy == remedy
+    assert raised.value.where == "operator 'count'"
+
+
+def test_a_class_that_can_change_is_refused_as_it_is_declared() -> None:
+    declared = declared_key_type(Changeable, where="key_type")
+    with pytest.raises(UnsupportedKey, match="it can be changed"):
+        KeyHasher(declared, 128)
+
+
+@pytest.mark.parametrize(
+    ("hint", "given", "key"),
+    [
+        (bool, [1, 0.0, np.bool_(True)], [True, False, True]),
+        (float, [1, True, Decimal("0.5"), -0.0], [1.0, 1.0, 0.5, 0.0]),
+        (int, [1.0, True, Decimal("1.00"), np.uint8(7)], [1, 1, 1, 7]),
+        (Decimal, [1, 0.5, Decimal("1.10"), Decimal("1E+2")], ["1", "0.5", "1.1", "100"]),
+        (str, [Color.RED, np.str_("a")], ["red", "a"]),
+        (Color, ["red", Color.RED], [Color.RED, Color.RED]),
+        (Status, [200, 200.0, np.int64(200)], [Status.OK] * 3),
+        (Route, [("JFK", 7.0), Route("LGA", 8)], [Route("JFK", 7), Route("LGA", 8)]),
+        (tuple[str, int], [Route("JFK", 7), ["LGA", 8]], [("JFK", 7), ("LGA", 8)]),
+        (Point, [Point(1, 2.0)], [Point(1.0, 2.0)]),
+    ],
+)
+def test_a_key_is_brought_to_its_declared_type(
+    hint: TypeHint, given: list[object], key: list[object]
+) -> None:
+    hasher = KeyHasher(declared_key_type(hint, where="key_type"), 128)
+    keys, groups = hasher.keyed(given)
+    shown = list(map(str, keys)) if hint is Decimal else list(keys)
+    assert (shown, list(map(type, shown))) == (key, list(map(type, key)))
+    assert groups.tolist() == hasher.key_groups(keys).tolist()
+
+
+@pytest.mark.parametrize(
+    ("declared", "key"),
+    [
+        (Types.BOOLEAN(), 2),
+        (Types.LONG(), 1.5),
+        (Types.LONG(), Decimal("Infinity")),
+        (Types.DOUBLE(), Decimal("0.1")),
+        (Types.DOUBLE(), 2**53 + 1),
+        (Types.DOUBLE(), 10**400),
+        (Types.BIG_DEC(), float("inf")),
+        (Types.STRING(), Level.LOW),
+        (Types.SQL_DATE(), datetime.datetime(2026, 1, 1)),  # noqa: DTZ001
+    ],
+)
+def test_what_equals_no_key_of_the_declared_type_is_refused(
+    declared: TypeInformation, key: object
+) -> None:
+    with pytest.raises(UnsupportedKey, match=r"is not of the declared type|can't be a key"):
+        KeyHasher(declared, 128).key_groups([key])
+
+
+@pytest.mark.parametrize(
+    ("declared", "key", "code"),
+    [
+        (Types.BIG_DEC(), Decimal("1.1"), hash_big_decimal(11, 1)),
+        (Types.BIG_DEC(), Decimal("-100"), hash_big_decimal(-100, 0)),
+        (Types.BOOLEAN(), True, hash_boolean(True)),
+        (Types.DOUBLE(), 2.0, hash_double(2.0)),
+        (None, UUID(int=2**100 + 5), hash_uuid(2**100 + 5)),
+        (None, datetime.timedelta(seconds=-1, microseconds=7), hash_instant(-1, 7000)),
+        (None, Level.LOW, hash_string("LOW")),
+        (None, Point(1, 2.5), hash_tuple([hash_long(1), hash_double(2.5)])),
+    ],
+)
+def test_keys_have_the_hash_codes_of_java(
+    declared: TypeInformation | None, key: object, code: int
+) -> None:
+    made = KeyHasher(declared, 32768).key_groups([key])
+    assert made.tolist() == [key_group_of_hash(code, 32768)]
+
+
+def test_an_instant_is_one_key_in_every_zone() -> None:
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+    there = noon.astimezone(datetime.timezone(datetime.timedelta(hours=2)))
+    keys, groups = KeyHasher(None, 128).keyed([there, noon])
+    assert keys == [noon, noon] and [key.tzinfo for key in keys] == [datetime.UTC] * 2  # type: ignore[attr-defined]
+    assert groups[0] == groups[1]
+
+
+def test_keys_that_are_plain_are_given_back_as_they_are() -> None:
+    given: list[object] = [("a", 1, 2.5), ("b", 2, 0.5)]
+    keys, _ = KeyHasher(None, 128).keyed(given)
+    assert keys is given
 
 
 def test_an_integer_beyond_64_bits_is_refused() -> None:
@@ -262,7 +458,7 @@ def test_rows_and_columns_of_one_stream_share_its_type() -> None:
 
 
 def test_a_declared_float_hashes_in_single_precision() -> None:
-    keys = [0.1, -2.25, float("nan"), *([1.0] * SMALL_BATCH)]
+    keys = [0.1, -2.25, *([1.0] * SMALL_BATCH)]
     expected = [key_group_of_hash(hash_float(key), 128) for key in keys]
     assert KeyHasher(Types.FLOAT(), 128).key_groups(keys).tolist() == expected
     column = pa.array(keys, pa.float32())

@@ -15,7 +15,7 @@ from tidegate.typeinfo.key_hash import KeyHasher
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
-FLOATS = st.floats()
+FLOATS = st.floats(allow_nan=False)
 DATES = st.dates()
 TIMES = st.times()
 STAMPS = st.datetimes()
@@ -30,14 +30,14 @@ def nano_of_day(time: datetime.time | datetime.datetime) -> int:
 
 
 def hash_of(key: object) -> int:
-    """Java's hash code of one key, by the plain arithmetic."""
+    """The hash code of one undeclared key, by the plain arithmetic: Java's, numbers by value."""
     match key:
         case None:
             return 0
-        case bool():
-            return java_hash.hash_boolean(key)
         case int():
             return java_hash.hash_long(key)
+        case float() if key.is_integer() and -(2**63) <= key < 2**63:
+            return java_hash.hash_long(int(key))
         case float():
             return java_hash.hash_double(key)
         case str():
@@ -97,7 +97,7 @@ ARROW = [
     (st.text(max_size=5), pa.dictionary(pa.int32(), pa.string())),
     (st.booleans(), pa.bool_()),
     (FLOATS, pa.float64()),
-    (st.floats(width=32), pa.float32()),
+    (st.floats(width=32, allow_nan=False), pa.float32()),
     (st.binary(max_size=20), pa.binary()),
     (st.binary(min_size=3, max_size=3), pa.binary(3)),
     (DATES, pa.date32()),

@@ -35,7 +35,7 @@ from tidegate.graph.transformations import (
 from tidegate.model.topology import Partitioner
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator, Projection
 from tidegate.operators.process import ProcessOperator
-from tidegate.typeinfo.hints import declared_type
+from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.types import BYTE, PICKLED
 
 if TYPE_CHECKING:
@@ -544,7 +544,7 @@ class DataStream(StreamOutputs[T]):
         )
 
     def _key_by(self, selector: object, key_type: TypeHint | None, call: str) -> KeyBy:
-        declared = declared_type(key_type, where=f"key_type of {call}")
+        declared = declared_key_type(key_type, where=f"key_type of {call}")
         checks.check_key_type(declared, call)
         if isinstance(selector, str):
             types.check_column(self._type, selector, call)

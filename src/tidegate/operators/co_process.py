@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tidegate.api.batches import as_rows
 from tidegate.errors import UnsupportedKey
 from tidegate.operators.process import KeyedProcessOperator, ProcessOperator, keys_of
-from tidegate.typeinfo.key_hash import key_type_of, may_be_alike
+from tidegate.typeinfo.key_classes import may_be_alike
+from tidegate.typeinfo.key_hash import key_type_of
 
 if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output, Steps

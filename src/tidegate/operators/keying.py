@@ -38,8 +38,8 @@ class ReinterpretOperator(Operator):
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Key a batch. Raises GraphError for a row that belongs to another subtask."""
         rows = as_rows(batch)
-        keys = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
-        groups = self._hasher.key_groups(keys)
+        selected = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
+        keys, groups = self._hasher.keyed(selected)
         context = self._context
         targets = subtasks_of(groups, context.parallelism, context.max_parallelism)
         foreign = (targets != context.subtask).nonzero()[0]
@@ -51,7 +51,7 @@ class ReinterpretOperator(Operator):
                 where=f"operator '{self._name}', at the row {shown(rows.values[row])}",
                 remedy="Reinterpret only what was partitioned by this very key; else use key_by.",
             )
-        out.emit(RowBatch(rows.values, rows.timestamps_ms, keys, groups.tolist()))
+        out.emit(RowBatch(rows.values, rows.timestamps_ms, list(keys), groups.tolist()))
 
 
 class WithKeyOperator(Operator):

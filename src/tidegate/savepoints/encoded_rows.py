@@ -138,8 +138,8 @@ class RowsEncoder:
             raise self._no_key(misfit.value) from misfit
         if None in keys:
             raise self._no_key(None)
-        groups = self._hasher.key_groups(keys)
-        names = list(self._names(keys, run))
+        plain, groups = self._hasher.keyed(keys)
+        names = list(self._names(list(plain), run))
         entries = self._entries(run)
         order = np.argsort(groups, kind="stable")
         found, starts = np.unique(groups[order], return_index=True)

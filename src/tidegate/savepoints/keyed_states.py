@@ -111,14 +111,14 @@ class KeyedStates:
         assert key_type is not None, "a keyed state has keys"
         try:
             [own] = Converter(key_type).batch([key])
-            [group] = KeyHasher(key_type, self._max_parallelism).key_groups([own])
+            [plain], [group] = KeyHasher(key_type, self._max_parallelism).keyed([own])
         except (Misfit, UnsupportedKey) as error:
             raise ConfigError(
                 f"{key!r} is no key of the state '{info.name}', whose keys are {key_type}",
                 where=self._where,
                 remedy="Give a key of that type.",
             ) from error
-        return int(group), own
+        return int(group), plain
 
     def splits(self, bytes_max: int) -> list[range]:
         """All key groups with state in runs of about so many bytes of one subtask at most."""

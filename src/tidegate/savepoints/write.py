@@ -63,7 +63,7 @@ from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow
-from tidegate.typeinfo.hints import declared_type
+from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.key_hash import key_type_of
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.stand_ins import serializer_standing_in
@@ -169,7 +169,7 @@ class SavepointWriter:
         UserError for a value that is not of the declared type.
         """
         if not isinstance(state, str):
-            declared = declared_type(key_type, where=f"operator '{operator}', key type")
+            declared = declared_key_type(key_type, where=f"operator '{operator}', key type")
             rows, key_type = _key_found(rows, declared)
         form = self.form(operator, state, key_type=key_type, namespace_type=namespace_type)
         spool = self.encoded(operator, form, rows)
@@ -194,7 +194,9 @@ class SavepointWriter:
             declared, values = state, state.values()
         else:
             declared, values = StateDeclaration.of(state, where=where)
-        keys = target.known_key(self._base) or serializer_of(declared_type(key_type, where=where))
+        keys = target.known_key(self._base) or serializer_of(
+            declared_key_type(key_type, where=where)
+        )
         return form_of(declared, values, keys, declared_type(namespace_type, where=where))
 
     def encoded(self, operator: str, form: StateForm, rows: StateRows) -> BlockSpool:

@@ -330,7 +330,7 @@ class _Hash:
         self._channels = channels
         self._key = key
         self._where = where
-        self._hasher = KeyHasher(key.key_type, max_parallelism)
+        self._hasher = KeyHasher(key.key_type, max_parallelism, where=where)
         # A look-up costs a nanosecond a row, the division that it stands for several.
         self._target_of_group = subtasks_of(
             np.arange(max_parallelism, dtype=np.int16), len(channels), max_parallelism
@@ -343,9 +343,9 @@ class _Hash:
             self._rows(batch, now_ms)
 
     def _rows(self, batch: RowBatch, now_ms: int) -> None:
-        keys = keys_of_rows(batch.values, self._key, self._where)
-        groups = self._hasher.key_groups(keys)
-        keyed = RowBatch(batch.values, batch.timestamps_ms, keys, groups.tolist())
+        selected = keys_of_rows(batch.values, self._key, self._where)
+        keys, groups = self._hasher.keyed(selected)
+        keyed = RowBatch(batch.values, batch.timestamps_ms, list(keys), groups.tolist())
         count = len(self._channels)
         if count == 1:
             self._channels[0].rows(keyed, now_ms)

@@ -28,7 +28,7 @@ from tidegate.savepoints.distributed import StatePut
 from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.tables import read_state
 from tidegate.typeinfo.arrow import type_of_arrow
-from tidegate.typeinfo.hints import declared_type
+from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.rebuilding import rebuilt
 from tidegate.typeinfo.types import (
     BYTES,
@@ -133,7 +133,7 @@ def state_options(
     """
     where = f"state '{descriptor.name}'"
     state, _ = StateDeclaration.of(descriptor, where=where)
-    types = declared_type(key_type, where=where), declared_type(namespace_type, where=where)
+    types = declared_key_type(key_type, where=where), declared_type(namespace_type, where=where)
     return {"state": state.name, "descriptor": DeclaredTypes(state, *types).to_text()}
 
 

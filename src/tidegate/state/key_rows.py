@@ -31,6 +31,7 @@ from tidegate.typeinfo.types import (
     SQL_TIMESTAMP,
     STRING,
     TypeInformation,
+    written_as,
 )
 
 if TYPE_CHECKING:
@@ -154,13 +155,14 @@ class KeyRows:
     def _open(self, key_type: TypeInformation) -> _Index:
         arrow = arrow_key_type(key_type)
         self._key_type = key_type
-        self._index = _Numbers(arrow) if key_type in _NUMBERS else _Texts(arrow)
+        self._index = _Numbers(arrow) if written_as(key_type) in _NUMBERS else _Texts(arrow)
         return self._index
 
 
 def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
     """The one Arrow type that all keys of a type are stored as; raises UnsupportedKey."""
-    found = _NUMBERS.get(key_type) or _TEXTS.get(key_type)
+    written = written_as(key_type)
+    found = _NUMBERS.get(written) or _TEXTS.get(written)
     if found is None:
         raise UnsupportedKey(
             f"{key_type} is no type of key for columns",
@@ -206,7 +208,7 @@ class _Numbers:
         if pa.types.is_boolean(self._arrow) or pa.types.is_date32(self._arrow):
             return array.cast(pa.int32()).to_numpy().astype(np.int64)
         if pa.types.is_floating(self._arrow):
-            doubles = array.to_numpy().copy()
+            doubles = array.to_numpy() + 0.0  # a copy, in which -0.0 is 0.0
             doubles[np.isnan(doubles)] = np.nan  # one NaN of many, as in Java
             return doubles.view(np.int64)
         return array.view(pa.int64()).to_numpy()

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from tidegate.errors import ConfigError, SerializerIncompatible
 from tidegate.state import kinds
 from tidegate.typeinfo.evolution import reader_for
-from tidegate.typeinfo.key_hash import key_type_of, may_be_alike
+from tidegate.typeinfo.key_classes import lacks_class, may_be_alike, with_key_classes
+from tidegate.typeinfo.key_hash import key_type_of
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
-from tidegate.typeinfo.types import PICKLED, TupleTypeInfo
+from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, NumberTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:
     from tidegate.api.state import StateDescriptor
@@ -30,8 +31,18 @@ class Keys:
         """Take the serializer from a snapshot; raises SerializerIncompatible."""
         old = SerializerSnapshot.from_bytes(written)
         if self.serializer is None:
-            self.serializer = serializer_of(old.type_info)
+            self.serializer = serializer_of(self._with_classes(old.type_info))
         reader_for(old, self.serializer, where=f"{self._where}, keys", key=True)
+
+    def _with_classes(self, type_info: TypeInformation) -> TypeInformation:
+        found = with_key_classes(type_info)
+        if lacks_class(found):
+            raise SerializerIncompatible(
+                f"The keys of the state are {found}, of a class that is not found by its name",
+                where=self._where,
+                remedy="Declare the class, as in key_by(…, key_type=Color).",
+            )
+        return found
 
     def of(self, key: object) -> Serializer:
         """The serializer; told from this key where it is not known yet, else held against it.
@@ -56,8 +67,14 @@ class Keys:
             raise SerializerIncompatible(
                 f"The keys of the state are {held} and those of the stream are {found}",
                 where=self._where,
-                remedy="Go back to the old key; where a key lies depends on its type.",
+                remedy=_remedy(held, found),
             )
+
+
+def _remedy(held: TypeInformation, found: TypeInformation) -> str:
+    if isinstance(held, BasicTypeInfo) and found == NumberTypeInfo(held):
+        return f"Declare the keys, as in key_by(…, key_type=Types.{held.name.upper()}())."
+    return "Go back to the old key; where a key lies depends on its type."
 
 
 def paired(keys: Serializer, namespace: TypeInformation | None) -> Serializer:

@@ -22,6 +22,7 @@ from tidegate.typeinfo.types import (
     SQL_TIMESTAMP,
     STRING,
     BasicTypeInfo,
+    NumberTypeInfo,
     TypeInformation,
 )
 
@@ -72,13 +73,23 @@ def codes_of_column(
         return _codes_of_strings(array.cast(pa.large_string()))
     if key_type == BYTES:
         return _codes_of_bytes(array.cast(pa.large_binary()))
-    if key_type == BOOLEAN:
-        return hash_columns.codes_of_booleans(array.to_numpy(zero_copy_only=False))
-    if key_type == DOUBLE:
-        return hash_columns.codes_of_doubles(array.to_numpy().astype(np.float64))
-    if key_type == FLOAT:
-        return hash_columns.codes_of_floats(array.to_numpy().astype(np.float32))
+    if pa.types.is_boolean(array.type):
+        truths = array.to_numpy(zero_copy_only=False)
+        if key_type == BOOLEAN:
+            return hash_columns.codes_of_booleans(truths)
+        return hash_columns.codes_of_longs(truths.astype(np.int64))
+    if pa.types.is_floating(array.type):
+        return _codes_of_floats(array.to_numpy() + 0.0, key_type)  # -0.0 becomes 0.0
     return _codes_of_times(array, key_type)
+
+
+def _codes_of_floats(numbers: NDArray[Any], key_type: TypeInformation) -> Codes:
+    if key_type == FLOAT:
+        return hash_columns.codes_of_floats(numbers.astype(np.float32))
+    doubles = numbers.astype(np.float64)
+    if key_type == DOUBLE:
+        return hash_columns.codes_of_doubles(doubles)
+    return hash_columns.codes_of_numbers(doubles)
 
 
 def _key_type(arrow: pa.DataType) -> TypeInformation | None:
@@ -92,8 +103,8 @@ def _key_type(arrow: pa.DataType) -> TypeInformation | None:
         (is_a.is_string, STRING),
         (is_a.is_large_string, STRING),
         (is_a.is_string_view, STRING),
-        (is_a.is_boolean, BOOLEAN),
-        (is_a.is_floating, DOUBLE),
+        (is_a.is_boolean, NumberTypeInfo(BOOLEAN)),
+        (is_a.is_floating, NumberTypeInfo(DOUBLE)),
         (is_a.is_binary, BYTES),
         (is_a.is_large_binary, BYTES),
         (is_a.is_fixed_size_binary, BYTES),

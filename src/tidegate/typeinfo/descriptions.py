@@ -3,7 +3,8 @@
 A basic type is its name, `"Long"`; others are an object with one key that says what they are:
 `{"tuple": [...]}`, `{"list": ...}`, `{"map": [key, value]}`, `{"array": ...}`,
 `{"row": [[name, type], ...]}`, `{"dataclass": name, "fields": [[name, type], ...]}` and the same
-for a `namedtuple`.
+for a `namedtuple`, `{"enum": name}`, `{"number": type}`. The classes of undeclared keys also have
+their `module`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import FormatError, GraphError
 from tidegate.typeinfo.types import (
+    DURATION,
     INSTANT,
     INTEGER_BITS,
     PICKLED,
     SQL_DATE,
     SQL_TIME,
     SQL_TIMESTAMP,
+    UUID,
     BasicTypeInfo,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
+    NumberTypeInfo,
     PickledBytesTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
@@ -50,6 +55,8 @@ _NAMED: Final[Mapping[str, TypeInformation]] = {
     "Time": SQL_TIME,
     "Timestamp": SQL_TIMESTAMP,
     "Instant": INSTANT,
+    "Duration": DURATION,
+    "UUID": UUID,
 } | {name: BasicTypeInfo(name) for name in _BASIC}
 
 
@@ -71,7 +78,12 @@ def describe(type_info: TypeInformation) -> object:
         case RowTypeInfo():
             return {"row": _fields(type_info)}
         case RecordTypeInfo():
-            return {type_info.kind: type_info.name, "fields": _fields(type_info)}
+            described = {type_info.kind: type_info.name, "fields": _fields(type_info)}
+            return described | _module(type_info)
+        case EnumTypeInfo():
+            return {"enum": type_info.name, **_module(type_info)}
+        case NumberTypeInfo():
+            return {"number": describe(type_info.of)}
         case _:
             raise AssertionError(f"no description of {type(type_info)}")
 
@@ -97,6 +109,10 @@ def _fields(type_info: RowTypeInfo | RecordTypeInfo) -> list[list[object]]:
     return [[name, describe(each)] for name, each in pairs]
 
 
+def _module(type_info: RecordTypeInfo | EnumTypeInfo) -> dict[str, object]:
+    return {"module": type_info.module} if type_info.module else {}
+
+
 def _type_described(description: Any) -> TypeInformation:
     if isinstance(description, str):
         return _NAMED[description]
@@ -104,7 +120,11 @@ def _type_described(description: Any) -> TypeInformation:
     if "fields" in parts:
         kind = "dataclass" if "dataclass" in parts else "namedtuple"
         names, types = _fields_described(parts["fields"])
-        return RecordTypeInfo(str(parts[kind]), kind, tuple(names), tuple(types))
+        return RecordTypeInfo(
+            str(parts[kind]), kind, tuple(names), tuple(types), module=str(parts.get("module", ""))
+        )
+    if "enum" in parts:
+        return EnumTypeInfo(str(parts["enum"]), module=str(parts.get("module", "")))
     ((kind, inner),) = parts.items()
     match kind:
         case "tuple":
@@ -115,6 +135,8 @@ def _type_described(description: Any) -> TypeInformation:
             return PrimitiveArrayTypeInfo(_type_described(inner))
         case "map":
             return MapTypeInfo(_type_described(inner[0]), _type_described(inner[1]))
+        case "number":
+            return NumberTypeInfo(_type_described(inner))
         case "row":
             names, types = _fields_described(inner)
             return RowTypeInfo(types, names)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SerializerIncompatible
+from tidegate.typeinfo.key_classes import are_alike
 from tidegate.typeinfo.serializers import (
     VERSION,
     MigratingReader,
@@ -91,11 +92,14 @@ def judge(old: SerializerSnapshot, new: Serializer) -> Verdict:
 
 
 def judge_key(old: SerializerSnapshot, new: Serializer) -> AsIs | Refuse:
-    """The same for keys, which may not change at all, since their hashes place them."""
+    """The same for keys, which may not change at all, since their hashes place them.
+
+    Types of keys that are equal are no change: a named tuple and a tuple, undeclared numbers.
+    """
     fault = _fault_of_format(old, new)
     if fault is not None:
         return Refuse(fault)
-    if old.type_info != new.type_info:
+    if not are_alike(old.type_info, new.type_info):
         return Refuse(_both_shapes(old, new, "the type of keys can't change"))
     return AsIs()
 

@@ -90,6 +90,14 @@ def codes_of_doubles(numbers: NDArray[np.float64]) -> Codes:
     return codes_of_longs(bits.view(np.int64))
 
 
+def codes_of_numbers(numbers: NDArray[np.float64]) -> Codes:
+    """Of each number its hash by value: `Long.hashCode` of whole ones within 64 bits."""
+    # 2^63 is a float, and the first one that is too great.
+    whole = (np.trunc(numbers) == numbers) & (numbers >= -(2.0**63)) & (numbers < 2.0**63)
+    longs = np.where(whole, numbers, 0).astype(np.int64)
+    return np.where(whole, codes_of_longs(longs), codes_of_doubles(numbers))
+
+
 def codes_of_floats(numbers: NDArray[np.float32]) -> Codes:
     """`Float.hashCode` of each."""
     return np.where(np.isnan(numbers), _CANONICAL_FLOAT_NAN, numbers.view(np.uint32))

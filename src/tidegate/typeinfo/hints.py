@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import decimal
+import enum
 import types
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import (
@@ -20,12 +21,16 @@ from tidegate.typeinfo.types import (
     BOOLEAN,
     BYTES,
     DOUBLE,
+    DURATION,
     LONG,
     PICKLED,
     SQL_DATE,
     SQL_TIME,
     SQL_TIMESTAMP,
     STRING,
+    UUID,
+    UUID_CLASS,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
     RecordTypeInfo,
@@ -47,6 +52,7 @@ _PLAIN: Final[dict[object, TypeInformation]] = {
 TypeHint: TypeAlias = TypeInformation | type[Any] | types.UnionType | types.GenericAlias
 """What stands for a type in a call: one of ``Types``, or what Python's own hints are made of."""
 
+_KEYS: Final[dict[object, TypeInformation]] = {UUID_CLASS: UUID, datetime.timedelta: DURATION}
 _ITERABLES: Final = (Iterable, Iterator, Generator, Sequence, list)
 _INHERITED: Final = ("__reduce__", "__reduce_ex__", "__getstate__")
 
@@ -77,6 +83,27 @@ def declared_type(given: TypeHint | None, *, where: str) -> TypeInformation | No
         remedy="Give one of Types, such as Types.LONG(), or a Python type such as "
         "tuple[str, int], a dataclass or a NamedTuple.",
     )
+
+
+def declared_key_type(given: TypeHint | None, *, where: str) -> TypeInformation | None:
+    """As `declared_type`, of keys; those may be of an enumeration, UUIDs and lengths of time too.
+
+    Values of these types are pickled.
+    """
+    found = declared_type(given, where=where)
+    return found if found is None or isinstance(given, TypeInformation) else _key_type(given)
+
+
+def _key_type(hint: object) -> TypeInformation:
+    if hint in _KEYS:
+        return _KEYS[hint]
+    if typing.get_origin(hint) is tuple and Ellipsis not in typing.get_args(hint):
+        return TupleTypeInfo(list(map(_key_type, typing.get_args(hint))))
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return EnumTypeInfo(hint.__qualname__, hint)
+    if isinstance(hint, type) and _is_record(hint):
+        return _record(hint, _key_type)
+    return type_of_hint(hint)
 
 
 def type_of_return(
@@ -130,14 +157,20 @@ def _unless_pickled(found: TypeInformation) -> TypeInformation:
 
 
 def _type_of_class(kind: type) -> TypeInformation:
-    """A record for a dataclass or NamedTuple that is its fields and nothing else."""
+    return _record(kind, type_of_hint) if _is_record(kind) else PICKLED
+
+
+def _is_record(kind: type) -> bool:
+    """Whether a class is a dataclass or NamedTuple that is its fields and nothing else."""
     if any(_is_own(getattr(kind, name), getattr(object, name)) for name in _INHERITED):
-        return PICKLED
-    if issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple in kind.__bases__:
-        return _record_of_named_tuple(cast("Any", kind))
-    if dataclasses.is_dataclass(kind) and not hasattr(kind, "__post_init__"):
-        return _record_of_dataclass(kind)
-    return PICKLED
+        return False
+    return _is_named_tuple(kind) or (
+        dataclasses.is_dataclass(kind) and not hasattr(kind, "__post_init__")
+    )
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and tuple in kind.__bases__
 
 
 def _is_own(method: object, inherited: object) -> bool:
@@ -145,28 +178,27 @@ def _is_own(method: object, inherited: object) -> bool:
     return method is not inherited and getattr(method, "__module__", "") != "dataclasses"
 
 
-def _record_of_named_tuple(kind: Any) -> TypeInformation:
+def _record(kind: Any, type_of: Callable[[object], TypeInformation]) -> TypeInformation:
+    """The record of a class, or a pickled type where a field is. type_of: of a field's hint."""
+    form: typing.Literal["dataclass", "namedtuple"]
+    if _is_named_tuple(kind):
+        form, names, defaulted = "namedtuple", kind._fields, frozenset[str](kind._field_defaults)
+    else:
+        form, fields = "dataclass", dataclasses.fields(kind)
+        if not all(each.init for each in fields):
+            return PICKLED
+        names, defaulted = tuple(each.name for each in fields), _defaulted(fields)
     hints = _hints(kind)
-    types_of_fields = tuple(type_of_hint(hints.get(name, object)) for name in kind._fields)
+    types_of_fields = tuple(type_of(hints.get(name, object)) for name in names)
     if PICKLED in types_of_fields:
         return PICKLED
-    defaulted = frozenset[str](kind._field_defaults)
-    return RecordTypeInfo(
-        kind.__qualname__, "namedtuple", kind._fields, types_of_fields, defaulted, kind
-    )
+    return RecordTypeInfo(kind.__qualname__, form, names, types_of_fields, defaulted, kind)
 
 
-def _record_of_dataclass(kind: Any) -> TypeInformation:
-    fields = dataclasses.fields(kind)
-    hints = _hints(kind)
-    types_of_fields = tuple(type_of_hint(hints.get(each.name, object)) for each in fields)
-    if PICKLED in types_of_fields or not all(each.init for each in fields):
-        return PICKLED
-    defaulted = frozenset(
+def _defaulted(fields: Iterable[dataclasses.Field[Any]]) -> frozenset[str]:
+    missing = dataclasses.MISSING
+    return frozenset(
         each.name
         for each in fields
-        if each.default is not dataclasses.MISSING
-        or each.default_factory is not dataclasses.MISSING
+        if each.default is not missing or each.default_factory is not missing
     )
-    names = tuple(each.name for each in fields)
-    return RecordTypeInfo(kind.__qualname__, "dataclass", names, types_of_fields, defaulted, kind)

@@ -13,11 +13,16 @@ from tidegate.typeinfo.pickling import Parts
 from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_DEC,
+    DURATION,
     SQL_DATE,
     SQL_TIME,
     SQL_TIMESTAMP,
+    UUID,
+    UUID_CLASS,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
+    NumberTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
     RowTypeInfo,
@@ -34,6 +39,8 @@ WRITTEN_AS_TEXT: Final[dict[TypeInformation, type]] = {
     SQL_TIME: datetime.time,
     SQL_TIMESTAMP: datetime.datetime,
     BIG_DEC: decimal.Decimal,
+    DURATION: datetime.timedelta,
+    UUID: UUID_CLASS,
 }
 
 
@@ -76,6 +83,10 @@ def rebuilt(raw: Any, new: TypeInformation, old: TypeInformation | None = None) 
             return _record(raw, new, old)
         case RowTypeInfo(), Row() if len(raw) == len(old.children):
             return _row(raw, new, old)
+        case EnumTypeInfo(python_class=type() as kind), str() if kind is not str:
+            return kind[raw]  # type: ignore[index]  # an enumeration
+        case NumberTypeInfo(of), _:
+            return rebuilt(raw, of)
         case _, str() if new in WRITTEN_AS_TEXT:
             return msgspec.convert(raw, WRITTEN_AS_TEXT[new])
         case _:

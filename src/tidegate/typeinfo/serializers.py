@@ -38,8 +38,10 @@ from tidegate.typeinfo.types import (
     PICKLED,
     SHORT,
     STRING,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
+    NumberTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
     TupleTypeInfo,
@@ -71,6 +73,7 @@ _SCALARS: Final[dict[TypeInformation, type]] = {
     BOOLEAN: bool,
     BYTES: bytes,
 }
+_NUMBERS: Final = (int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,8 @@ class TypedSerializer:
 
     def __init__(self, type_info: TypeInformation) -> None:
         self.type_info = type_info
-        self._python_type = _python_type(type_info)
+        self._python_types = _python_types(type_info)
+        self._has_members = _has_members(type_info)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = _decoder(type_info)
 
@@ -202,7 +206,7 @@ class TypedSerializer:
         plain = values if isinstance(values, list) else list(values)
         if self._are_as_declared(plain):
             try:
-                return _MSGPACK + self._encode(plain)
+                return _MSGPACK + self._encode(self._by_name(plain))
             except (TypeError, ValueError, OverflowError, RecursionError):
                 pass
         return _PICKLE + pickled(plain)
@@ -226,7 +230,7 @@ class TypedSerializer:
             encode = self._encode
             try:
                 # A list of one, for a piece that `decode_many` can read.
-                return [_MSGPACK_OF_ONE + encode(value) for value in plain]
+                return [_MSGPACK_OF_ONE + encode(value) for value in self._by_name(plain)]
             except (TypeError, ValueError, OverflowError, RecursionError):
                 pass
         return [self.encode_many([value]) for value in plain]
@@ -254,13 +258,17 @@ class TypedSerializer:
         Looking into every value would cost three times as much as writing it.
         """
         kinds = list(map(type, values))
-        missing = len(values) - kinds.count(self._python_type)
+        missing = len(values) - sum(map(kinds.count, self._python_types))
         if missing and kinds.count(type(None)) != missing:
             return False
         if self.type_info in WRITTEN_AS_TEXT:
             return all(_fits(value, self.type_info) for value in values)
         first = next((value for value in values if value is not None), None)
         return _fits(first, self.type_info)
+
+    def _by_name(self, values: list[object]) -> list[object]:
+        """The values with the names of members of enumerations, which MessagePack can't hold."""
+        return [_named(each, self.type_info) for each in values] if self._has_members else values
 
 
 class MigratingReader:
@@ -449,6 +457,10 @@ def _is_packable(type_info: TypeInformation) -> bool:
         case RecordTypeInfo():
             known = type_info.python_class is not None
             return known and all(map(_is_packable, type_info.children))
+        case EnumTypeInfo(python_class=found):
+            return found is not None
+        case NumberTypeInfo():
+            return True
         case _:
             return type_info in _SCALARS or type_info in WRITTEN_AS_TEXT
 
@@ -457,6 +469,32 @@ def _is_map_key(type_info: TypeInformation) -> bool:
     if isinstance(type_info, TupleTypeInfo):
         return all(map(_is_map_key, type_info.children))
     return type_info in _SCALARS or type_info in WRITTEN_AS_TEXT
+
+
+def _has_members(type_info: TypeInformation) -> bool:
+    return isinstance(type_info, EnumTypeInfo) or any(map(_has_members, type_info.children))
+
+
+def _named(value: Any, type_info: TypeInformation) -> Any:
+    """A value that fits a type, with names for members of enumerations, and tuples for records."""
+    match type_info:
+        case EnumTypeInfo(python_class=found):
+            return value if value is None or found is str else value.name
+        case TupleTypeInfo(types) if value is not None:
+            return tuple(map(_named, value, types))
+        case RecordTypeInfo(field_names=names, field_types=types) if value is not None:
+            parts = [
+                _named(getattr(value, name), of) for name, of in zip(names, types, strict=True)
+            ]
+            is_tuple = type_info.kind == "namedtuple"
+            return parts if is_tuple else dict(zip(names, parts, strict=True))
+        case _:
+            return value
+
+
+def _python_types(type_info: TypeInformation) -> tuple[type, ...]:
+    # Decimals among numbers of no declared type are pickled, which keeps them apart from texts.
+    return _NUMBERS if isinstance(type_info, NumberTypeInfo) else (_python_type(type_info),)
 
 
 def _python_type(type_info: TypeInformation) -> type:
@@ -468,6 +506,8 @@ def _python_type(type_info: TypeInformation) -> type:
         case RecordTypeInfo():
             assert type_info.python_class is not None, "a type of the program has its class"
             return type_info.python_class
+        case EnumTypeInfo(python_class=type() as found):
+            return found
         case _ if type_info in _SCALARS:
             return _SCALARS[type_info]
         case ListTypeInfo() | PrimitiveArrayTypeInfo():
@@ -480,7 +520,7 @@ def _fits(value: Any, type_info: TypeInformation) -> bool:
     """Whether a value is of a type; of a list or a map, only the first entry is looked at."""
     if value is None:
         return True
-    if type(value) is not _python_type(type_info):
+    if type(value) not in _python_types(type_info):
         return False
     match type_info:
         case TupleTypeInfo(types):
@@ -497,6 +537,8 @@ def _fits(value: Any, type_info: TypeInformation) -> bool:
 
 
 def _decoder(type_info: TypeInformation) -> Any:
+    if _has_members(type_info):
+        return None
     try:
         return msgspec.msgpack.Decoder(list[shape_of(type_info)]).decode
     except (TypeError, NameError, AttributeError):

@@ -20,6 +20,7 @@ from tidegate.typeinfo.serializers import (
     shape_of,
 )
 from tidegate.typeinfo.types import (
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
     PrimitiveArrayTypeInfo,
@@ -47,10 +48,15 @@ def serializer_standing_in(snapshot: SerializerSnapshot) -> Serializer:
 
 
 def with_classes(type_info: TypeInformation) -> TypeInformation:
-    """The type with a class for each record that has none. Raises FormatError for odd fields."""
+    """The type with a class for each record that has none, and names for members of enumerations.
+
+    Raises FormatError for odd fields.
+    """
     match type_info:
         case RecordTypeInfo(python_class=None):
             return _with_class(type_info)
+        case EnumTypeInfo(python_class=None):
+            return replace(type_info, python_class=str)
         case ListTypeInfo(of):
             return replace(type_info, element_type=with_classes(of))
         case PrimitiveArrayTypeInfo(of):

@@ -7,6 +7,7 @@ by itself. Where no type is declared, values are pickled.
 
 from __future__ import annotations
 
+import uuid  # noqa: TID251  # the class alone: ids are made by Chance
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -165,7 +166,8 @@ class RecordTypeInfo(TypeInformation):
     """A dataclass or a NamedTuple of the user's, the counterpart of Flink's POJO.
 
     name: the class's name, for display. python_class: None in a type that was read from a snapshot.
-    defaulted: names of the fields that have a default.
+    defaulted: names of the fields that have a default. module: where the class is imported from, of
+    keys that nobody declared; else empty.
     """
 
     name: str
@@ -174,6 +176,7 @@ class RecordTypeInfo(TypeInformation):
     field_types: tuple[TypeInformation, ...]
     defaulted: frozenset[str] = field(default=frozenset(), compare=False)
     python_class: type | None = field(default=None, compare=False)
+    module: str = field(default="", compare=False)
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
@@ -182,6 +185,36 @@ class RecordTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"{self.name}({_fields(self.field_names, self.field_types)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EnumTypeInfo(TypeInformation):
+    """Members of an enumeration of the user's, as keys; written by their names.
+
+    name: the class's name, for display. python_class: None in a type that was read from a snapshot,
+    `str` where names stand for members. module: as in RecordTypeInfo.
+    """
+
+    name: str
+    python_class: type | None = field(default=None, compare=False)
+    module: str = field(default="", compare=False)
+
+    def __repr__(self) -> str:
+        return f"Enum({self.name})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NumberTypeInfo(TypeInformation):
+    """Keys that are numbers and whose type nobody declared: they are told apart by value alone.
+
+    So 1.0, True and Decimal(1) are the key 1. of: the type of the first one, in which they are
+    written; whole numbers are LONG, whose keys lie in the same places.
+    """
+
+    of: TypeInformation
+
+    def __repr__(self) -> str:
+        return f"Number({self.of})"
 
 
 def _fields(names: Sequence[str], types: Sequence[TypeInformation]) -> str:
@@ -211,12 +244,15 @@ CHAR: Final = BasicTypeInfo("Char")
 BIG_INT: Final = BasicTypeInfo("BigInteger")
 BIG_DEC: Final = BasicTypeInfo("BigDecimal")
 INSTANT: Final = BasicTypeInfo("Instant")
+DURATION: Final = BasicTypeInfo("Duration")
+UUID: Final = BasicTypeInfo("UUID")
 SQL_DATE: Final = SqlTimeTypeInfo("Date")
 SQL_TIME: Final = SqlTimeTypeInfo("Time")
 SQL_TIMESTAMP: Final = SqlTimeTypeInfo("Timestamp")
 PICKLED: Final = PickledBytesTypeInfo()
 BYTES: Final = PrimitiveArrayTypeInfo(BYTE)
 
+UUID_CLASS: Final = uuid.UUID
 INTEGER_BITS: Final = {"Byte": 8, "Short": 16, "Integer": 32, "Long": 64}
 """Width of the integer types, by name."""
 
@@ -345,6 +381,11 @@ class Types:
     def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
         """`list`."""
         return ListTypeInfo(element_type_info)
+
+
+def written_as(type_info: TypeInformation) -> TypeInformation:
+    """The type in which values are written: that of the first one for undeclared numbers."""
+    return type_info.of if isinstance(type_info, NumberTypeInfo) else type_info
 
 
 def holds_pickled(type_info: TypeInformation) -> bool:

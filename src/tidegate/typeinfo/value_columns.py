@@ -20,10 +20,15 @@ from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_INT,
     BYTES,
+    DURATION,
     INSTANT,
     PICKLED,
+    UUID,
+    UUID_CLASS,
+    EnumTypeInfo,
     ListTypeInfo,
     MapTypeInfo,
+    NumberTypeInfo,
     PrimitiveArrayTypeInfo,
     RecordTypeInfo,
     RowTypeInfo,
@@ -50,6 +55,14 @@ def column_type(type_info: TypeInformation) -> pa.DataType:
             return pa.map_(column_type(key), column_type(value))
         case TupleTypeInfo() | RowTypeInfo() | RecordTypeInfo():
             return pa.struct(_fields(type_info))
+        case NumberTypeInfo(of):
+            return column_type(of)
+        case EnumTypeInfo():
+            return pa.string()
+        case _ if type_info == UUID:
+            return pa.string()
+        case _ if type_info == DURATION:
+            return pa.duration("us")
         case _:
             return _BIG_INTEGER if type_info == BIG_INT else pa.binary()
 
@@ -81,6 +94,10 @@ def column_of(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
         case _ if type_info == PICKLED:
             pickles = [None if each is None else pickled_value(each) for each in values]
             return pa.array(pickles, pa.binary())
+        case EnumTypeInfo(python_class=kind) if kind is not str:
+            return pa.array([None if each is None else each.name for each in values], pa.string())
+        case _ if type_info == UUID:
+            return pa.array([None if each is None else str(each) for each in values], pa.string())
         case _ if type_info == INSTANT:
             return pa.array(list(map(_time_of, values)), column_type(type_info))
         case _:
@@ -177,6 +194,10 @@ def _value(raw: Any, type_info: TypeInformation) -> Any:
             return unpickled_value(raw)
         case _ if type_info == BIG_INT:
             return int(raw)
+        case EnumTypeInfo(python_class=type() as kind) if kind is not str and isinstance(raw, str):
+            return cast("Any", kind)[raw]
+        case _ if type_info == UUID and isinstance(raw, str):
+            return UUID_CLASS(raw)
         case _:
             return raw
 

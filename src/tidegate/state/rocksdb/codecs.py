@@ -12,6 +12,7 @@ from tidegate.errors import ConfigError, UserError
 from tidegate.state.keys import paired
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.typeinfo.convert import Converter
+from tidegate.typeinfo.key_classes import in_one_form, with_numbers
 from tidegate.typeinfo.serializers import TypedSerializer, is_packed, serializer_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class StoredKeys:
         self._keys = keys
         self._namespace = namespace
         self._serializer: Serializer | None = None
+        self._mixed: Serializer | None = None
         if namespace is not None and not isinstance(serializer_of(namespace), TypedSerializer):
             raise ConfigError(
                 f"The namespace of the state is {namespace}, whose bytes are not the same each "
@@ -45,8 +47,17 @@ class StoredKeys:
             )
 
     def encode_each(self, keys: Sequence[object]) -> list[bytes]:
-        """The bytes of each key."""
-        return self._of(keys[0]).encode_each(keys) if keys else []
+        """The bytes of each key, the same for equal ones."""
+        if not keys:
+            return []
+        serializer = self._of(keys[0])
+        if self._mixed is None or set(map(type, self._own(keys))) == {int}:
+            return serializer.encode_each(keys)
+        return self._mixed.encode_each([in_one_form(key, self._mixed.type_info) for key in keys])
+
+    def _own(self, keys: Sequence[object]) -> Sequence[object]:
+        """The keys without their namespaces."""
+        return [each[0] for each in cast("Any", keys)] if self.paired else keys
 
     def decode_each(self, pieces: Sequence[bytes]) -> list[Any]:
         """The keys."""
@@ -58,8 +69,12 @@ class StoredKeys:
     def _of(self, key: object) -> Serializer:
         serializer = self._serializer
         if serializer is None:
-            plain = key if self._namespace is None else cast("tuple[object, object]", key)[0]
-            serializer = self._serializer = paired(self._keys.of(plain), self._namespace)
+            own = self._keys.of(self._own([key])[0])
+            serializer = self._serializer = paired(own, self._namespace)
+            mixed = with_numbers(own.type_info)
+            if not self._keys.declared and mixed != own.type_info:
+                # Undeclared numbers that are equal may be of several types.
+                self._mixed = paired(serializer_of(mixed), self._namespace)
         return serializer
 
 

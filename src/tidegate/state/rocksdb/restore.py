@@ -37,6 +37,7 @@ from tidegate.state.rocksdb.files import download
 from tidegate.state.rocksdb.store import RocksDBStore, after
 from tidegate.state.rocksdb.table import prefix_of
 from tidegate.state.rocksdb.written import Rows
+from tidegate.typeinfo.key_classes import are_alike
 from tidegate.typeinfo.serializers import (
     SerializerSnapshot,
     serializer_of,
@@ -235,7 +236,7 @@ class _Restore:
     def _joined(self, state: RocksDBState, key: bytes | None) -> RocksDBState:
         """The state of that name in the key space, which knows how these entries were written."""
         header = self._header or RocksDBHeader(b"", 0, 0, key, [])
-        if header.key is not None and key is not None and header.key != key:
+        if header.key is not None and key is not None and not _alike(header.key, key):
             raise SerializerIncompatible(
                 "The subtasks of the snapshot have keys of different types",
                 where=self._where,
@@ -399,3 +400,9 @@ def _entries_of(
                     names = [prefix + name[size:] for name in names]
                     pieces = [tags[piece[0]] + piece[1:] for piece in pieces]
                 yield names, pieces
+
+
+def _alike(one: bytes, other: bytes) -> bool:
+    """Whether two snapshots of serializers are of keys that are written alike."""
+    types = (SerializerSnapshot.from_bytes(each).type_info for each in (one, other))
+    return one == other or are_alike(*types)

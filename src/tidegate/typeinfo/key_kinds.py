@@ -1,0 +1,456 @@
+"""Kinds of keys: how keys of one type hash, and the one form that equal ones have.
+
+A key's Python type has a twin in Java whose hash code decides: str is String, int is Long, tuple is
+Tuple; bytes hash as an array's content does, dates and times as `java.time`. Everything goes
+through NumPy, column by column; measured in benchmarks/key_hash.py.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import numpy as np
+
+from tidegate.model import java_hash
+from tidegate.typeinfo import hash_columns
+from tidegate.typeinfo.plain_keys import (
+    code_of_decimal,
+    code_of_number,
+    plain_decimal,
+    plain_key,
+)
+from tidegate.typeinfo.row import Row, RowKind
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BOOLEAN,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    DURATION,
+    FLOAT,
+    INSTANT,
+    INTEGER_BITS,
+    LONG,
+    PICKLED,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    UUID,
+    UUID_CLASS,
+    BasicTypeInfo,
+    EnumTypeInfo,
+    NumberTypeInfo,
+    RowTypeInfo,
+    TypeInformation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.typeinfo.hash_columns import Codes
+    from tidegate.typeinfo.key_columns import KeyColumn
+
+_EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_SECOND: Final = datetime.timedelta(seconds=1)
+NUMBER_TYPES: Final[dict[type, TypeInformation]] = {
+    int: LONG,
+    float: NumberTypeInfo(DOUBLE),
+    bool: NumberTypeInfo(BOOLEAN),
+    decimal.Decimal: NumberTypeInfo(BIG_DEC),
+}
+
+
+class NoKey(Exception):
+    """A key that is not of the kind."""
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+
+
+class Kind(Protocol):
+    """One type of keys. Methods raise NoKey for a key that is none of them."""
+
+    @property
+    def type_info(self) -> TypeInformation: ...
+    @property
+    def python_type(self) -> type: ...
+
+    def bring(self, key: Any) -> Any:
+        """A plain key of another Python type as one of this kind that is equal."""
+        ...
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        """The keys in the one form that equal ones have, with their hash codes."""
+        ...
+
+
+class Plain:
+    """Keys of one Python type, hashed by one function of the whole column."""
+
+    def __init__(
+        self, type_info: TypeInformation, python_type: type, codes: Callable[[list[Any]], Codes]
+    ) -> None:
+        self.type_info = type_info
+        self.python_type = python_type
+        self._codes = codes
+
+    def bring(self, key: Any) -> Any:
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        return keys, self._codes(cast("list[Any]", keys))
+
+
+class Integers:
+    """Integers of a declared width; only Long's hash folds, the narrower ones are their own."""
+
+    python_type = int
+
+    def __init__(self, type_info: BasicTypeInfo) -> None:
+        self.type_info = type_info
+        self.bits = INTEGER_BITS[type_info.name]
+
+    def bring(self, key: Any) -> int:
+        if type(key) in NUMBER_TYPES and _is_whole(key):
+            return int(key)
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        numbers = _longs(keys)
+        if self.bits == 64:
+            return keys, hash_columns.codes_of_longs(numbers)
+        bound = 1 << (self.bits - 1)
+        if len(numbers) and (numbers.min() < -bound or numbers.max() >= bound):
+            raise NoKey(next(k for k in keys if not -bound <= k < bound))
+        return keys, hash_columns.codes_of_ints(numbers)
+
+
+def _longs(keys: Sequence[Any]) -> NDArray[np.int64]:
+    try:
+        return np.fromiter(keys, np.int64, len(keys))
+    except OverflowError:
+        raise NoKey(next(k for k in keys if not -(2**63) <= k < 2**63)) from None
+
+
+def _is_whole(key: float | decimal.Decimal) -> bool:
+    # int() of an infinity, or of a NaN, is an error.
+    if isinstance(key, float):
+        return key.is_integer()
+    return not isinstance(key, decimal.Decimal) or (
+        key.is_finite() and key == key.to_integral_value()
+    )
+
+
+class Booleans:
+    """Truth values that are declared, and the numbers 0 and 1."""
+
+    type_info = BOOLEAN
+    python_type = bool
+
+    def bring(self, key: Any) -> bool:
+        if type(key) in NUMBER_TYPES and key in (0, 1):
+            return bool(key)
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        return keys, hash_columns.codes_of_booleans(np.fromiter(keys, np.bool_, len(keys)))
+
+
+class Doubles:
+    """Floats of a declared width. Both zeros are 0.0, which is equal to -0.0."""
+
+    python_type = float
+
+    def __init__(self, type_info: TypeInformation) -> None:
+        self.type_info = type_info
+
+    def bring(self, key: Any) -> float:
+        try:
+            double = float(key) if type(key) in NUMBER_TYPES else None
+        except OverflowError:
+            double = None
+        if double is None or double != key:
+            raise NoKey(key)
+        return double
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        keys, numbers = _without_two_zeros(keys)
+        if self.type_info == FLOAT:
+            return keys, hash_columns.codes_of_floats(numbers.astype(np.float32))
+        return keys, hash_columns.codes_of_doubles(numbers)
+
+
+def _without_two_zeros(keys: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.float64]]:
+    """The numbers with 0.0 for -0.0. Raises NoKey for a NaN."""
+    numbers = np.fromiter(keys, np.float64, len(keys))
+    if np.isnan(numbers).any():
+        raise NoKey(next(key for key in keys if key != key))
+    if (np.signbit(numbers) & (numbers == 0)).any():
+        return [key or 0.0 for key in keys], numbers + 0.0
+    return keys, numbers
+
+
+class Decimals:
+    """Decimals that are declared."""
+
+    type_info = BIG_DEC
+    python_type = decimal.Decimal
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def bring(self, key: Any) -> decimal.Decimal:
+        if type(key) in NUMBER_TYPES and key == key:
+            return decimal.Decimal(key)
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        plain = [plain_decimal(key, self._where) for key in keys]
+        infinite = [key for key in plain if not key.is_finite()]
+        if infinite:
+            raise NoKey(infinite[0])
+        return plain, _codes(map(code_of_decimal, plain), len(plain))
+
+
+class Numbers:
+    """Numbers of all sorts, whose type is not declared: they hash by value.
+
+    type_info: of the first one, or the one in which a snapshot has them.
+    """
+
+    def __init__(self, type_info: TypeInformation, where: str) -> None:
+        self.type_info = type_info
+        self.python_type = next(each for each, found in NUMBER_TYPES.items() if found == type_info)
+        self._where = where
+
+    def bring(self, key: Any) -> Any:
+        if type(key) in NUMBER_TYPES:
+            return key
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        if self.python_type in (int, bool):
+            return keys, hash_columns.codes_of_longs(_longs(keys))
+        if self.python_type is float:
+            keys, numbers = _without_two_zeros(keys)
+            return keys, hash_columns.codes_of_numbers(numbers)
+        return self.read_mixture(keys)
+
+    def read_mixture(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        """The same for numbers of several Python types."""
+        plain = [self._in_one_form(key) for key in keys]
+        return plain, _codes(map(code_of_number, plain), len(plain))
+
+    def _in_one_form(self, key: Any) -> Any:
+        if type(key) is decimal.Decimal:
+            return plain_decimal(key, self._where)
+        if key != key or (isinstance(key, int) and not -(2**63) <= key < 2**63):
+            raise NoKey(key)
+        return key or key + 0  # -0.0 becomes 0.0
+
+
+def _codes(codes: Any, count: int) -> Codes:
+    return np.fromiter(codes, np.int64, count).astype(np.uint32)
+
+
+class Members:
+    """Members of one enumeration, which hash as their names do."""
+
+    def __init__(self, type_info: EnumTypeInfo) -> None:
+        assert type_info.python_class is not None, "a class was found for it"
+        self.type_info = type_info
+        self.python_type: Any = type_info.python_class
+
+    def bring(self, key: Any) -> Any:
+        """A text or number as the member of a StrEnum or IntEnum that it equals."""
+        found = next((each for each in self._members() if each == key), None)
+        if found is None:
+            raise NoKey(key)
+        return found
+
+    def _members(self) -> list[Any]:
+        return [] if self.python_type is str else list(self.python_type)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        names = keys if self.python_type is str else [key.name for key in keys]
+        return keys, _codes_of_strings(cast("list[str]", names))
+
+
+class Fields:
+    """Tuples and objects of a class with fields: each field a column of its own.
+
+    A field may hold None. as_type: gives the type from those of the fields.
+    """
+
+    def __init__(
+        self,
+        python_type: type,
+        names: tuple[str, ...],
+        columns: list[KeyColumn],
+        as_type: Callable[[tuple[TypeInformation, ...]], TypeInformation],
+    ) -> None:
+        self.python_type = python_type
+        self._names = names
+        self._columns = columns
+        self._as_type = as_type
+        self._is_tuple = issubclass(python_type, tuple)
+
+    @property
+    def type_info(self) -> TypeInformation:
+        return self._as_type(tuple(column.type_info or PICKLED for column in self._columns))
+
+    def bring(self, key: Any) -> Any:
+        """A tuple, named or not, as another that is equal."""
+        if not (self._is_tuple and isinstance(key, tuple)):
+            raise NoKey(key)
+        values = cast("tuple[Any, ...]", key)
+        if len(values) != len(self._columns):
+            raise NoKey(key)
+        return self._made(values)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        count = len(self._columns)
+        if self._is_tuple and list(map(len, keys)).count(count) != len(keys):
+            raise NoKey(next(key for key in keys if len(key) != count))
+        if count == 0 or not keys:
+            return keys, np.zeros(len(keys), np.uint32)
+        parts = list(zip(*(keys if self._is_tuple else map(self._get, keys)), strict=True))
+        read = [column.read(part) for column, part in zip(self._columns, parts, strict=True)]
+        if any(now is not then for (now, _), then in zip(read, parts, strict=True)):
+            keys = list(map(self._made, zip(*(now for now, _ in read), strict=True)))
+        return keys, hash_columns.codes_of_tuples([codes for _, codes in read])
+
+    def _get(self, key: Any) -> tuple[Any, ...]:
+        return tuple(getattr(key, name) for name in self._names)
+
+    def _made(self, values: tuple[Any, ...]) -> Any:
+        if self.python_type is tuple:
+            return tuple(values)
+        if self._is_tuple:
+            return self.python_type(*values)
+        return self.python_type(**dict(zip(self._names, values, strict=True)))
+
+
+class Rows:
+    """Rows of kind INSERT, as PyFlink keys by; no field may be None."""
+
+    python_type = Row
+
+    def __init__(self, type_info: RowTypeInfo, columns: list[KeyColumn]) -> None:
+        self.type_info = type_info
+        self._columns = columns
+
+    def bring(self, key: Any) -> Any:
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        for key in keys:
+            if len(key) != len(self._columns) or key.get_row_kind() is not RowKind.INSERT:
+                raise NoKey(key)
+        parts = list(zip(*keys, strict=True))
+        read = [column.read(part) for column, part in zip(self._columns, parts, strict=True)]
+        if any(now is not then for (now, _), then in zip(read, parts, strict=True)):
+            rows = zip(*(now for now, _ in read), strict=True)
+            keys = [
+                Row.of_parts(list(values), key.names, RowKind.INSERT)
+                for key, values in zip(keys, rows, strict=True)
+            ]
+        return keys, hash_columns.codes_of_rows([codes for _, codes in read], len(keys))
+
+
+def _codes_of_strings(keys: list[str]) -> Codes:
+    if len(keys) <= hash_columns.SMALL_BATCH:
+        return np.array(list(map(java_hash.hash_string, keys)), np.int32).view(np.uint32)
+    return hash_columns.codes_of_strings(keys)
+
+
+def _codes_of_dates(keys: list[datetime.date]) -> Codes:
+    return hash_columns.codes_of_days(_days(keys))
+
+
+def _codes_of_times(keys: list[datetime.time]) -> Codes:
+    _refuse_zones(keys)
+    return hash_columns.codes_of_longs(_nanos_of_day(keys))
+
+
+def _codes_of_timestamps(keys: list[datetime.datetime]) -> Codes:
+    _refuse_zones(keys)
+    return hash_columns.codes_of_local_instants(_days(keys), _nanos_of_day(keys))
+
+
+def _codes_of_uuids(keys: list[Any]) -> Codes:
+    return _codes((java_hash.hash_uuid(key.int) for key in keys), len(keys))
+
+
+def _codes_of_durations(keys: list[datetime.timedelta]) -> Codes:
+    # `Duration.hashCode` is that of an Instant of the same seconds and nanoseconds.
+    seconds = np.fromiter((key.days * 86_400 + key.seconds for key in keys), np.int64, len(keys))
+    nanos = np.fromiter((key.microseconds * 1000 for key in keys), np.int64, len(keys))
+    return hash_columns.codes_of_instants(seconds, nanos)
+
+
+class Instants:
+    """Times with a zone, all of them in UTC."""
+
+    type_info = INSTANT
+    python_type = datetime.datetime
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def bring(self, key: Any) -> Any:
+        raise NoKey(key)
+
+    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
+        for key in keys:
+            if key.utcoffset() is None:
+                raise NoKey(key)
+        if any(key.tzinfo is not datetime.UTC for key in keys):
+            keys = [plain_key(key, self._where) for key in keys]
+        since = [key - _EPOCH for key in keys]
+        seconds = np.fromiter((each // _SECOND for each in since), np.int64, len(keys))
+        nanos = np.fromiter((each.microseconds * 1000 for each in since), np.int64, len(keys))
+        return keys, hash_columns.codes_of_instants(seconds, nanos)
+
+
+def _refuse_zones(keys: Sequence[datetime.time | datetime.datetime]) -> None:
+    for key in keys:
+        if key.tzinfo is not None:
+            raise NoKey(key)
+
+
+def _days(keys: Sequence[datetime.date]) -> NDArray[np.int64]:
+    return np.fromiter((key.toordinal() for key in keys), np.int64, len(keys)) - _EPOCH_DAY
+
+
+def _nanos_of_day(keys: Sequence[datetime.time | datetime.datetime]) -> NDArray[np.int64]:
+    micros = (
+        ((key.hour * 60 + key.minute) * 60 + key.second) * 1_000_000 + key.microsecond
+        for key in keys
+    )
+    return np.fromiter(micros, np.int64, len(keys)) * 1000
+
+
+PLAIN: Final[dict[TypeInformation, tuple[type, Callable[[list[Any]], Codes]]]] = {
+    STRING: (str, _codes_of_strings),
+    CHAR: (str, _codes_of_strings),
+    BYTES: (bytes, hash_columns.codes_of_bytes),
+    SQL_DATE: (datetime.date, _codes_of_dates),
+    SQL_TIME: (datetime.time, _codes_of_times),
+    SQL_TIMESTAMP: (datetime.datetime, _codes_of_timestamps),
+    DURATION: (datetime.timedelta, _codes_of_durations),
+    UUID: (UUID_CLASS, _codes_of_uuids),
+}
+OF_NUMBERS: Final[dict[TypeInformation, Callable[[str], Kind]]] = {
+    BOOLEAN: lambda where: Booleans(),
+    DOUBLE: lambda where: Doubles(DOUBLE),
+    FLOAT: lambda where: Doubles(FLOAT),
+    BIG_DEC: Decimals,
+    INSTANT: Instants,
+}

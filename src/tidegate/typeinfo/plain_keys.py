@@ -1,0 +1,222 @@
+"""Keys as plain Python has them, and what makes equal ones the same.
+
+Numbers of NumPy become Python's, a text that is also a member of an enumeration becomes the text
+that it equals, a list becomes a tuple, an instant moves to UTC, and a decimal loses zeros behind
+its point. What nothing can be done for is refused here, with what to do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import fractions
+import reprlib
+from dataclasses import fields, is_dataclass
+from enum import Enum, Flag
+from typing import Any, Final, cast
+
+import numpy as np
+
+from tidegate.errors import UnsupportedKey
+from tidegate.model import java_hash
+from tidegate.typeinfo.types import UUID_CLASS
+
+_DIGITS_MAX: Final = 4096
+_LONG_BOUND: Final = 1 << 63
+_AS_THEY_ARE: Final = frozenset(
+    (str, bool, int, float, bytes, datetime.date, datetime.time, datetime.timedelta, UUID_CLASS)
+)
+_REMEDY: Final = (
+    "Key by a text, a number, bytes, a date or time, a UUID, a member of an enumeration, a frozen "
+    "dataclass, or a tuple of these; for example str(key)."
+)
+
+
+def plain_key(key: Any, where: str) -> Any:
+    """The key that an object stands for. Raises UnsupportedKey for one that can't be a key.
+
+    Tuples and objects of classes are given back as they are; their fields are keys of their own.
+    """
+    kind = type(key)
+    if kind in _AS_THEY_ARE or kind is tuple:
+        return key
+    if kind is datetime.datetime:
+        return key if key.tzinfo is None else _in_utc(key, where)
+    if isinstance(key, decimal.Decimal):
+        return plain_decimal(key, where)
+    if isinstance(key, list):
+        return tuple(cast("list[Any]", key))
+    if isinstance(key, np.generic):
+        return _of_numpy(key, where)
+    if isinstance(key, tuple):
+        return key if hasattr(key, "_fields") else tuple(cast("tuple[Any, ...]", key))
+    base = _of_base(key)
+    if base is not None:
+        # A subclass may have more to it than what it is derived from, as a time with nanoseconds.
+        if base != key:
+            raise refusal(key, where, f"it does not equal {base!r}, which is all that a key keeps")
+        return plain_key(base, where)
+    if isinstance(key, Enum):
+        _check_member(key, where)
+        return key
+    if is_dataclass(key):
+        check_dataclass(kind, where)
+        return key
+    raise refusal(key, where, _reason(key))
+
+
+def _of_numpy(key: Any, where: str) -> Any:
+    plain = key.item()
+    if isinstance(plain, np.generic):  # a long double, which Python has no type for
+        plain = float(cast("Any", plain))
+    if plain is None or (isinstance(key, np.datetime64 | np.timedelta64) and type(plain) is int):
+        raise refusal(key, where, "it is no point or length of time in whole microseconds")
+    if plain == plain and plain != key:
+        raise refusal(key, where, "Python has no number that is equal to it")
+    return plain_key(plain, where)
+
+
+def _of_base(key: Any) -> Any:
+    """What an object of a derived class equals, or None: an IntEnum, a StrEnum, a Timestamp."""
+    match key:
+        case str():
+            return str.__str__(key)
+        case int():
+            return int.__int__(key)
+        case float():
+            return float.__float__(key)
+        case bytes():
+            return bytes.join(b"", [key])
+        case datetime.datetime():
+            day = datetime.date(key.year, key.month, key.day)
+            time = datetime.time(key.hour, key.minute, key.second, key.microsecond, key.tzinfo)
+            return datetime.datetime.combine(day, time.replace(fold=key.fold))
+        case datetime.date():
+            return datetime.date(key.year, key.month, key.day)
+        case datetime.timedelta():
+            return datetime.timedelta(key.days, key.seconds, key.microseconds)
+        case _:
+            return None
+
+
+def _in_utc(key: datetime.datetime, where: str) -> datetime.datetime:
+    if key.tzinfo is datetime.UTC:
+        return key
+    try:
+        return key.astimezone(datetime.UTC)
+    except OverflowError:
+        raise refusal(key, where, "it is out of the bounds of UTC") from None
+
+
+def plain_decimal(key: decimal.Decimal, where: str) -> decimal.Decimal:
+    """A decimal without zeros behind its point, whole ones without an exponent: 1.10 is 1.1.
+
+    Raises UnsupportedKey for a NaN, and for one of too many digits.
+    """
+    sign, digits, exponent = key.as_tuple()
+    if key.is_nan():
+        raise refusal_of_nan(key, where)
+    if not isinstance(exponent, int):
+        return key  # infinite
+    if abs(key.adjusted()) > _DIGITS_MAX or len(digits) > _DIGITS_MAX:
+        raise refusal(key, where, f"it has more than {_DIGITS_MAX} digits")
+    if not any(digits):
+        return decimal.Decimal(0)
+    if exponent > 0:
+        return decimal.Decimal((sign, digits + (0,) * exponent, 0))
+    # Not by normalize(), which rounds to the precision of the context.
+    while exponent < 0 and digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    return decimal.Decimal((sign, digits, exponent))
+
+
+def check_dataclass(kind: Any, where: str) -> None:
+    """Raises UnsupportedKey for a dataclass whose objects can't be keys."""
+    parameters = kind.__dataclass_params__
+    if not (parameters.frozen and parameters.eq):
+        raise UnsupportedKey(
+            f"A {kind.__name__} can't be a key: it can be changed",
+            where=where,
+            remedy=f"Declare {kind.__name__} with @dataclass(frozen=True).",
+        )
+    whole = all(each.init and each.compare for each in fields(kind))
+    if not whole or hasattr(kind, "__post_init__"):
+        raise UnsupportedKey(
+            f"A {kind.__name__} can't be a key: it is more than its fields",
+            where=where,
+            remedy="Key by a tuple of the fields that tell two of them apart.",
+        )
+
+
+def _check_member(key: Enum, where: str) -> None:
+    if isinstance(key, Flag) and key.name not in type(key).__members__:
+        raise refusal(key, where, "it is several flags at once", "Key by its number: .value.")
+
+
+def _reason(key: object) -> str:
+    match key:
+        case None:
+            return "None is no key"
+        case bytearray() | dict() | set():
+            return "it can be changed"
+        case complex() | fractions.Fraction():
+            return "there is no encoding for numbers of this kind"
+        case _:
+            return "its hash is not the same in every process"
+
+
+def refusal(key: object, where: str, reason: str, remedy: str = _REMEDY) -> UnsupportedKey:
+    """The error for an object that can't be a key."""
+    kind = type(key)
+    return UnsupportedKey(
+        f"{reprlib.repr(key)} ({kind.__module__}.{kind.__qualname__}) can't be a key: {reason}",
+        where=where,
+        remedy=remedy,
+    )
+
+
+def refusal_of_nan(key: object, where: str) -> UnsupportedKey:
+    """The error for a number that equals nothing, itself included, so that no state is found."""
+    return refusal(
+        key,
+        where,
+        "it equals no key, not even itself",
+        "Filter such records out, or give them a key of their own, such as a text.",
+    )
+
+
+def code_of_number(key: float | decimal.Decimal) -> int:
+    """The hash code of a number by its value: as Java has it for a Long where it is one.
+
+    Else that of the Double that it equals, and last of the BigDecimal. No NaN.
+    """
+    if isinstance(key, int):
+        return java_hash.hash_long(key)
+    if isinstance(key, float):
+        if key.is_integer() and -_LONG_BOUND <= key < _LONG_BOUND:
+            return java_hash.hash_long(int(key))
+        return java_hash.hash_double(key)
+    if key.is_finite() and key == key.to_integral_value() and -_LONG_BOUND <= key < _LONG_BOUND:
+        return java_hash.hash_long(int(key))
+    double = float(key)
+    return java_hash.hash_double(double) if double == key else code_of_decimal(key)
+
+
+def code_of_decimal(key: decimal.Decimal) -> int:
+    """The hash code of a plain decimal that is finite, as Java has it for a BigDecimal."""
+    sign, digits, exponent = key.as_tuple()
+    unscaled = int("".join(map(str, digits)))
+    return java_hash.hash_big_decimal(-unscaled if sign else unscaled, -cast("int", exponent))
+
+
+def number_in_one_form(key: Any) -> Any:
+    """A plain number as an int or float, where one is equal; so equal ones are written alike."""
+    if isinstance(key, bool):
+        return int(key)
+    if isinstance(key, float):
+        return int(key) if key.is_integer() and -_LONG_BOUND <= key < _LONG_BOUND else key
+    if isinstance(key, decimal.Decimal) and key.is_finite():
+        if key == key.to_integral_value() and -_LONG_BOUND <= key < _LONG_BOUND:
+            return int(key)
+        return float(key) if float(key) == key else key
+    return key
