@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 _PLACES: Final = {
     "Aggregate": "tidegate.api.aggregates",

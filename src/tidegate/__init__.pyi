@@ -258,7 +258,7 @@ from tidegate.upgrade.report import UpgradeFinding as UpgradeFinding
 from tidegate.upgrade.report import UpgradeReport as UpgradeReport
 from tidegate.upgrade.report import UpgradeSeverity as UpgradeSeverity
 
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 CompletableFuture = Future
 ExternalizedCheckpointRetention = RetentionPolicy
