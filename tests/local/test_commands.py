@@ -1,5 +1,6 @@
 """Each command that Flink has, against a job that lives: its exit code, and what it does."""
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -77,13 +78,16 @@ def test_every_command_does_what_it_says_to_a_live_job(jobs: Jobs) -> None:
     with shell.run(first, "-p", "2") as process:
         assert "live" in shell.said("list", "-r") and "RUNNING" in shell.said("list")
         assert "live" not in shell.said("list", "-s")
+        (listed,) = json.loads(shell.said("list", "--json"))
+        assert (listed["job"], listed["status"]) == ("live", "RUNNING")
         taken = Path(shell.said("checkpoint", "live"))
-        full = Path(shell.said("checkpoint", "live", "--full"))
+        full = Path(json.loads(shell.said("checkpoint", "live", "--full", "--json"))["path"])
         assert taken.parent == full.parent
         assert int(taken.name.removeprefix("chk-")) < int(full.name.removeprefix("chk-"))
         kept = shell.said("savepoint", "live", str(savepoints), "--type", "native")
         assert Path(kept, "_metadata").is_file() and process.poll() is None
-        stopped = shell.said("stop", "--type", "canonical", "-p", str(savepoints), "live")
+        stop = ["stop", "--type", "canonical", "-p", str(savepoints), "live", "--json"]
+        stopped = json.loads(shell.said(*stop))["savepoint"]
         assert process.wait(END_S) == 0
     assert "live" not in shell.said("list", "-r") and "FINISHED" in shell.said("list", "-a")
     before = committed(first)

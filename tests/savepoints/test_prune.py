@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from pathlib import Path
@@ -258,6 +259,9 @@ def test_the_command_says_what_it_would_remove_and_then_removes_it(world: JobWor
     assert "there is nothing to remove" in run()
     assert "to remove: 2 checkpoints" in run("--keep", "1", "--dry-run")
     assert len(checkpoints_in(world)) == 3
+    plan = json.loads(run("--keep", "1", "--dry-run", "--json"))
+    assert plan["removed"] is False and plan["bytes"] > 0
+    assert [each["what"] for each in plan["removals"]].count("checkpoint") == 2
     shown = run("--keep", "1")
     assert "removed: 2 checkpoints" in shown and world.completed[0].location in shown
     assert checkpoints_in(world) == ["chk-3"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from tidegate.cli.jobs import folder_of
-from tidegate.cli.options import with_folder
+from tidegate.cli.options import tell, with_folder, with_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 @click.command(short_help="Have a running job take a checkpoint now.")
 @click.argument("job")
 @click.option("--full", is_flag=True, help="Reference nothing of older checkpoints.")
+@with_json
 @with_folder
 def checkpoint(
     job: str,
     full: bool,
+    as_json: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -31,4 +33,6 @@ def checkpoint(
     """
     asked = folder_of(dynamic, config, checkpoints).ask(job, {"do": "checkpoint", "full": full})
     done = cast("Mapping[str, object]", asked)
-    click.echo(done["pointer"] or f"checkpoint {done['checkpoint']} in the driver's memory")
+    in_memory = f"checkpoint {done['checkpoint']} in the driver's memory"
+    facts = {"checkpoint": done["checkpoint"], "path": done["pointer"]}
+    tell(str(done["pointer"] or in_memory), as_json=as_json, **facts)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from tidegate.cli.jobs import ENDED, GONE, folder_of, status_of
-from tidegate.cli.options import with_folder
+from tidegate.cli.options import with_folder, with_json
 from tidegate.cli.tables import show
 from tidegate.model.control import JobStatus
 from tidegate.savepoints.folders import list_savepoints
@@ -30,10 +31,12 @@ _MEANT: Final = {
 @click.option("-s", "--scheduled", "which", flag_value="scheduled", help="Those about to run.")
 @click.option("-a", "--all", "which", flag_value="all", default="all", help="All (the default).")
 @click.option("--savepoints", metavar="FOLDER", help="List the savepoints in this folder instead.")
+@with_json
 @with_folder
 def list_jobs(
     which: str,
     savepoints: str | None,
+    as_json: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -43,7 +46,7 @@ def list_jobs(
     What they do, their ids, where their REST interfaces are, and what each would start from.
     """
     if savepoints is not None:
-        _list_savepoints(savepoints)
+        _list_savepoints(savepoints, as_json=as_json)
         return
     folder = folder_of(dynamic, config, checkpoints)
     rows = [
@@ -59,10 +62,11 @@ def list_jobs(
     ]
     meant = "no job" if which == "all" else f"no {which} job"
     head = "job", "status", "id", "rest", "newest checkpoint"
-    _show(head, rows, none=f"{meant} has kept records in {folder.directory}")
+    none = f"{meant} has kept records in {folder.directory}"
+    _show(head, rows, none=none, as_json=as_json)
 
 
-def _list_savepoints(folder: str) -> None:
+def _list_savepoints(folder: str, *, as_json: bool) -> None:
     """Those that can be read; each that can't is an error of the command, after them."""
     damaged: list[FormatError] = []
     rows = [
@@ -70,14 +74,21 @@ def _list_savepoints(folder: str) -> None:
         for info in list_savepoints(folder, on_damaged=damaged.append)
     ]
     head = "savepoint", "kind", "format", "job", "bytes"
-    _show(head, rows, none=f"no savepoint that can be read lies in {folder}")
+    none = f"no savepoint that can be read lies in {folder}"
+    _show(head, rows, none=none, as_json=as_json)
     for error in damaged[:-1]:
         click.echo(f"error: {error}", err=True)
     if damaged:
         raise damaged[-1]
 
 
-def _show(head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str) -> None:
+def _show(
+    head: Sequence[str], rows: Sequence[Sequence[object]], *, none: str, as_json: bool
+) -> None:
+    if as_json:
+        names = [name.replace(" ", "_") for name in head]
+        click.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
     if not rows:
         click.echo(none, err=True)
     show(head, rows)

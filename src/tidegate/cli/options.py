@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -111,6 +112,11 @@ def with_runtime(command: Command) -> Command:
 def with_json(command: Command) -> Command:
     """Whether to print ``as_json``."""
     return _AS_JSON(command)
+
+
+def tell(text: str, *, as_json: bool, **facts: object) -> None:
+    """Print what a command has done: a text, or the facts as JSON."""
+    click.echo(json.dumps(facts) if as_json else text)
 
 
 def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:

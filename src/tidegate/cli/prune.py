@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
+from tidegate.cli.options import with_json
 from tidegate.cli.tables import counted, show
 from tidegate.clock import SystemClock
 from tidegate.config.spans import span_ms
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
     "--keep", type=click.IntRange(0), metavar="N", help="All but the newest N of each job."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-def prune(folder: str, older_than: str | None, keep: int | None, dry_run: bool) -> None:
+@with_json
+def prune(
+    folder: str, older_than: str | None, keep: int | None, dry_run: bool, as_json: bool
+) -> None:
     """Remove checkpoints that ended jobs have kept in FOLDER, a checkpoint folder.
 
     Without --older-than and --keep those of earlier runs are removed, from which '--from latest'
@@ -38,6 +44,10 @@ def prune(folder: str, older_than: str | None, keep: int | None, dry_run: bool) 
     pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())
     if not dry_run:
         pruning.remove()
+    if as_json:
+        plan = {"removed": not dry_run, "bytes": pruning.plan.size_bytes, **asdict(pruning.plan)}
+        click.echo(json.dumps(plan, indent=2))
+        return
     _print(pruning.plan, "to remove" if dry_run else "removed")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.jobs import folder_of
-from tidegate.cli.options import with_folder
+from tidegate.cli.options import tell, with_folder, with_json
 from tidegate.model.snapshots import SavepointFormatType
 from tidegate.savepoints.folders import dispose_savepoint
 
@@ -23,6 +23,7 @@ FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
 @click.option("--trigger-id", help="Asked again with the same id, there is no second savepoint.")
 @click.option("--dispose", metavar="PATH", help="Delete this savepoint instead.")
+@with_json
 @with_folder
 def savepoint(
     job: str | None,
@@ -30,6 +31,7 @@ def savepoint(
     format: str,
     trigger_id: str | None,
     dispose: str | None,
+    as_json: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -43,7 +45,7 @@ def savepoint(
         raise click.UsageError("Name either a job, or a savepoint with --dispose.")
     if dispose is not None:
         dispose_savepoint(dispose)
-        click.echo(f"deleted {dispose}")
+        tell(f"deleted {dispose}", as_json=as_json, deleted=dispose)
         return
     assert job is not None, "asked for above"
     request = {
@@ -52,4 +54,5 @@ def savepoint(
         "format": format.upper(),
         "trigger_id": trigger_id,
     }
-    click.echo(folder_of(dynamic, config, checkpoints).ask(job, request))
+    path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
+    tell(path, as_json=as_json, savepoint=path)

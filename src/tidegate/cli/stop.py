@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.jobs import folder_of
-from tidegate.cli.options import with_folder
+from tidegate.cli.options import tell, with_folder, with_json
 from tidegate.cli.savepoint import FORMATS
 
 if TYPE_CHECKING:
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 @click.option("--drain", is_flag=True, help="Fire all windows and event-time timers before.")
 @click.option("-p", "--savepoint-path", "target", metavar="TARGET", help="Where it is written.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@with_json
 @with_folder
 def stop(
     job: str,
     drain: bool,
     target: str | None,
     format: str,
+    as_json: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -35,7 +37,8 @@ def stop(
     execution.checkpointing.savepoint-dir is taken.
     """
     request = {"do": "stop", "drain": drain, "directory": target, "format": format.upper()}
-    click.echo(folder_of(dynamic, config, checkpoints).ask(job, request))
+    path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
+    tell(path, as_json=as_json, savepoint=path)
 
 
 @click.command(short_help="End a running job as it is.")
@@ -46,10 +49,12 @@ def stop(
     metavar="TARGET",
     help="Take a savepoint before, below TARGET, and print its path.",
 )
+@with_json
 @with_folder
 def cancel(
     job: str,
     with_savepoint: str | None,
+    as_json: bool,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -61,6 +66,8 @@ def cancel(
     folder = folder_of(dynamic, config, checkpoints)
     if with_savepoint is None:
         folder.ask(job, {"do": "cancel"})
-        click.echo(f"cancelled {job}")
+        tell(f"cancelled {job}", as_json=as_json, savepoint=None)
     else:
-        click.echo(folder.ask(job, {"do": "cancel with savepoint", "directory": with_savepoint}))
+        request = {"do": "cancel with savepoint", "directory": with_savepoint}
+        path = str(folder.ask(job, request))
+        tell(path, as_json=as_json, savepoint=path)
