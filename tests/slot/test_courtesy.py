@@ -1,7 +1,7 @@
 """Which subtasks of a slot wait with slow calls while a checkpoint is under way."""
 
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
-from tidegate.slot.courtesy import Courtesy
+from tidegate.slot.courtesy import STEPS_S, Courtesy
 
 
 def execution(number: int) -> ExecutionId:
@@ -22,11 +22,11 @@ class Open:
         return self.courtesy.waits(execution(number), now_s)
 
 
-def test_a_slow_subtask_that_is_cut_waits_as_long_as_its_last_call_took() -> None:
+def test_a_slow_subtask_that_is_cut_waits_for_a_call_like_its_own_and_a_moment_more() -> None:
     world = Open(1)
     world.cut(1, call_s=0.5)
-    assert world.waits(100.0) and world.waits(100.4)
-    assert not world.waits(100.5)
+    assert world.waits(100.0) and world.waits(100.5 + STEPS_S / 2)
+    assert not world.waits(100.5 + STEPS_S)
     assert not world.waits(100.0), "once a checkpoint"
 
 

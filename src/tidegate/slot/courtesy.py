@@ -8,7 +8,7 @@ each other's calls in a row.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegate.api.pieces import TURN_S
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.model.ids import CheckpointId, ExecutionId
+
+STEPS_S: Final = 0.03
+"""What a slot's part of a checkpoint may need beside the calls that other slots are in."""
 
 
 class Courtesy:
@@ -31,9 +34,13 @@ class Courtesy:
     def cut(
         self, execution: ExecutionId, checkpoint: CheckpointId, call_s: float, now_s: float
     ) -> None:
-        """A subtask has been cut. call_s: how long its last call took, and it waits at most."""
+        """A subtask has been cut; it waits as long as its last call took, ``call_s``, and a moment.
+
+        Another slot may have begun such a call just before the checkpoint, and its barrier comes
+        behind that. To give up then would be to have waited for nothing.
+        """
         if call_s > TURN_S:
-            self._waiting[execution] = checkpoint, now_s + call_s
+            self._waiting[execution] = checkpoint, now_s + call_s + STEPS_S
 
     def waits(self, execution: ExecutionId, now_s: float) -> bool:
         """Whether a subtask begins no further call for the moment."""
