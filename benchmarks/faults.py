@@ -66,7 +66,7 @@ class Work:
     shortest_s: float = 1.0
 
     def limit(self, figure: str, parallelism: int) -> float:
-        """What a figure may be: rows from another slot wait for the call that their reader is in."""
+        """What a figure may be: rows from another slot wait for the call their reader is in."""
         elsewhere = figure == GAP and parallelism > 1
         return self.at_most[figure] + (self.call_s if elsewhere else 0.0)
 
