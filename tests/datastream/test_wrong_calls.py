@@ -1,5 +1,6 @@
 """A call that cannot work is refused where it is made, with what to write instead."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.datastream.fakes import Nowhere, environment, numbers
 from tidegate import (
     AsyncDataStream,
+    FilterFunction,
     FlatMapFunction,
     GraphError,
     MapFunction,
@@ -32,6 +34,22 @@ async def coroutine(value: int) -> list[int]:
 class Generating(MapFunction[int, Any]):
     def map(self, value: int) -> Any:
         yield value
+
+
+def forgetful(value: int) -> None:
+    value > 3  # noqa: B015  # pyright: ignore[reportUnusedExpression]
+
+
+class Forgetful(FilterFunction[int]):
+    def filter(self, value: int) -> Any:
+        with contextlib.suppress(KeyError):
+            value > 3  # noqa: B015  # pyright: ignore[reportUnusedExpression]
+
+
+def sometimes(value: int) -> bool | None:
+    if value > 3:
+        return True
+    return None
 
 
 class Awaited(FlatMapFunction[int, Any]):
@@ -128,3 +146,24 @@ def test_a_misspelt_method_is_told_with_the_nearest() -> None:
     stream: Any = numbers(environment())
     with pytest.raises(AttributeError, match="no attribute 'flatmap'; did you mean 'flat_map'"):
         stream.flatmap(str)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.filter(forgetful),
+        lambda s: s.filter(Forgetful()),
+        lambda s: s.key_by(str).filter(Forgetful()),
+        lambda s: s.filter(lambda value: None),
+    ],
+)
+def test_a_filter_that_returns_nothing_is_refused(call: Callable[[Any], object]) -> None:
+    with pytest.raises(GraphError, match=r"returns nothing[^$]*Return the condition"):
+        call(numbers(environment()))
+
+
+@pytest.mark.parametrize(
+    "function", [sometimes, lambda n: n or None, lambda n: None if n else n, bool, "x".count]
+)
+def test_a_filter_that_may_return_something_is_taken(function: Callable[[Any], object]) -> None:
+    assert numbers(environment()).filter(function).get_name() == "Filter"

@@ -372,6 +372,7 @@ class FakeContext:
         self.start = world.start
         self.monotonic_ms = world.monotonic_ms
         self.rows_skipped = 0
+        self.remarks: list[tuple[str, str]] = []
         self.held = False
         self.alarms: list[int] = []
         groups = KeyGroupRange(0, self.max_parallelism - 1)
@@ -417,6 +418,9 @@ class FakeContext:
 
     def skipped(self, rows: int) -> None:
         self.rows_skipped += rows
+
+    def remark(self, warning: str, about: str) -> None:
+        self.remarks.append((warning, about))
 
 
 class Collected:

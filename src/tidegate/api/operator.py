@@ -303,6 +303,10 @@ class OperatorContext(Protocol):
         """Count input rows that were passed over."""
         ...
 
+    def remark(self, warning: str, about: str) -> None:
+        """Have the driver warn of something, once a job. warning: its name."""
+        ...
+
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         """Run a call that blocks on the slot's pool."""
         ...

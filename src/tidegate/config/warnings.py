@@ -27,6 +27,8 @@ class Warn(Enum):
     NOT_EXECUTED = "not-executed"
     JOB_CUT_OFF = "job-cut-off"
     EVENT_TIME_STANDS = "event-time-stands-still"
+    UNREAD_SIDE_OUTPUT = "unread-side-output"
+    TIMES_BEFORE_1980 = "times-before-1980"
 
 
 _NAMES: Final = tuple(each.value for each in Warn)

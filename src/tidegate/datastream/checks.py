@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import inspect
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from tidegate.api.async_functions import AsyncFunction
@@ -61,6 +63,36 @@ def _check_returns_at_once(function: object, kind: type[Function], call: str) ->
             where=call,
             remedy="Use flat_map for any number of results, or return in place of yield.",
         )
+
+
+def check_decides(given: object) -> None:
+    """Raises GraphError for a filter function that returns nothing: no record would ever pass."""
+    function = getattr(given, "filter", given)
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None or code.co_flags & inspect.CO_GENERATOR:
+        return
+    steps = list(dis.get_instructions(code))
+    returned = [
+        _returned(before, step)
+        for before, step in pairwise(steps)
+        if step.opname in ("RETURN_VALUE", "RETURN_CONST")
+    ]
+    if returned and all(value is None for value in returned):
+        name = getattr(function, "__qualname__", function)
+        raise GraphError(
+            f"filter takes a function that says which records pass, and {name} returns nothing",
+            where="filter",
+            remedy="Return the condition: `return record > 0`.",
+        )
+
+
+def _returned(before: dis.Instruction, step: dis.Instruction) -> object:
+    """The constant that a step returns; itself where it may return something else."""
+    if step.opname == "RETURN_CONST":
+        return step.argval
+    # A jump to the step brings another value along, as in `return found or None`.
+    is_constant = before.opname == "LOAD_CONST" and not step.is_jump_target
+    return before.argval if is_constant else step
 
 
 def check_batch_function(given: object, kind: type[Function], call: str, form: str) -> None:

@@ -104,6 +104,7 @@ class KeyedStream(DataStream[T]):
         """Some of the records; a ``FilterFunction`` may use state of the record's key."""
         if not isinstance(func, FilterFunction):
             return super().filter(func)
+        checks.check_decides(func)
         operator = self._process(KeyedFilter(func))
         operator.keeps_type = True
         return self._keyed("Filter", operator, self._type)

@@ -192,6 +192,7 @@ class DataStream(StreamOutputs[T]):
         >>> numbers.filter(lambda n: n % 2)
         """
         checks.check_function(func, FilterFunction, "filter")
+        checks.check_decides(func)
         return self._then("Filter", FilterOperator(func), func, self._type)
 
     def process(

@@ -32,6 +32,7 @@ from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
 from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
+from tidegate.driver.remarks import Remarks, watch_remarks
 from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.staging import Staging
 from tidegate.driver.summary import summary_of
@@ -113,6 +114,8 @@ class Driver:
         self.result: Future[JobExecutionResult] = Future()
         self.accepted: Future[JobId] = Future()
         self.summary: JobSummary | None = None
+        self._warnings = Warnings(world.log, graph.settings.silenced)
+        self._remarks = Remarks(self._warnings)
         self._graph = graph
         self._world = world
         self._provider = provider
@@ -211,8 +214,9 @@ class Driver:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
             self.spawn(self._watch_leadership(leadership), name=_WATCH)
             self.spawn(self._watch_records(leadership), name=_WATCH)
-            warnings = Warnings(self._world.log, self._graph.settings.silenced)
-            self.spawn(watch_event_time(self.view, self._world.clock, warnings), name=_WATCH)
+            watching = watch_event_time(self.view, self._world.clock, self._warnings)
+            self.spawn(watching, name=_WATCH)
+            self.spawn(watch_remarks(self.view, self._remarks), name=_WATCH)
             self._begin(staging, completed, topology)
             await self._over.wait()
             staging.stop()
@@ -322,6 +326,7 @@ class Driver:
         if self._machine is not None:
             view = self._last_view = self._machine.view(self._world.clock.monotonic_ms())
             self.summary = summary_of(view, runtime_ms)
+            self._remarks.tell(view)
             if skipped := view.counts.skipped:
                 self._world.log.warning("rows that could not be read were skipped", rows=skipped)
         if self._hosts is not None:

@@ -257,6 +257,18 @@ class RowCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What a step was seen doing that its author should hear of.
+
+    warning: its name. step: of the operator. about: which side output, which time.
+    """
+
+    warning: str
+    step: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubtaskFigures:
     """Counters of one subtask since it was deployed.
 
@@ -280,6 +292,7 @@ class SubtaskFigures:
     in_flight_ms: int | None = None
     furthest_ms: int | None = None
     held_by: tuple[ChannelId, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

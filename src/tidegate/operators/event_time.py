@@ -8,10 +8,11 @@ the next one.
 from __future__ import annotations
 
 from operator import index
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from tidegate.api.batches import as_rows
 from tidegate.api.watermarks import WatermarkGenerator
+from tidegate.config.warnings import Warn
 from tidegate.errors import GraphError
 from tidegate.model.elements import (
     MAX_WATERMARK_MS,
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.model.elements import Batch
+
+_SECONDS_OF_2001: Final = 10**9
+"""Below are the small numbers of tests and examples."""
+
+_MS_OF_1980: Final = 315_532_800_000
 
 
 class EventTime:
@@ -54,6 +60,7 @@ class EventTime:
         self._beat_ms = context.settings.watermark_ms if self._periodic else self._idle_ms
         self._due_ms = 0
         self._arm()
+        self._looks = self._stamp is not None
 
     @property
     def position_ms(self) -> int | None:
@@ -67,12 +74,22 @@ class EventTime:
         """Pass a batch on, with its timestamps and with what there is to say within it."""
         if self._stamp is not None:
             batch = self._stamp(batch)
+            if self._looks:
+                self._look(batch)
         if self._idles:
             self._marks.mark_active()
         self._came, self._quiet_ms = True, 0
         if self._generator is not None:
             self._generator.saw(batch, self._marks)
         self._marks.pass_on(out, batch)
+
+    def _look(self, batch: Batch) -> None:
+        """Remark times that are seconds, by all appearance; one row a batch tells."""
+        stamps = batch.timestamps_ms
+        first = None if stamps is None or not len(batch) else int(stamps[0])
+        if first is not None and _SECONDS_OF_2001 <= first < _MS_OF_1980:
+            self._looks = False
+            self._context.remark(Warn.TIMES_BEFORE_1980.value, str(first))
 
     def beat(self, out: Output, *, reading: bool = True) -> None:
         """Where an interval has passed: emit the watermark, and see whether the input idles.

@@ -33,7 +33,8 @@ class ChainOutput:
     """Where one operator's results go; its `Output`.
 
     now_ms: the slot's clock, asked once a batch. convert: what brings results to their declared
-    types, by side output; None is the main one. worked_s: spent on what was emitted.
+    types, by side output; None is the main one. unread: side outputs with rows that nobody reads,
+    as keys. worked_s: spent on what was emitted.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class ChainOutput:
         self._next: list[ChainedOperator] = []
         self._channels: list[ChannelOutput] = []
         self.piece_rows = ROWS_UNBOUNDED
+        self.unread: dict[str, None] = {}
         self.rows = 0
         self.worked_s = 0.0
 
@@ -96,9 +98,14 @@ class ChainOutput:
 
     def emit_side(self, tag: str, batch: Batch) -> None:
         """Pass a batch on to all consumers of a side output."""
-        if len(batch):
+        if not len(batch):
+            return
+        consumers = self._sides.get(tag)
+        if consumers is None:
+            self.unread[tag] = None
+        else:
             convert = self._convert.get(tag)
-            self._give(self._sides.get(tag, []), batch if convert is None else convert(batch))
+            self._give(consumers, batch if convert is None else convert(batch))
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
         """Pass event time on to all consumers, side outputs included."""

@@ -14,6 +14,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import UserError
+from tidegate.model.control import Remark
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -101,6 +102,7 @@ class SlotOperatorContext:
         self._backend = backend
         self.operator: OperatorId = info.id
         self.metrics = metrics
+        self.remarks: list[Remark] = []
         self._alarm_ms = -1
         self.runtime = SlotRuntimeContext(self, surroundings)
 
@@ -203,6 +205,9 @@ class SlotOperatorContext:
 
     def skipped(self, rows: int) -> None:
         self._around.skipped(rows)
+
+    def remark(self, warning: str, about: str) -> None:
+        self.remarks.append(Remark(warning, self.name, about))
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
         return self._around.blocking.run(call)

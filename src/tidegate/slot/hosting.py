@@ -81,7 +81,11 @@ class Hosted:
             sum(context.metrics.counted(name) for context in self.contexts)
             for name in ("numLateRecordsDropped", "numDeadLetters")
         )
-        return replace(figures, counts=figures.counts + RowCounts(late=late, dead_letters=letters))
+        return replace(
+            figures,
+            counts=figures.counts + RowCounts(late=late, dead_letters=letters),
+            remarks=sum((tuple(context.remarks) for context in self.contexts), figures.remarks),
+        )
 
     def restore(self) -> None:
         """Bring back each operator's state. Blocking; nothing else touches the subtask yet."""

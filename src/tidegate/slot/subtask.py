@@ -31,9 +31,11 @@ from tidegate.checkpoint.barriers import (
     Unblock,
 )
 from tidegate.checkpoint.failures import FailureReason
+from tidegate.config.warnings import Warn
 from tidegate.model.control import (
     CheckpointDeclined,
     ExecutionState,
+    Remark,
     RowCounts,
     SubtaskFigures,
 )
@@ -617,6 +619,11 @@ class Subtask:
                 read=self._chain.head.out.rows if self._is_source else 0,
                 written=sum(each.rows for each in self._chain.operators if each.operator.writes),
                 skipped=self.rows_skipped,
+            ),
+            remarks=tuple(
+                Remark(Warn.UNREAD_SIDE_OUTPUT.value, info.name, tag)
+                for info, each in zip(self._operators, self._chain.operators, strict=True)
+                for tag in each.out.unread
             ),
             buffer_rows=size.rows if size else None,
             in_flight_ms=size.in_flight_ms if size else None,
