@@ -23,6 +23,7 @@ from tidegate.jobmaster.events import (
     HooksNotRestored,
     HooksRestored,
     SlotRequestFailed,
+    Woke,
 )
 from tidegate.jobmaster.slots import ASK_AGAIN_MS
 from tidegate.model.control import (
@@ -289,6 +290,18 @@ def test_while_slots_keep_coming_they_are_waited_for() -> None:
     assert world.over is None
     world.wake_up_to(51_000)
     assert world.over is not None and "2 of 3 slots" in str(world.over.error)
+
+
+def test_a_driver_that_stood_still_waits_for_slots_anew() -> None:
+    world = World(JobSettings(slots_timeout_ms=20_000)).start()
+    world.wake_up_to(10_000)
+    world.now_ms = 90_000
+    world.send(Woke())
+    assert world.over is None
+    world.wake_up_to(90_000 + 20_000 - 1)
+    assert world.over is None
+    world.wake_up_to(90_000 + 20_000)
+    assert world.over is not None
 
 
 def test_one_that_comes_and_goes_does_not_lengthen_the_wait() -> None:

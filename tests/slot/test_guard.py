@@ -14,7 +14,7 @@ import pytest
 
 from tidegate.clock import SystemClock
 from tidegate.errors import PeerLost
-from tidegate.model.control import Cancel, LongCall, Pulse, Refused, SlotLeaving
+from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId, VertexId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot import guard as guards
@@ -32,9 +32,10 @@ EXECUTION = ExecutionId(SubtaskId(VertexId(b"v"), 0), Attempt(1), Epoch(1))
 
 
 class Driver:
-    """A loop on a thread of its own that takes pulses. hears: let links in at all."""
+    """A loop on a thread of its own that takes pulses, and answers them where it is told to."""
 
-    def __init__(self, **protection: Any) -> None:
+    def __init__(self, *, answers: bool = True, **protection: Any) -> None:
+        self._answers = answers
         self._protection = protection
         self.beats: list[Pulse] = []
         self.leaving: list[SlotLeaving] = []
@@ -77,6 +78,8 @@ class Driver:
                 self.beats.append(message)
             else:
                 self.leaving.append(message)
+            if self._answers:
+                self.wires[-1].send([pickle.dumps(PulseHeard())])
             self.changed.notify_all()
 
     def on_closed(self, error: PeerLost | None) -> None:
@@ -133,7 +136,12 @@ class Guarded:
     """A guard on a thread, with the slot's end of its channel."""
 
     def __init__(
-        self, address: str, secret: bytes, settings: SlotSettings, protection: dict[str, Any]
+        self,
+        address: str,
+        secret: bytes,
+        settings: SlotSettings,
+        protection: dict[str, Any],
+        driver: Process | None,
     ) -> None:
         self.process = Process()
         self.said: list[str] = []
@@ -152,7 +160,7 @@ class Guarded:
         stacks, self.stacks = os.pipe()
         os.set_blocking(stacks, False)
         first, say = Pulse(SLOT), self.said.append
-        guard = Guard(theirs, stacks, link, self.process, first, settings, clock, say)
+        guard = Guard(theirs, stacks, link, self.process, driver, first, settings, clock, say)
 
         def run() -> None:
             with theirs:
@@ -185,10 +193,11 @@ def guarded() -> Iterator[Callable[..., Guarded]]:
         *,
         secret: bytes = SECRET,
         protection: dict[str, Any] | None = None,
+        near: Process | None = None,
         **settings: int,
     ) -> Guarded:
         given = SlotSettings(**{"pulse_ms": 10, **settings})  # type: ignore[arg-type]
-        made.append(Guarded(address, secret, given, protection or {}))
+        made.append(Guarded(address, secret, given, protection or {}, near))
         return made[-1]
 
     yield make
@@ -254,7 +263,33 @@ def test_it_kills_the_slot_when_the_driver_is_out_of_reach_for_the_lease(
     slot.process.wait_for(lambda: slot.process.signals != [])
     assert slot.process.signals == [signal.SIGKILL]
     slot.thread.join(LIMIT_S)
-    assert slot.said == ["this slot is ended: its driver was not reached for 100 ms"]
+    (told,) = slot.said
+    assert told.startswith("this slot is ended: its driver has not answered for 100 ms")
+
+
+def test_a_slot_whose_driver_takes_pulses_and_does_not_answer_is_killed_after_the_lease(
+    guarded: Callable[..., Guarded],
+) -> None:
+    """As one that is stopped: its system takes what is sent until the buffers are full."""
+    driver = Driver(answers=False)
+    slot = guarded(driver.address, lease_ms=60)
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    assert slot.process.signals == [signal.SIGKILL]
+    assert driver.beats
+    driver.stop()
+
+
+def test_a_driver_on_this_machine_need_not_answer_while_it_runs(
+    guarded: Callable[..., Guarded],
+) -> None:
+    """A call in C may hold its interpreter; only if it is stopped its slots end."""
+    driver, process = Driver(answers=False), Process()
+    slot = guarded(driver.address, lease_ms=60, near=process)
+    driver.wait_for(lambda: len(driver.beats) > 20)
+    assert slot.process.signals == []
+    process.stopped = True
+    slot.process.wait_for(lambda: slot.process.signals != [])
+    driver.stop()
 
 
 def test_a_driver_of_another_job_is_no_driver(

@@ -57,7 +57,7 @@ def guard(reasons: Reasons) -> Iterator[GuardProcess]:
         timeout_s=1,
         lease_ms=NEVER_MS,
     )
-    made = GuardProcess(link, Pulse(SLOT), settings, reasons)
+    made = GuardProcess(link, None, Pulse(SLOT), settings, reasons)
     made.watch(Played())  # type: ignore[arg-type]
     yield made
     made.stop()

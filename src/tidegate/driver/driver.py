@@ -23,6 +23,7 @@ from tidegate.checkpoint.events import Woke
 from tidegate.checkpoint.fitting import check_hooks, fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.config.warnings import Warnings
+from tidegate.driver.alarm import Alarm
 from tidegate.driver.enrichers import FailureEnrichers
 from tidegate.driver.event_time import watch_event_time
 from tidegate.driver.fate import fate_of_checkpoints, fate_of_refused
@@ -127,7 +128,7 @@ class Driver:
         self._leadership: Leadership | None = None
         self._inbox: deque[JobEvent] = deque()
         self._handling = False
-        self._timer: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(world.clock, lambda: self.post(Woke()), world.log)
         self._tasks: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self._settled = asyncio.Event()
@@ -302,8 +303,7 @@ class Driver:
         await leadership.conclude()
 
     async def _end_tasks(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.cancel()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -522,18 +522,9 @@ class Driver:
 
     def _arm(self) -> None:
         """Wake the machine when it asked for it."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        at_ms = self._machine.wake_at_ms if self._machine is not None else None
-        if (
-            at_ms is not None
-            and self._crash is None
-            and not (self._over.is_set() and self._settled.is_set())
-        ):
-            delay_s = max(0, at_ms - self._world.clock.monotonic_ms()) / 1000
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(delay_s, lambda: self.post(Woke()))
+        ended = self._crash is not None or (self._over.is_set() and self._settled.is_set())
+        machine = None if ended else self._machine
+        self._alarm.set(None if machine is None else machine.wake_at_ms)
 
     def _request_failed(
         self, links: SlotLinks, request: str, error: TidegateError, final: bool

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.errors import SlotLost
 from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
@@ -11,6 +11,7 @@ from tidegate.model.control import (
     Cancel,
     Offer,
     Pulse,
+    PulseHeard,
     Refused,
     SlotLeaving,
     ToCoordinator,
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from tidegate.model.control import LongCall, ToSlot
     from tidegate.model.ids import SlotId
     from tidegate.transport.wire import Wire
+
+
+_HEARD: Final = pickle.dumps(PulseHeard(), protocol=5)
 
 
 class SlotLinks:
@@ -117,6 +121,7 @@ class SlotLinks:
             self._tell_of_long_call(pulse)
         for frame in self._untold.pop(slot, ()):
             wire.send([frame])
+        wire.send([_HEARD])
 
     def _tell_of_long_call(self, pulse: Pulse) -> None:
         if pulse.long_call is not None:

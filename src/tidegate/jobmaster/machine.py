@@ -268,6 +268,7 @@ class JobMaster:
         planned = self.wake_at_ms
         if planned is not None and now_ms - planned > LATE_WAKE_MS:
             self._slots.stood_still(now_ms - planned, now_ms)
+            self._awaited[0].stood_still(now_ms)
         self._checkpoint(Woke(), now_ms)
         for slot in self._slots.expired(now_ms):
             self._give_up(slot, f"no sign of life for {self._settings.slot.lease_ms} ms", now_ms)

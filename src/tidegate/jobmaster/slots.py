@@ -212,6 +212,11 @@ class SlotWait:
             self.most, self.grown_ms = len(pool), now_ms
         return pool.ask(now_ms)
 
+    def stood_still(self, now_ms: int) -> None:
+        """This process did not run, and nobody could come: wait as long as at first."""
+        if self.since_ms is not None:
+            self.grown_ms = now_ms
+
     def report(self, pool: SlotPool, count: int, now_ms: int) -> list[SlotsAwaited]:
         """What is to be said now; pool: where so many have to be."""
         if self.since_ms is None or now_ms < self.report_ms:

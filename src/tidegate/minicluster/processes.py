@@ -9,6 +9,7 @@ import select
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -53,7 +54,7 @@ class ProcessProvider:
         ended: Callable[[str], None],
     ) -> None:
         """The driver is ready to be dialled."""
-        self._invitation = invitation
+        self._invitation = replace(invitation, driver_process=os.getpid())
         self._failed = failed
 
     def request(self, count: int) -> None:

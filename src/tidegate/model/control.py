@@ -87,7 +87,7 @@ class SlotInvitation:
     driver: address to dial. host: address to bind and announce; None finds the one that reaches
     the driver. request: the provider's name for this slot. pyflink: functions of the job import
     what they need from ``pyflink``. keys: of this slot, for TLS; None for plain links, whose frames
-    carry tags where they are ``sealed``.
+    carry tags where they are ``sealed``. driver_process: the driver's, where it is on this machine.
     """
 
     driver: str
@@ -98,6 +98,7 @@ class SlotInvitation:
     pyflink: bool = False
     keys: Keys | None = field(default=None, repr=False)
     sealed: bool = False
+    driver_process: int | None = None
 
 
 # --- driver to slot ---------------------------------------------------------------------------
@@ -196,6 +197,11 @@ class ToOperator:
     execution: ExecutionId
     operator: OperatorId
     event: OperatorEvent
+
+
+@dataclass(frozen=True, slots=True)
+class PulseHeard:
+    """The driver has heard a slot's guard."""
 
 
 @dataclass(frozen=True, slots=True)

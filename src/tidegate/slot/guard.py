@@ -2,7 +2,7 @@
 
 It beats, so that a call that holds the interpreter is not taken for a dead slot. It hears of a
 cancel as soon as the driver decides it, has the call that is under way broken off, and kills a slot
-that does not come to an end. It fences: a slot whose driver was not reached for the lease is
+that does not come to an end. It fences: a slot whose driver has not answered for the lease is
 killed, for whatever it would still write counts for nothing. A slot that is stopped or gone has no
 heartbeat.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import SlotLost
-from tidegate.model.control import Cancel, Pulse, Refused, SlotLeaving
+from tidegate.model.control import Cancel, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.slot.stacks import long_call
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
@@ -72,6 +72,15 @@ class Cancelling:
     interrupt_ms: int | None
 
 
+class Stoppable(Protocol):
+    """The driver's process, as a guard sees it."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the system lets it not run, or it is gone."""
+        ...
+
+
 class Guarded(Protocol):
     """The slot's process, as its guard sees it."""
 
@@ -93,7 +102,9 @@ class Guarded(Protocol):
 class Guard:
     """What the guard's process does.
 
-    slot: the channel to it. stacks: where it writes its stack. say: a line for people.
+    slot: the channel to it. stacks: where it writes its stack. driver: its process, where that is
+    on this machine; while it runs it lives, though a call in C may keep it from an answer. say: a
+    line for people.
     """
 
     def __init__(
@@ -102,6 +113,7 @@ class Guard:
         stacks: int,
         link: PulseLink,
         process: Guarded,
+        driver: Stoppable | None,
         first: Pulse,
         settings: SlotSettings,
         clock: Clock,
@@ -113,14 +125,16 @@ class Guard:
         self._long_call: LongCall | None = None
         self._link = link
         self._process = process
+        self._driver = driver
         self._settings = settings
         self._clock = clock
         self._say = say
         self._frames = Frames()
         self._pulse = first
-        self._pulsed_ms = self._reached_ms = clock.monotonic_ms()
+        self._pulsed_ms = clock.monotonic_ms()
+        self._silent_ms = 0
         self._beat_ms = self._pulsed_ms - settings.pulse_ms
-        self._looked_ms = clock.monotonic_ms()
+        self._looked_ms = self._pulsed_ms
         self._cancelling: dict[ExecutionId, Cancelling] = {}
         self._closed: dict[SubtaskId, ExecutionId] = {}
         self._given_up: tuple[str, int] | None = None
@@ -131,12 +145,16 @@ class Guard:
         while not self._over and not self._process.gone:
             self._wait()
             now_ms = self._clock.monotonic_ms()
+            # A machine with too much to do wakes this process late too: nobody's fault.
+            passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
+            self._looked_ms = now_ms
+            self._silent_ms += passed_ms
             self._hear_slot(now_ms)
             for message in self._link.receive():
                 self._hear_driver(message, now_ms)
             if not self._over:
                 self._beat(now_ms)
-                self._press(now_ms)
+                self._press(now_ms, passed_ms)
         self._link.close()
 
     def _wait(self) -> None:
@@ -172,7 +190,10 @@ class Guard:
                 cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)
 
     def _hear_driver(self, message: object, now_ms: int) -> None:
+        self._silent_ms = 0
         match message:
+            case PulseHeard():
+                pass
             case Cancel(execution):
                 if self._closed.get(execution.subtask) == execution:
                     return
@@ -191,10 +212,14 @@ class Guard:
             return
         self._beat_ms = now_ms
         pulse = self._now(now_ms)
-        if not self._process.stopped and self._link.send(pickle.dumps(pulse)):
-            self._reached_ms = now_ms
-        elif now_ms - self._reached_ms > self._settings.lease_ms:
-            self._kill(f"its driver was not reached for {self._settings.lease_ms} ms")
+        sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
+        if sent and self._driver is not None and not self._driver.stopped:
+            self._silent_ms = 0
+        elif self._silent_ms > self._settings.lease_ms:
+            self._kill(
+                f"its driver has not answered for {self._settings.lease_ms} ms; it is stopped, cut "
+                "off, or a call in C holds its interpreter"
+            )
 
     def _now(self, now_ms: int) -> Pulse:
         """What the slot has last said; a call that was under way then has gone on."""
@@ -217,11 +242,8 @@ class Guard:
                 dump = os.read(self._stacks, READ_BYTES)
                 self._long_call = long_call(dump.decode(errors="replace"))
 
-    def _press(self, now_ms: int) -> None:
+    def _press(self, now_ms: int, passed_ms: int) -> None:
         """Break off calls of subtasks that are to end; kill the slot where that is of no use."""
-        # A machine with too much to do wakes this process late too: no fault of the slot.
-        passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
-        self._looked_ms = now_ms
         due = [each for each in self._cancelling.values() if _passed(each.interrupt_ms, now_ms)]
         if due and not self._over:
             self._process.signal(INTERRUPT)
@@ -250,6 +272,27 @@ def _passed(at_ms: int | None, now_ms: int) -> bool:
     return at_ms is not None and now_ms >= at_ms
 
 
+def _is_stopped(pid: int) -> bool:
+    if sys.platform != "linux":
+        return False
+    with contextlib.suppress(OSError):
+        # The state follows the name, which may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return True
+
+
+class DriverProcess:
+    """The driver's process, on this machine."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it does not run; only Linux tells."""
+        return _is_stopped(self._pid)
+
+
 class ParentProcess:
     """The process that this one was forked from. interrupts: whether it handles `INTERRUPT`."""
 
@@ -265,12 +308,7 @@ class ParentProcess:
     @property
     def stopped(self) -> bool:
         """Whether it does not run; only Linux tells."""
-        if sys.platform != "linux":
-            return False
-        with contextlib.suppress(OSError):
-            # The state follows the name, which may hold anything.
-            return Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-        return True
+        return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:
         """Send it a signal."""

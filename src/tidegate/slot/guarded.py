@@ -14,7 +14,14 @@ import warnings
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.clock import SystemClock
-from tidegate.slot.guard import INTERRUPT, TELL_STACK, Guard, ParentProcess, SubtaskOver
+from tidegate.slot.guard import (
+    INTERRUPT,
+    TELL_STACK,
+    DriverProcess,
+    Guard,
+    ParentProcess,
+    SubtaskOver,
+)
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
 if TYPE_CHECKING:
@@ -33,12 +40,18 @@ SEND_TIMEOUT_S: Final = 5.0
 class GuardProcess:
     """Forks the guard; the slot has no thread and no loop yet.
 
-    give_up: called, from any thread, when the slot must end at once: its guard is gone, so that
-    nobody fences it, or the process that started it.
+    driver: its process, where that is on this machine. give_up: called, from any thread, when the
+    slot must end at once: its guard is gone, so that nobody fences it, or the process that started
+    it.
     """
 
     def __init__(
-        self, link: PulseLink, first: Pulse, settings: SlotSettings, give_up: Callable[[str], None]
+        self,
+        link: PulseLink,
+        driver: int | None,
+        first: Pulse,
+        settings: SlotSettings,
+        give_up: Callable[[str], None],
     ) -> None:
         self._every_s = settings.pulse_ms / 1000
         self._give_up = give_up
@@ -54,7 +67,7 @@ class GuardProcess:
         self._former = signal.getsignal(INTERRUPT)
         self.pid = fork()
         if self.pid == 0:
-            _guard(guards, stacks, link, slot, first, settings)
+            _guard(guards, stacks, link, slot, driver, first, settings)
         guards.close()
         os.close(stacks)
         faulthandler.register(TELL_STACK, file=self._stack, all_threads=False)
@@ -128,6 +141,7 @@ def _guard(
     stacks: int,
     link: PulseLink,
     slot: ParentProcess,
+    driver: int | None,
     first: Pulse,
     settings: SlotSettings,
 ) -> None:
@@ -145,7 +159,8 @@ def _guard(
         os.closerange(last_kept + 1, os.sysconf("SC_OPEN_MAX"))
         channel.setblocking(False)
         os.set_blocking(stacks, False)
-        Guard(channel, stacks, link, slot, first, settings, SystemClock(), _say).run()
+        near = None if driver is None else DriverProcess(driver)
+        Guard(channel, stacks, link, slot, near, first, settings, SystemClock(), _say).run()
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)

@@ -68,7 +68,7 @@ def serve(invitation: SlotInvitation) -> str:
         keys=invitation.keys,
         sealed=invitation.sealed,
     )
-    guard = GuardProcess(link, Pulse(slot_id), settings, _exit_at_once)
+    guard = GuardProcess(link, invitation.driver_process, Pulse(slot_id), settings, _exit_at_once)
     if invitation.pyflink:
         put_in_place()
     try:

@@ -7,9 +7,11 @@ one by one. A thread in the driver waits for each job, since Spark's actions blo
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate.config import options
@@ -93,7 +95,8 @@ class ElasticProvider:
         ended: Callable[[str], None],
     ) -> None:
         """The driver is ready to be dialled."""
-        self._invitation = invitation
+        near = os.getpid() if is_local(self._spark) else None
+        self._invitation = replace(invitation, driver_process=near)
         self._failed = failed
         self._ended = ended
 
