@@ -17,8 +17,8 @@ test: setup ## everything that must hold
 check: setup ## format, lint, types, contracts, house style, quick tests: under a minute
 	@bash scripts/check.sh
 
-simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1
-	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1)
+simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1 KINDS="calls ends"
+	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1) $(KINDS)
 
 mutants: setup ## plants faults in the protocol, one at a time, and counts those the simulator finds
 	@.venv/bin/python -m scripts.mutants $(SEEDS)

@@ -28,7 +28,8 @@ part tests "$bin/python" -m pytest -q -n 3 --dist loadgroup --timeout 300 \
     --cov --cov-report= --results=build/test-results.json
 wait "$source_check" || failed+=(source)
 cat "$logs/source.log"
-part simulate "$bin/python" -W ignore -m scripts.simulate 600 fresh
+part simulate "$bin/python" -W ignore -m scripts.simulate 400 fresh
+part simulate-ends "$bin/python" -W ignore -m scripts.simulate 200 fresh calls ends
 # Openings of the readers add about as much; half of the inputs are the same every time.
 part fuzz "$bin/python" -W ignore -m scripts.fuzz 1 fresh ""
 part coverage "$bin/python" -m coverage report

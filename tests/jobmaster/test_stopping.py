@@ -15,7 +15,7 @@ from tidegate.errors import (
     UserCodeFailed,
 )
 from tidegate.jobmaster.commands import Deployed, RescaleDone, Restarting, SendToSlot
-from tidegate.jobmaster.events import CancelRequested, RescaleRequested
+from tidegate.jobmaster.events import CancelRequested, RescaleRequested, SuspendRequested
 from tidegate.model.control import CheckpointComplete, ExecutionState, JobStatus
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, ExecutionId, SlotId
@@ -203,6 +203,25 @@ def test_a_stop_that_is_overtaken_by_a_cancel_names_its_savepoint() -> None:
     [done] = answers(world)
     assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
     assert world.over is not None and world.over.status is JobStatus.CANCELED
+
+
+def test_a_savepoint_that_becomes_durable_while_the_job_is_suspended_is_named_all_the_same() -> (
+    None
+):
+    world = made()
+    world.prompt = False
+    stop(world)
+    while not world.of(AddPointer)[1:]:
+        world.deliver()
+    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
+    world.waiting.remove(added)
+    world.prompt = True
+    world.send(SuspendRequested("Ctrl-C"))
+    assert world.over is not None and world.over.status is JobStatus.SUSPENDED
+    assert not answers(world)
+    world.send(added)
+    [done] = answers(world)
+    assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
 
 
 def test_a_job_that_stops_is_not_rescaled() -> None:

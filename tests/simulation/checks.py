@@ -49,6 +49,7 @@ class Checks:
         yield from self._given_up_for_nothing()
         yield from self._swept()
         yield from self._side_by_side()
+        yield from self._cancelled_late()
         for driver in self._world.drivers:
             if driver.driver.result.done() and driver.process.alive:
                 yield from self._counted(driver)
@@ -96,7 +97,7 @@ class Checks:
                         for at_s, known in driver.log.completed
                         if at_s < failed[checkpoint]
                         and known in each.snapshots
-                        and known in self._outside.pointed
+                        and driver.process in self._outside.pointed.get(known, ())
                     ),
                     default=0,
                 )
@@ -156,6 +157,20 @@ class Checks:
             if before is not None and (before.closed_s or 0.0) > each.opened_s + self._call_s:
                 yield f"two attempts of {each.name} {each.subtask} at once at {each.opened_s:.3f}"
             former[key] = each
+
+    def _cancelled_late(self) -> Iterator[str]:
+        """Whoever is cancelled waits for one call of a function, and for what the pool does."""
+        if not self._none_of("hold", "freeze", "slow"):
+            return
+        odds, plan = self._world.odds, self._plan
+        within_s = SLOWEST * odds.network_delay_s + plan.call_s + 4 * odds.storage_delay_s + 0.1
+        within_s += max(pipeline.sink.write_s for pipeline in plan.pipelines)
+        for each in self._outside.attempts:
+            at_s = self._world.cancelled_s.get(self._leaders.get(each.process))
+            if at_s is not None and each.opened_s < at_s and each.closed_s is not None:
+                late_s = each.closed_s - at_s
+                if late_s > within_s:
+                    yield f"{each.name} {each.subtask} was cancelled after {late_s:.3f} s"
 
     def _counted(self, started: SimulatedDriver) -> Iterator[str]:
         """Every trigger has ended in just one way."""

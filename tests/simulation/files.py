@@ -19,7 +19,9 @@ class WatchedFiles(dict[str, bytes]):
 
     faults: checkpoints that went back, ids given out twice. written_s, writers: when files came,
     and from whom. pointed: called with each checkpoint that a pointer names for the first time, and
-    where it is. tear: the next file of state is cut short, and its write fails.
+    where it is. job: that counts. newest: of its checkpoints. status: as its last record tells.
+    goes_back: whether it may go back behind damaged checkpoints. tear: the next file of state is
+    cut short, and its write fails.
     """
 
     def __init__(self, now_s: Callable[[], float], pointed: Callable[[int, str], None]) -> None:
@@ -32,8 +34,10 @@ class WatchedFiles(dict[str, bytes]):
         self.pointers: dict[int, str] = {}
         self._pointed = pointed
         self._records: dict[str, bytes] = {}
-        self._job = ""
-        self._newest = self._next_id = 0
+        self.job = ""
+        self.newest = self._next_id = 0
+        self.status = ""
+        self.goes_back = False
 
     def __setitem__(self, path: str, data: bytes) -> None:
         self.written_s[path] = self._now_s()
@@ -56,19 +60,21 @@ class WatchedFiles(dict[str, bytes]):
             self._record(record)
 
     def _record(self, record: dict[str, object]) -> None:
-        if record["job"] != self._job:  # a fresh submission counts anew
-            self._job = str(record["job"])
-            self._newest = self._next_id = 0
+        if record["job"] != self.job:  # a fresh submission counts anew
+            self.job = str(record["job"])
+            self.newest = self._next_id = 0
             self.pointers = {}
+        self.status = str(record["status"])
         completed: list[tuple[int, str, *tuple[bool, ...]]] = record["completed"]  # type: ignore[assignment]
         ids = [checkpoint for checkpoint, *_ in completed]
-        if ids != sorted(ids) or (ids and ids[-1] < self._newest):
-            self.faults.append(f"completed checkpoints go back: {ids} after {self._newest}")
+        back = bool(ids) and ids[-1] < self.newest and not self.goes_back
+        if back or ids != sorted(ids):
+            self.faults.append(f"completed checkpoints go back: {ids} after {self.newest}")
         next_id: int = record["next_id"]  # type: ignore[assignment]
         # The last record of a job gives back the id that was reserved and not taken.
         if record["status"] == "RUNNING" and next_id < self._next_id:
             self.faults.append(f"ids go back: {next_id} after {self._next_id}")
-        self._newest = max([self._newest, *ids])
+        self.newest = max([self.newest, *ids])
         self._next_id = max(self._next_id, next_id)
         new = [(n, place) for n, place, *_ in completed if n not in self.pointers]
         self.pointers = {n: place for n, place, *_ in completed}

@@ -230,17 +230,23 @@ class Checking(Listening, KeyedProcessFunction):
         yield value
 
 
-class Spreading(FlatMapFunction):
+class Spreading(Listening, FlatMapFunction):
     """Gives the number as it is, after a call that takes its time. Beside it, what is filtered out.
 
-    others: how many.
+    others: how many. in_hand: rows that its source polls at once and has to see through before it
+    can be cut; 0 where it is in no source's chain.
     """
 
-    def __init__(self, run: int, call_s: float, others: int) -> None:
-        self._run, self._call_s, self._others = run, call_s, others
+    def __init__(self, run: int, name: str, call_s: float, others: int, in_hand: int) -> None:
+        self._run, self._name, self._call_s, self._others = run, name, call_s, others
+        self._in_hand = in_hand
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.begin(self._run, self._name, runtime_context)
+        self._attempt.in_hand = self._in_hand
 
     def flat_map(self, value: int) -> Iterator[int | None]:
-        OUTSIDE[self._run].call(self._call_s)
+        self._outside.call(self._call_s, self._attempt)
         for _ in range(self._others):
             yield None
         yield value

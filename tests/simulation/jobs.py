@@ -32,6 +32,9 @@ SAVEPOINTS = "memory:/savepoints"
 ROWS_MAX = 240
 TICKS_MAX = 24
 
+LASTING = 1000
+"""Restarts that no run uses up."""
+
 SHAPES = ("chain", "keyed", "keyed", "twice", "diamond")
 """Of a pipeline: forward only; one keyed exchange; two; two branches that meet before it."""
 
@@ -106,7 +109,10 @@ class Pipeline:
         if not self.calls_s:
             return numbers
         first, second, _ = self.calls_s
-        spread = numbers.flat_map(Spreading(run, first, others=1)).uid(f"{self.name} spreading")
+        name = f"{self.name} spreading"
+        in_hand = self.sources[0].rows if len(self.sources) == 1 else 0
+        spreading = Spreading(run, name, first, others=1, in_hand=in_hand)
+        spread = numbers.flat_map(spreading).uid(name)
         return spread.filter(Dropping(run, second)).uid(f"{self.name} dropping")
 
     def _looked_up(self, numbers: DataStream[int], run: int) -> DataStream[int]:
@@ -193,8 +199,9 @@ class Plan:
     mode: how barriers are handled; drawn too where it is None. lookup: of its pipelines. calls:
     whether calls of functions take time.
     storage_s, network_s: delays of the world. rescaled: whether it has run with another
-    parallelism too. timed: whether keys say when event time is over. drains: how often
-    somebody wanted it to be over before the input's end.
+    parallelism too. restarts: how many failures it survives. fell_back: whether it has gone back to
+    an older checkpoint, and rows came again. timed: whether keys say when event time is over.
+    drains: how often somebody wanted it to be over before the input's end.
     """
 
     def __init__(
@@ -237,7 +244,8 @@ class Plan:
         self.logged = Random(f"logged {run}").random() < 0.3
         if calls:
             self._draw_calls(Random(f"calls of {run}"))
-        self.rescaled = False
+        self.rescaled = self.fell_back = False
+        self.restarts = LASTING
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         self.timed = Random(f"drains of {run}").random() < 0.15
         self.drains = 0
@@ -265,11 +273,23 @@ class Plan:
         return self.mode != "at least once"
 
     @property
+    def each_once(self) -> bool:
+        """Whether each row came once: the job never went back behind what it had committed."""
+        return self.exactly_once and not self.fell_back
+
+    @property
     def unaligned(self) -> bool:
         """Whether barriers may overtake data."""
         return _UNALIGNED in MODES[self.mode]
 
-    def graph(self, *, restore: str | None, parallelism: int | None = None) -> JobGraph:
+    def graph(
+        self,
+        *,
+        restore: str | None,
+        parallelism: int | None = None,
+        claim: bool = False,
+        fall_back: bool = False,
+    ) -> JobGraph:
         """The job. restore: ``latest``, or the folder of a checkpoint; None to begin anew."""
         retention = "RETAIN_ON_CANCELLATION" if self.retain else "NO_EXTERNALIZED_CHECKPOINTS"
         options = {
@@ -284,7 +304,7 @@ class Plan:
             "execution.checkpointing.incremental": str(self.incremental).lower(),
             "state.storage.fs.memory-threshold": str(self.inline),
             "restart-strategy.type": "fixed-delay",
-            "restart-strategy.fixed-delay.attempts": "1000",
+            "restart-strategy.fixed-delay.attempts": str(self.restarts),
             "restart-strategy.fixed-delay.delay": "10 ms",
             "heartbeat.timeout": f"{self.lease_ms} ms",
             "tidegate.batch.rows": str(self.batch),
@@ -295,6 +315,8 @@ class Plan:
         }
         if restore is not None:
             options["execution.state-recovery.path"] = restore
+            options["execution.state-recovery.claim-mode"] = "CLAIM" if claim else "NO_CLAIM"
+            options["tidegate.restore.fall-back"] = str(fall_back).lower()
         configuration = Configuration.from_dict(options)
         env = StreamExecutionEnvironment.local(configuration=configuration)
         self.rescaled = self.rescaled or parallelism not in (None, self.parallelism)
@@ -322,7 +344,7 @@ class Plan:
         faults = []
         for pipeline in self.pipelines:
             rows = by_sink[pipeline.name]
-            faults += pipeline.faults(rows, exactly_once=self.exactly_once, whole=whole)
+            faults += pipeline.faults(rows, exactly_once=self.each_once, whole=whole)
             if whole and not self.rescaled:
                 faults += self._ends(pipeline.name, rows)
             if self.timed and pipeline.shape != "chain":
@@ -339,7 +361,7 @@ class Plan:
         ended = pipeline.expected <= {row[0] for row in rows}
         unheard = keys - told.keys() if over else ()
         faults = [f"{pipeline.name}: time was never over for key {key}" for key in unheard]
-        most = self.drains + ended if self.exactly_once else len(rows)
+        most = self.drains + ended if self.each_once else len(rows)
         more = [key for key, times in told.items() if times > most]
         return faults + [f"{pipeline.name}: time was over too often for key {key}" for key in more]
 

@@ -41,7 +41,8 @@ class Switchboard:
 
     losses: how often a message about a checkpoint that may be lost is lost. held_until_s: when
     something arrives again from one process at another. slow: pairs with longer delays, and by what
-    factor. breaks: whether a link breaks as this frame is sent on it.
+    factor. breaks: whether a link breaks as this frame is sent on it. heard: is told of what a
+    process gets to hear, since when it could have, and the frame.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Switchboard:
         self.losses = losses
         self.slow: dict[frozenset[Process], float] = {}
         self.breaks: Callable[[bytes], bool] = lambda _: False
+        self.heard: Callable[[Process, float, bytes], None] = lambda process, since_s, frame: None
         self.listeners: dict[str, tuple[Process, Accept]] = {}
         self.links: list[Link] = []
         self.held_until_s: dict[tuple[Process, Process], float] = {}
@@ -198,18 +200,20 @@ class SimulatedWire:
             if self._link.board.breaks(frame):
                 self._link.broken("simulated: the link broke as it was used")
             elif not self._link.board.loses(frame):
-                self._other.arrive(lambda: self._other.deliver(frame))
+                at_s = self._other.arrive(lambda: self._other.deliver(frame, at_s))
 
-    def arrive(self, event) -> None:
-        """Something happens at this end, behind everything that was on its way before."""
+    def arrive(self, event: Callable[[], None]) -> float:
+        """Something happens at this end, behind everything that was on its way before; when."""
         board = self._link.board
         at_s = max(self._last_arrival_s, board.arrival_s(self._other._process, self._process))
         self._last_arrival_s = at_s
         board.loop.call_at(at_s, event, context=self._process.context.copy())
+        return at_s
 
-    def deliver(self, frame: bytes) -> None:
+    def deliver(self, frame: bytes, since_s: float) -> None:
         if self._closed or not self._link.open or self.handler is None:
             return
+        self._link.board.heard(self._process, since_s, frame)
         try:
             self.handler.on_frame(memoryview(frame))
         except Exception as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tests.simulation.loop import CURRENT, Process
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Attempt:
-    """One user function in one attempt of a subtask, and what it was told of checkpoints."""
+    """One user function in one attempt of a subtask, and what it was told of checkpoints.
+
+    calls_s: when its calls that take long began. in_hand: rows that are polled at once, of a
+    function in the chain of a source.
+    """
 
     name: str
     subtask: int
@@ -31,6 +36,8 @@ class Attempt:
     snapshots: list[CheckpointId] = field(default_factory=list)
     completed: list[tuple[float, CheckpointId]] = field(default_factory=list)
     aborted: dict[CheckpointId, float] = field(default_factory=dict)
+    calls_s: list[float] = field(default_factory=list)
+    in_hand: int = 0
 
     @property
     def deployment(self) -> tuple[str, int]:
@@ -47,18 +54,20 @@ class Outside:
     """One run's world. committed: by the name of a committable. faults: what must never happen.
 
     breaking: numbers at which a function raises, each just once. pointed: every checkpoint that a
-    pointer has ever named. block: lets a call of a function take its time; gives how long other
-    calls of the same callback of the loop took before it. calls: how many took long.
+    pointer has ever named, with who wrote that. block: lets a call of a function take its time;
+    gives how long other calls of the same callback of the loop took before it. begun: when calls
+    that take long began, by process. triggered: when a trigger came to a slot, for which subtask.
     """
 
     now_s: Callable[[], float] = lambda: 0.0
     block: Callable[[float], float] = lambda _: 0.0
-    calls: int = 0
+    begun: defaultdict[Process, list[float]] = field(default_factory=lambda: defaultdict(list))
+    triggered: dict[tuple[Process, int, CheckpointId], float] = field(default_factory=dict)
     committed: dict[str, bytes] = field(default_factory=dict)
     attempts: list[Attempt] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     breaking: set[int] = field(default_factory=set)
-    pointed: set[int] = field(default_factory=set)
+    pointed: defaultdict[int, set[Process]] = field(default_factory=lambda: defaultdict(set))
 
     def opened(self, name: str, subtask: int, number: int) -> Attempt:
         """A function begins. number: of the attempt."""
@@ -68,6 +77,7 @@ class Outside:
 
     def took(self, attempt: Attempt, checkpoint: CheckpointId) -> None:
         """Its snapshot is taken."""
+        self._cut_in_time(attempt, checkpoint)
         if attempt.snapshots and attempt.snapshots[-1] >= checkpoint:
             self._fault(attempt, f"snapshot {checkpoint} comes after {attempt.snapshots[-1]}")
         if checkpoint in attempt.aborted:
@@ -94,15 +104,39 @@ class Outside:
             self._fault(attempt, f"{checkpoint} is given up though it is complete")
         attempt.aborted[checkpoint] = self.now_s()
 
-    def call(self, for_s: float) -> None:
+    def call(self, for_s: float, attempt: Attempt | None = None) -> None:
         """A function's call takes so long. Nothing waits for two calls that take long."""
         if not for_s:
             return
+        began_s = self.now_s()
         before_s = self.block(for_s)
         if for_s >= LONG_S:
-            self.calls += 1
+            self.begun[CURRENT.get()].append(began_s)
+            if attempt is not None:
+                attempt.calls_s.append(began_s)
             if before_s >= LONG_S:
                 self.faults.append(f"a call began {before_s:.3f} s after others, without a gap")
+
+    @property
+    def calls(self) -> int:
+        """How many took long."""
+        return sum(map(len, self.begun.values()))
+
+    def waited(self, process: Process, since_s: float) -> None:
+        """What has come to a process gets its turn: one more call may have begun meanwhile."""
+        begun = sum(
+            1 for _ in takewhile(lambda at_s: at_s >= since_s, reversed(self.begun[process]))
+        )
+        if begun > 1:
+            self.faults.append(f"a message to {process} waited for {begun} calls")
+
+    def _cut_in_time(self, attempt: Attempt, checkpoint: CheckpointId) -> None:
+        """Behind a trigger, no call begins but those for rows that the source has given already."""
+        since_s = self.triggered.get((attempt.process, attempt.subtask, checkpoint))
+        if since_s is not None and attempt.in_hand:
+            begun = sum(at_s >= since_s for at_s in attempt.calls_s)
+            if begun > attempt.in_hand:
+                self._fault(attempt, f"the barrier of {checkpoint} waited for {begun} calls")
 
     def breaks_at(self, value: int) -> None:
         """Raise where this value is to break its function."""

@@ -38,3 +38,11 @@ UNHEARD_FAILED: dict[int, str] = {
     377: "the simulator wanted a cancelled attempt that waited for its last write to hear more",
 }
 """The same for runs that are stopped, and of which a subtask does not hear that they were."""
+
+ENDS_FAILED: dict[int, str] = {
+    72: "whoever suspended a job twice left an error behind that nobody looked at",
+    128: "a stop was never answered whose savepoint became durable while the job was suspended",
+    278: "the simulator began a job anew that its driver, thought dead, had finished",
+    5589: "the simulator took a savepoint for a checkpoint that the next job has completed",
+}
+"""The same for runs whose job people end, and go on with."""

@@ -8,23 +8,29 @@ file of a checkpoint is left when the job has finished; and what `Checks` says.
 from __future__ import annotations
 
 import asyncio
+import pickle
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation.checks import Checks
-from tests.simulation.jobs import SAVEPOINTS, Plan
+from tests.simulation.jobs import LASTING, SAVEPOINTS, Plan
+from tests.simulation.loop import CURRENT
 from tests.simulation.outside import OUTSIDE
+from tests.simulation.people import People, Start
 from tests.simulation.snapshots import Inspector
 from tests.simulation.trouble import Trouble
 from tests.simulation.world import Odds, make_world
 from tidegate.checkpoint import metadata
-from tidegate.errors import JobCanceled
+from tidegate.errors import JobCanceled, JobFailed, JobSuspended
+from tidegate.model.control import TriggerCheckpoint
 from tidegate.model.elements import SnapshotKind
 from tidegate.savepoints.folders import files_of
+from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
 
 if TYPE_CHECKING:
+    from tests.simulation.loop import Process
     from tests.simulation.world import SimulatedDriver
 
 LIMIT_S = 600.0
@@ -62,22 +68,31 @@ def simulate(
     lookup: str = "",
     unheard: bool = False,
     calls: bool = False,
+    ends: bool = False,
 ) -> Run:
     """Run one seed. mode: how barriers are handled, else that is drawn too.
 
     lookup: ``ordered`` or ``unordered`` for a job that looks up each number first. unheard: whether
     it is stopped, and a subtask does not hear that its savepoint is complete. calls: whether calls
-    of functions take time, and block their slot.
+    of functions take time, and block their slot. ends: whether people suspend, cancel and stop the
+    job, and go on with it in the ways there are.
     """
     try:
-        return _Simulation(seed, mode, lookup, unheard=unheard, calls=calls).run()
+        return _Simulation(seed, mode, lookup, unheard=unheard, calls=calls, ends=ends).run()
     finally:
         OUTSIDE.pop(seed, None)
 
 
 class _Simulation:
     def __init__(
-        self, seed: int, mode: str | None, lookup: str, *, unheard: bool, calls: bool
+        self,
+        seed: int,
+        mode: str | None,
+        lookup: str,
+        *,
+        unheard: bool,
+        calls: bool,
+        ends: bool,
     ) -> None:
         self._seed = seed
         self._unheard = unheard
@@ -109,7 +124,11 @@ class _Simulation:
         self._outside = OUTSIDE[seed]
         self._outside.now_s = self._world.loop.time
         self._outside.block = self._world.loop.block
+        if calls:
+            self._world.board.heard = self._heard
         self._trouble = Trouble(self._world, self._plan, self._outside, chance)
+        people = Random(f"people of {seed}")
+        self._people = People(self._world, self._plan, self._trouble, people) if ends else None
         self._inspector = Inspector(self._plan, self._world.files, self._world.clock())
         self._world.note(f"{self._plan}, {odds}")
 
@@ -126,6 +145,8 @@ class _Simulation:
         except (AssertionError, TimeoutError) as error:
             faults.append(f"{type(error).__name__}: {error}")
         faults += [*world.loop.faults, *world.store.faults, *self._outside.faults]
+        if self._people is not None:
+            faults += self._people.faults
         story = [f"{incident.at_s:9.3f} s  {incident.what}" for incident in world.incidents]
         virtual_s = world.loop.now_s - 1_000
         world.calm = True
@@ -145,7 +166,9 @@ class _Simulation:
         troubles = [asyncio.ensure_future(self._trouble.befall(befalls))]
         # Drawn apart, so that the other runs are still those that their seeds have always been.
         stops = Random(f"stops of {self._seed}")
-        if self._unheard:
+        if self._people is not None:
+            troubles.append(asyncio.ensure_future(self._people.end_it()))
+        elif self._unheard:
             stop = self._trouble.stop_unheard(stops.uniform(0.4, 1.5), stops.randint(1, 4))
             troubles.append(asyncio.ensure_future(stop))
         elif stops.random() < 0.25:
@@ -182,6 +205,10 @@ class _Simulation:
             await asyncio.sleep(self._chance.uniform(0, 5))
             return "followed"
         error = driver.result.exception()
+        if self._people is not None and self._lasting(error):
+            world.note(f"the job has ended: {error}")
+            self._faults += [*self._people.lost(), *self._plan.faults(whole=False)]
+            return "ended"
         if error is None and self._trouble.stopped(started.process):
             self._faults += self._plan.faults(whole=False, drained=self._plan.drains > 0)
             self._trouble.parallelism = self._rescales.choice([None, None, 1, 2, 3])
@@ -202,6 +229,13 @@ class _Simulation:
         self._faults.append(f"the job failed: {error}")
         return "failed"
 
+    def _lasting(self, error: BaseException | None) -> bool:
+        """Whether the job has ended so that it can be gone on with, as somebody wanted it to."""
+        if isinstance(error, JobCanceled):
+            return self._trouble.cancelled and self._plan.retain
+        failed = isinstance(error, JobFailed) and self._plan.restarts < LASTING
+        return failed or isinstance(error, JobSuspended)
+
     def _go_on_after_cancel(self) -> str:
         self._faults += self._plan.faults(whole=False)
         if self._plan.retain and self._world.store.pointers:
@@ -214,22 +248,28 @@ class _Simulation:
             each.driver.accepted.done() and each.driver.accepted.exception() is None
             for each in world.drivers
         )
-        restore = "latest" if led else None
-        if end == "from its folder":
-            pointers = world.store.pointers
-            restore = pointers[max(pointers)]
+        pointers = world.store.pointers
+        start = Start("latest" if led else None)
+        if self._people is not None and led:
+            start = self._people.next_start(ended=end in ("ended", "from its folder"))
+        elif end == "from its folder":
+            start = Start(pointers[max(pointers)])
+        if start.restore not in (None, "latest"):
             self._kept |= set(pointers.values())
         parallelism, trouble.parallelism = trouble.parallelism, None
-        world.note(
-            f"another driver starts from {restore}, parallelism {parallelism or 'as before'}"
+        world.note(f"another driver: {start}, parallelism {parallelism or 'as before'}")
+        return self._plan.graph(
+            restore=start.restore,
+            parallelism=parallelism,
+            claim=start.claim,
+            fall_back=start.fall_back,
         )
-        return self._plan.graph(restore=restore, parallelism=parallelism)
 
     # --- what must hold ---
 
     def _pointed(self, checkpoint: int, pointer: str) -> None:
         """A checkpoint exists now: look into some of them."""
-        self._outside.pointed.add(checkpoint)
+        self._outside.pointed[checkpoint].add(CURRENT.get())
         self._skip -= 1
         if self._skip > 0 or not self._inspections:
             return
@@ -242,6 +282,15 @@ class _Simulation:
 
         # Not now: the store is in the middle of a call.
         self._world.loop.call_in(self._world.loop.outside, 0.0, inspect)
+
+    def _heard(self, process: Process, since_s: float, frame: bytes) -> None:
+        """A process gets to hear something, which no call of a function may have held up."""
+        self._outside.waited(process, since_s)
+        if b"TriggerCheckpoint" in frame:
+            message = pickle.loads(frame)
+            if isinstance(message, TriggerCheckpoint):
+                subtask = message.execution.subtask
+                self._outside.triggered[process, subtask.index, message.checkpoint] = since_s
 
     def _unanswered(self) -> list[str]:
         """Who has asked for a checkpoint gets an answer, if only that the job has ended."""
@@ -260,7 +309,15 @@ class _Simulation:
             # What a slot writes that knows nothing of the end is left to the sweep of a later run.
             left = [path for path in left if store.written_s[path] < ended_s - 1]
         faults = []
-        for kept in sorted(self._kept):
+        # Who claims a snapshot leaves what else is there, or deletes it with what they share.
+        claimed = self._people.claimed if self._people is not None else ()
+        roots = {paths.parent(snapshot) for snapshot in claimed}
+        if self._people is not None:
+            # Who suspends a job, and starts another from its checkpoint, leaves the rest of it.
+            last = f"/{store.job}/"
+            named = set().union(*map(self._people.named, store.pointers.values()))
+            left = [path for path in left if last in path and path not in named]
+        for kept in sorted(each for each in self._kept if paths.parent(each) not in roots):
             data = store.get(f"{kept}/_metadata")
             if data is None:
                 faults.append(f"{kept} was not the job's to delete")

@@ -170,7 +170,7 @@ class Inspector:
 
     def _compared(self, what: str, found: Counter[int], wanted: Counter[int]) -> Iterator[str]:
         more, less = found - wanted, wanted - found
-        if more and self._plan.exactly_once:
+        if more and self._plan.each_once:
             yield f"{what} {dict(list(more.items())[:5])} too much"
         if less and not self._plan.unaligned:
             yield f"{what} {dict(list(less.items())[:5])} too little"

@@ -3,12 +3,13 @@
 import pytest
 
 from tests.simulation.jobs import MODES
-from tests.simulation.seeds import FAILED, UNHEARD_FAILED
+from tests.simulation.people import DAMAGES
+from tests.simulation.seeds import ENDS_FAILED, FAILED, UNHEARD_FAILED
 from tests.simulation.simulation import simulate
 
 SEEDS = [*FAILED, *range(1, 61)]
 """Those that failed once, and some more. `make test` runs 600 more; longer ones:
-make simulate SEEDS=10000."""
+make simulate SEEDS=10000 KINDS="calls ends"."""
 
 
 # The rooms' own tests take the branches; to count them here too more than doubles the time.
@@ -51,6 +52,22 @@ def test_at_least_once_loses_nothing_and_doubles_some() -> None:
 def test_a_seed_is_the_same_run_each_time() -> None:
     one, other = simulate(7), simulate(7)
     assert one == other
+
+
+def test_however_people_end_the_job_they_can_go_on_with_it() -> None:
+    runs = [simulate(seed, ends=True) for seed in [*ENDS_FAILED, *range(500, 580)]]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+    story = "\n".join(line for run in runs for line in run.story)
+    ways = ("was suspended: somebody", "was cancelled", "Suspend Savepoint", "' failed: ")
+    starts = ("restore='latest'", "claim=True", "fall_back=True", "restore='memory:/savepoints/")
+    damage = (*DAMAGES, "cannot be read", "cannot be restored")
+    assert [each for each in (*ways, *starts, *damage) if each not in story] == []
+
+
+def test_people_end_the_job_while_calls_take_their_time() -> None:
+    runs = [simulate(seed, calls=True, ends=True) for seed in range(600, 620)]
+    assert [(run.seed, run.faults) for run in runs if run.faults] == []
+    assert sum(run.calls > 100 for run in runs) >= 5
 
 
 def test_calls_that_take_time_lose_and_double_nothing_and_let_control_in_between() -> None:

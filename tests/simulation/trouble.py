@@ -67,7 +67,7 @@ class Trouble:
             "rescale": self._rescale,
             "takeover": self._take_over,
             "trap": self._lay_trap,
-            "cancel": self._cancel,
+            "cancel": self.cancel,
         }
         for kind in kinds:
             await asyncio.sleep(chance.choice([0.02, 0.3, 0.8, 2]) * chance.random())
@@ -94,7 +94,7 @@ class Trouble:
     def _break_link(self) -> None:
         ends = self._link()
         if ends is not None:
-            self._befalls("link", f"the link of {ends[0]} and {ends[1]} breaks")
+            self.befalls("link", f"the link of {ends[0]} and {ends[1]} breaks")
             for link in self._world.board.links_of(ends[0]):
                 if ends[1] in link.ends:
                     link.broken("simulated: the link broke")
@@ -105,7 +105,7 @@ class Trouble:
             return
         for_s, both = self._chance.choice(HOLDS_S), self._chance.random() < 0.5
         back = " or back" if both else ""
-        self._befalls("hold", f"nothing passes from {ends[0]} to {ends[1]}{back} for {for_s} s")
+        self.befalls("hold", f"nothing passes from {ends[0]} to {ends[1]}{back} for {for_s} s")
         self._world.board.hold(*ends, for_s)
         if both:
             self._world.board.hold(ends[1], ends[0], for_s)
@@ -113,7 +113,7 @@ class Trouble:
     def _slow_link(self) -> None:
         ends = self._link()
         if ends is not None:
-            self._befalls("slow", f"the link of {ends[0]} and {ends[1]} gets slow")
+            self.befalls("slow", f"the link of {ends[0]} and {ends[1]} gets slow")
             self._world.board.slow[frozenset(ends)] = 20.0
 
     def _freeze(self) -> None:
@@ -122,20 +122,20 @@ class Trouble:
         self._stop(self._chance.choice(processes), self._chance.choice([0.3, 3, 15]))
 
     def _stop(self, process: Process, for_s: float) -> None:
-        self._befalls("freeze", f"{process} stands still for {for_s} s")
+        self.befalls("freeze", f"{process} stands still for {for_s} s")
         self._world.loop.freeze(process, for_s)
 
     def _jump(self) -> None:
         clock = self._chance.choice(self._world.clocks)
         by_ms = self._chance.choice([-3_600_000, -1_000, 1_000, 3_600_000])
-        self._befalls("clock", f"a wall clock jumps by {by_ms} ms")
+        self.befalls("clock", f"a wall clock jumps by {by_ms} ms")
         clock.skew_ms += by_ms
 
     def _break_function(self) -> None:
         counting = [p for p in self._plan.pipelines if p.shape != "chain"]
         if counting:
             value = self._chance.choice(sorted(self._chance.choice(counting).expected))
-            self._befalls("break", f"{value} will break its function")
+            self.befalls("break", f"{value} will break its function")
             self._outside.breaking.add(value)
 
     def _ask(self) -> None:
@@ -150,7 +150,7 @@ class Trouble:
 
         def ask() -> None:
             if started.driver.accepted.done() and not started.driver.result.done():
-                self._befalls("ask", f"somebody asks for a {kind.value}")
+                self.befalls("ask", f"somebody asks for a {kind.value}")
                 self.requests.append((started.process, done))
                 request = started.driver.expect_checkpoint(done)
                 started.driver.post(CheckpointRequested(request, kind))
@@ -161,6 +161,10 @@ class Trouble:
     async def stop_after(self, wait_s: float, kind: SnapshotKind) -> None:
         """Somebody stops the job with a savepoint, as soon as it runs, once it has run a while."""
         await asyncio.sleep(wait_s)
+        self.stop(kind)
+
+    def stop(self, kind: SnapshotKind) -> None:
+        """Somebody stops the job with a savepoint, if it runs."""
         # No later checkpoint repairs what is lost behind the last one; only a connection that
         # breaks loses it, and that is a failure.
         self._world.board.losses = 0.0
@@ -176,7 +180,7 @@ class Trouble:
                 return False
             left -= 1
             if left == 0:
-                self._befalls("link", f"the link breaks that tells number {nth} of a completion")
+                self.befalls("link", f"the link breaks that tells number {nth} of a completion")
             return left == 0
 
         await self.stop_after(wait_s, SnapshotKind.SUSPEND)
@@ -204,7 +208,7 @@ class Trouble:
 
         def ask() -> None:
             if started.driver.accepted.done() and not started.driver.result.done():
-                self._befalls("live", f"somebody asks for parallelism {parallelism}")
+                self.befalls("live", f"somebody asks for parallelism {parallelism}")
                 self._plan.rescaled = True
                 self.requests.append((started.process, done))
                 request = started.driver.expect_rescale(done)
@@ -213,21 +217,22 @@ class Trouble:
         self._world.loop.call_in(started.process, 0.0, ask)
 
     @property
-    def _leads(self) -> bool:
+    def leads(self) -> bool:
+        """Whether the newest driver leads the job, and has not ended it."""
         driver = self._world.newest.driver
         return driver.accepted.done() and not driver.result.done()
 
     def _kill_driver(self) -> None:
-        if self._leads:
+        if self.leads:
             self._world.kill(self._world.newest.process)
 
     def _rescale(self) -> None:
-        if self._leads:
+        if self.leads:
             self.parallelism = self._chance.choice([1, 2, 3])
             self._kill_driver()
 
     def _take_over(self) -> None:
-        if self._leads:
+        if self.leads:
             self._stop(self._world.newest.process, self._chance.choice([2, 6, 20]))
             self.takeover = True
             self._world.changed.set()
@@ -241,14 +246,17 @@ class Trouble:
             chance.random() < 0.3,
         )
 
-    def _cancel(self) -> None:
+    def cancel(self) -> None:
+        """Somebody cancels the job, if it is led."""
         started = self._world.newest
-        if self._leads and not started.process.frozen:
+        if self.leads and not started.process.frozen:
             self.cancelled = True
-            self._befalls("cancel", "somebody cancels the job")
+            self._world.cancelled_s[started.process] = self._world.loop.now_s
+            self.befalls("cancel", "somebody cancels the job")
             post = started.driver.post
             self._world.loop.call_in(started.process, 0.0, lambda: post(CancelRequested()))
 
-    def _befalls(self, kind: str, what: str) -> None:
+    def befalls(self, kind: str, what: str) -> None:
+        """Something befalls the run."""
         self._world.befell[kind] += 1
         self._world.note(what)

@@ -143,6 +143,7 @@ class World:
     clocks: list[SimulatedClock] = field(default_factory=list)
     befell: Counter[str] = field(default_factory=Counter)
     killed_s: dict[Process, float] = field(default_factory=dict)
+    cancelled_s: dict[Process, float] = field(default_factory=dict)
     closed: bool = False
     calm: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)

@@ -27,7 +27,6 @@ async def suspend(driver: Driver, reason: str) -> None:
     driver.post(CheckpointRequested(driver.expect_checkpoint(done), SnapshotKind.CHECKPOINT))
     # One that fails, or takes too long, is no reason to stay: the one before is there.
     last = asyncio.wrap_future(done)
+    last.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait([last], timeout=driver.settings.last_checkpoint_ms / 1000)
-    if last.done():
-        last.exception()
     driver.post(SuspendRequested(reason))

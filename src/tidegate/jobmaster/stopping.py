@@ -40,6 +40,7 @@ class Stopper:
         self._asked: dict[int, CheckpointRequested] = {}
         self._saved: RequestDone | None = None
         self._cancels = False
+        self._status: JobStatus | None = None
 
     def requested(self, asked: CheckpointRequested) -> None:
         """Somebody asks for a snapshot; it is remembered where the job is to end with it."""
@@ -61,7 +62,9 @@ class Stopper:
             self._tell(done)
             return
         self._saved, self._cancels = done, asked.cancels
-        if restarting and not self._cancels:
+        if self._status is not None:
+            self._answer_at_the_end(self._status)  # it became durable while the job was ending
+        elif restarting and not self._cancels:
             self._give_up(self._interrupted(None))
 
     @property
@@ -82,10 +85,13 @@ class Stopper:
 
     def ended(self, status: JobStatus) -> None:
         """The job is over."""
+        self._status = status
+        if self._saved is not None:
+            self._answer_at_the_end(status)
+
+    def _answer_at_the_end(self, status: JobStatus) -> None:
         wanted = JobStatus.CANCELED if self._cancels else JobStatus.FINISHED
-        if self._saved is None:
-            return
-        if status is wanted:
+        if status is wanted and self._saved is not None:
             self._tell(self._saved)
             self._saved = None
         else:
