@@ -53,6 +53,7 @@ SHORT_S, LONG_S, FOR_EVER_S, HELD_S, ASYNC_S = 0.05, 5.0, 1e6, 20.0, 60.0
 UNDER_WAY = 8
 FIRST_SLOW = 20
 """The number of each subtask's first row that takes long, where those before it do not."""
+STUCK_IN_C = ("stuck", "waits in C")
 
 Figures = dict[str, float]
 
@@ -333,12 +334,15 @@ def cancelled(session: Session) -> Figures:
     """What a cancel takes, and how many processes of the slots are there afterwards."""
     slots = [psutil.Process(slot.pid) for slot in session.client.view().slots]
     processes = [child for slot in slots for child in slot.children(recursive=True)]
-    # Spark keeps a worker that has ended its task; one in a call that never returns is none.
-    if session.args.runtime == "local" or session.args.work == "stuck":
+    # Spark keeps a worker whose task has ended; a call in C can be ended with its process alone.
+    if session.args.runtime == "local" or (session.args.work, session.args.function) == STUCK_IN_C:
         processes += slots
     began = time.monotonic()
-    session.client.cancel().result(WAIT_S)
+    gone = session.client.cancel()
+    while not session.client.get_job_status().result(WAIT_S).is_terminal:
+        time.sleep(ASK_EACH_S / 2)
     cancel_s = time.monotonic() - began
+    gone.result(WAIT_S)
     _, alive = psutil.wait_procs(processes, timeout=1)
     left = {process.pid for process in alive if runs(process)}
     if session.args.runtime == "local":
