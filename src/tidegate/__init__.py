@@ -112,6 +112,7 @@ _PLACES: Final = {
     "JobManagerCheckpointStorage": "tidegate.config.state_backends",
     "JobStatus": "tidegate.model.control",
     "JobStatusChangedListener": "tidegate.api.listeners",
+    "JobView": "tidegate.jobmaster.view",
     "JoinFunction": "tidegate.api.co_functions",
     "JoinedStreams": "tidegate.datastream.joined",
     "JoinedWindows": "tidegate.datastream.joined",

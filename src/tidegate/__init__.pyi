@@ -194,6 +194,7 @@ from tidegate.errors import TidegateError as TidegateError
 from tidegate.errors import UnsupportedKey as UnsupportedKey
 from tidegate.errors import UserCodeFailed as UserCodeFailed
 from tidegate.errors import UserError as UserError
+from tidegate.jobmaster.view import JobView as JobView
 from tidegate.metrics import MetricGroup as MetricGroup
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus, RowCounts
     from tidegate.model.ids import JobId
 
@@ -191,8 +192,8 @@ class JobClient(Protocol):
         """
         ...
 
-    def view(self) -> object:
-        """What the job is doing: a ``jobmaster.view.JobView``, a frozen value."""
+    def view(self) -> JobView:
+        """What the job is doing: a frozen value."""
         ...
 
     def collected(self, name: str) -> Iterator[object]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tidegate.api.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 
 Key = TypeVar("Key")
+K = TypeVar("K")
+V = TypeVar("V")
 In1 = TypeVar("In1", contravariant=True)
 In2 = TypeVar("In2", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -109,7 +111,9 @@ class TimeContext(Protocol):
 class WritingContext(TimeContext, Protocol):
     """What is known of a broadcast record."""
 
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
         """The map of that name. Raises UserError for one that ``broadcast`` did not name."""
         ...
 
@@ -118,8 +122,8 @@ class ReadingContext(TimeContext, Protocol):
     """What is known of a record of the stream that is not broadcast."""
 
     def get_broadcast_state(
-        self, state_descriptor: MapStateDescriptor
-    ) -> ReadOnlyBroadcastState[Any, Any]:
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> ReadOnlyBroadcastState[K, V]:
         """The map of that name, to look at only: writes raise UserError.
 
         Raises UserError for one that ``broadcast`` did not name.

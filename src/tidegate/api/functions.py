@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+R = TypeVar("R")
 Acc = TypeVar("Acc")
 Key = TypeVar("Key", covariant=True)
 
@@ -47,15 +51,15 @@ Key = TypeVar("Key", covariant=True)
 class KeyedStateStore(Protocol):
     """Keyed state by descriptor."""
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         """Value state of the current key."""
         ...
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         """List state of the current key."""
         ...
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Map state of the current key."""
         ...
 
@@ -64,8 +68,8 @@ class KeyedStateStore(Protocol):
         ...
 
     def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+        self, state_descriptor: AggregatingStateDescriptor[A, R]
+    ) -> AggregatingState[A, R]:
         """Aggregating state of the current key."""
         ...
 
@@ -114,12 +118,14 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
     def get_operator_list_state(
-        self, state_descriptor: OperatorStateDescriptor
-    ) -> OperatorListState[Any]:
+        self, state_descriptor: OperatorStateDescriptor[T]
+    ) -> OperatorListState[T]:
         """List state of the subtask; on restore split or given whole to all, as described."""
         ...
 
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
         """A map that every subtask keeps the same; on restore each has a copy."""
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from tidegate.typeinfo.hints import declared_type
 
@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from tidegate.api.ttl import StateTtlConfig
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # A checker takes a descriptor without arguments for one of any values.
+    Held = TypeVar("Held", default=Any)
+    HeldKey = TypeVar("HeldKey", default=Any)
+    In = TypeVar("In", default=Any)
+    Out = TypeVar("Out", default=Any)
+else:
+    from typing import TypeVar
+
+    Held, HeldKey, In, Out = map(TypeVar, ("Held", "HeldKey", "In", "Out"))
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -314,9 +327,25 @@ class StateDescriptor:
 
 
 @dataclass(slots=True)
-class ValueStateDescriptor(StateDescriptor):
+class ValueStateDescriptor(StateDescriptor, Generic[Held]):
     """One value a key: ``ValueStateDescriptor(name, value_type_info)``."""
 
+    @overload
+    def __init__(
+        self,
+        name: str,
+        value_type_info: TypeInformation[Held] | type[Held],
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        value_type_info: TypeHint | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -328,9 +357,25 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 @dataclass(slots=True)
-class ListStateDescriptor(StateDescriptor):
+class ListStateDescriptor(StateDescriptor, Generic[Held]):
     """A list a key: ``ListStateDescriptor(name, elem_type_info)``."""
 
+    @overload
+    def __init__(
+        self,
+        name: str,
+        elem_type_info: TypeInformation[Held] | type[Held],
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        elem_type_info: TypeHint | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -342,11 +387,29 @@ class ListStateDescriptor(StateDescriptor):
 
 
 @dataclass(slots=True)
-class MapStateDescriptor(StateDescriptor):
+class MapStateDescriptor(StateDescriptor, Generic[HeldKey, Held]):
     """A map a key: ``MapStateDescriptor(name, key_type_info, value_type_info)``."""
 
     value_type_info: TypeInformation | None = None
 
+    @overload
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeInformation[HeldKey] | type[HeldKey],
+        value_type_info: TypeInformation[Held] | type[Held],
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        key_type_info: TypeHint | None = None,
+        value_type_info: TypeHint | None = None,
+        *,
+        ttl: StateTtlConfig | None = None,
+    ) -> None: ...
     def __init__(
         self,
         name: str,
@@ -360,18 +423,18 @@ class MapStateDescriptor(StateDescriptor):
 
 
 @dataclass(slots=True)
-class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+class ReducingStateDescriptor(StateDescriptor, Generic[Held]):
     """One reduced value a key: ``ReducingStateDescriptor(name, reduce_function, type_info)``.
 
     reduce_function: a ``ReduceFunction`` or a function of two values.
     """
 
-    reduce_function: ReduceFunction[T] | Callable[[T, T], T] | None = None
+    reduce_function: ReduceFunction[Held] | Callable[[Held, Held], Held] | None = None
 
     def __init__(
         self,
         name: str,
-        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        reduce_function: ReduceFunction[Held] | Callable[[Held, Held], Held],
         type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
@@ -379,24 +442,24 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
         StateDescriptor.__init__(self, name, _declared(type_info, name), ttl=ttl)
         self.reduce_function = reduce_function
 
-    def get_reduce_function(self) -> ReduceFunction[T] | Callable[[T, T], T] | None:
+    def get_reduce_function(self) -> ReduceFunction[Held] | Callable[[Held, Held], Held] | None:
         """The function."""
         return self.reduce_function
 
 
 @dataclass(slots=True)
-class AggregatingStateDescriptor(StateDescriptor):
+class AggregatingStateDescriptor(StateDescriptor, Generic[In, Out]):
     """One accumulator a key: ``AggregatingStateDescriptor(name, agg_function, state_type_info)``.
 
     state_type_info: of the accumulator.
     """
 
-    aggregate_function: AggregateFunction[Any, Any, Any] | None = None
+    aggregate_function: AggregateFunction[In, Any, Out] | None = None
 
     def __init__(
         self,
         name: str,
-        agg_function: AggregateFunction[Any, Any, Any],
+        agg_function: AggregateFunction[In, Any, Out],
         state_type_info: TypeHint | None = None,
         *,
         ttl: StateTtlConfig | None = None,
@@ -404,7 +467,7 @@ class AggregatingStateDescriptor(StateDescriptor):
         StateDescriptor.__init__(self, name, _declared(state_type_info, name), ttl=ttl)
         self.aggregate_function = agg_function
 
-    def get_agg_function(self) -> AggregateFunction[Any, Any, Any] | None:
+    def get_agg_function(self) -> AggregateFunction[In, Any, Out] | None:
         """The function."""
         return self.aggregate_function
 
@@ -421,13 +484,27 @@ class RedistributionMode(Enum):
 
 
 @dataclass(frozen=True, slots=True, init=False)
-class OperatorStateDescriptor:
+class OperatorStateDescriptor(Generic[Held]):
     """Name, type and redistribution of an operator's list state; types as in `StateDescriptor`."""
 
     name: str
     type_info: TypeInformation | None
     mode: RedistributionMode
 
+    @overload
+    def __init__(
+        self,
+        name: str,
+        type_info: TypeInformation[Held] | type[Held],
+        mode: RedistributionMode = RedistributionMode.SPLIT_DISTRIBUTE,
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        name: str,
+        type_info: TypeHint | None = None,
+        mode: RedistributionMode = RedistributionMode.SPLIT_DISTRIBUTE,
+    ) -> None: ...
     def __init__(
         self,
         name: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from tidegate.api.functions import ReduceFunction
 from tidegate.api.state import ReducingStateDescriptor
@@ -14,11 +14,33 @@ from tidegate.errors import GraphError
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
-    from tidegate.api.state import ReducingState, State, StateDescriptor
+    from typing_extensions import TypeVar
+
+    from tidegate.api.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        StateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
     from tidegate.api.windows import Window
     from tidegate.config.spans import Span
     from tidegate.metrics import MetricGroup
 
+    # A checker takes a trigger without an argument for one of any records.
+    E = TypeVar("E", contravariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    E = TypeVar("E", contravariant=True)
+
+K = TypeVar("K")
+S = TypeVar("S")
 T = TypeVar("T", contravariant=True)
 W = TypeVar("W", bound="Window", contravariant=True)
 
@@ -71,7 +93,23 @@ class TriggerContext(Protocol):
         """Takes a timer back."""
         ...
 
-    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+    @overload
+    def get_partitioned_state(self, state_descriptor: ValueStateDescriptor[S]) -> ValueState[S]: ...
+    @overload
+    def get_partitioned_state(self, state_descriptor: ListStateDescriptor[S]) -> ListState[S]: ...
+    @overload
+    def get_partitioned_state(
+        self, state_descriptor: MapStateDescriptor[K, S]
+    ) -> MapState[K, S]: ...
+    @overload
+    def get_partitioned_state(
+        self, state_descriptor: ReducingStateDescriptor[S]
+    ) -> ReducingState[S]: ...
+    @overload
+    def get_partitioned_state(
+        self, state_descriptor: AggregatingStateDescriptor[K, S]
+    ) -> AggregatingState[K, S]: ...
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         """State of the trigger for this key and window."""
         ...
 
@@ -323,13 +361,13 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
 
 @dataclass(frozen=True)
-class CountTrigger(_Mergeable):
+class CountTrigger(_Mergeable, Generic[E]):
     """Fires at each so-manieth record of the window; the contents stay unless they are purged."""
 
     window_size: int
 
     @staticmethod
-    def of(window_size: int) -> CountTrigger:
+    def of(window_size: int) -> CountTrigger[E]:
         """The trigger. Raises GraphError below 1."""
         if window_size < 1:
             raise GraphError(
@@ -360,17 +398,17 @@ class CountTrigger(_Mergeable):
 
     @staticmethod
     def _count(ctx: TriggerContext) -> ReducingState[int]:
-        return cast("ReducingState[int]", ctx.get_partitioned_state(_COUNT))
+        return ctx.get_partitioned_state(_COUNT)
 
 
 @dataclass(frozen=True)
-class PurgingTrigger(Trigger[Any, "Window"]):
+class PurgingTrigger(Trigger[E, "Window"]):
     """Another trigger, whose windows are emptied each time they fire."""
 
     nested_trigger: Trigger[Any, Any]
 
     @staticmethod
-    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+    def of(nested_trigger: Trigger[E, Any]) -> PurgingTrigger[E]:
         """The trigger around another."""
         return PurgingTrigger(nested_trigger)
 
@@ -433,7 +471,7 @@ _COUNT = ReducingStateDescriptor("count", _Sum(), LONG)
 
 
 def _next_fire(ctx: TriggerContext) -> ReducingState[int]:
-    return cast("ReducingState[int]", ctx.get_partitioned_state(_NEXT_FIRE))
+    return ctx.get_partitioned_state(_NEXT_FIRE)
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

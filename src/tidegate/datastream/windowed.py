@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tidegate.api.evictors import Evictor
 from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
+Made = TypeVar("Made")
 S = TypeVar("S", bound="_Windowed[Any]")
 
 KeyedFunction = (
@@ -248,6 +249,20 @@ class WindowedStream(_Windowed[T]):
 
     _of_all = False
 
+    @overload
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[T]: ...
+    @overload
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: KeyedFunction[T, R],
+        output_type: TypeHint | None = None,
+    ) -> DataStream[R]: ...
     def reduce(
         self,
         reduce_function: ReduceFunction[T] | Callable[[T, T], T],
@@ -263,6 +278,22 @@ class WindowedStream(_Windowed[T]):
         self._check(window_function, "reduce")
         return self._reduced(reduce_function, window_function, output_type)
 
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Made],
+        window_function: None = None,
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[Made]: ...
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Made],
+        window_function: KeyedFunction[Made, R],
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[R]: ...
     def aggregate(
         self,
         aggregate_function: AggregateFunction[T, Any, Any],
@@ -351,6 +382,20 @@ class AllWindowedStream(_Windowed[T]):
 
     _of_all = True
 
+    @overload
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[T]: ...
+    @overload
+    def reduce(
+        self,
+        reduce_function: ReduceFunction[T] | Callable[[T, T], T],
+        window_function: AllFunction[T, R],
+        output_type: TypeHint | None = None,
+    ) -> DataStream[R]: ...
     def reduce(
         self,
         reduce_function: ReduceFunction[T] | Callable[[T, T], T],
@@ -364,6 +409,22 @@ class AllWindowedStream(_Windowed[T]):
         self._check(window_function, "reduce")
         return self._reduced(reduce_function, window_function, output_type)
 
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Made],
+        window_function: None = None,
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[Made]: ...
+    @overload
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction[T, Any, Made],
+        window_function: AllFunction[Made, R],
+        accumulator_type: TypeHint | None = None,
+        output_type: TypeHint | None = None,
+    ) -> DataStream[R]: ...
     def aggregate(
         self,
         aggregate_function: AggregateFunction[T, Any, Any],

@@ -108,7 +108,7 @@ class WindowTriggerContext:
         self._timers.delete(TimeDomain.PROCESSING_TIME, time, self.namespace)
         self._stand()
 
-    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         """State of the trigger for this key and window."""
         if isinstance(state_descriptor, AggregatingStateDescriptor):
             return self._aggregating(state_descriptor)

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+R = TypeVar("R")
 
 
 @dataclass(slots=True)
@@ -262,29 +266,31 @@ class SlotRuntimeContext:
     def get_metrics_group(self) -> MetricGroup:
         return self._context.metrics
 
-    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
         return self._state(state_descriptor, ValueStateDescriptor, "get_state")
 
-    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
         return self._state(state_descriptor, ListStateDescriptor, "get_list_state")
 
-    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         return self._state(state_descriptor, MapStateDescriptor, "get_map_state")
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
         return self._state(state_descriptor, ReducingStateDescriptor, "get_reducing_state")
 
     def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor
-    ) -> AggregatingState[Any, Any]:
+        self, state_descriptor: AggregatingStateDescriptor[A, R]
+    ) -> AggregatingState[A, R]:
         return self._state(state_descriptor, AggregatingStateDescriptor, "get_aggregating_state")
 
     def get_operator_list_state(
-        self, state_descriptor: OperatorStateDescriptor
-    ) -> OperatorListState[Any]:
+        self, state_descriptor: OperatorStateDescriptor[T]
+    ) -> OperatorListState[T]:
         return self._context.operator_state(state_descriptor)
 
-    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+    def get_broadcast_state(
+        self, state_descriptor: MapStateDescriptor[K, V]
+    ) -> BroadcastState[K, V]:
         return self._context.broadcast_state(state_descriptor)
 
     def _state(self, given: object, kind: type[StateDescriptor], call: str) -> Any:

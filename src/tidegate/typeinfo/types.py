@@ -9,15 +9,32 @@ from __future__ import annotations
 
 import uuid  # noqa: TID251  # the class alone: ids are made by Chance
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
+    import datetime
+    import decimal
     from collections.abc import Sequence
 
+    from typing_extensions import TypeVar
 
-class TypeInformation:
+    from tidegate.typeinfo.row import Row  # noqa: F401  # stands in the base of RowTypeInfo
+
+    # A checker knows what a type without arguments holds; running code has no use for it.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+E = TypeVar("E")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TypeInformation(Generic[T_co]):
     """What the values of a stream or a state are; the base of all types."""
 
     __slots__ = ()
@@ -72,7 +89,7 @@ class PrimitiveArrayTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ListTypeInfo(TypeInformation):
+class ListTypeInfo(TypeInformation["list[Any]"]):
     """A `list`; Flink's basic and object arrays are lists too."""
 
     element_type: TypeInformation
@@ -88,7 +105,7 @@ class ListTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class MapTypeInfo(TypeInformation):
+class MapTypeInfo(TypeInformation["dict[Any, Any]"]):
     """A `dict`."""
 
     key_type: TypeInformation
@@ -104,7 +121,7 @@ class MapTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
-class TupleTypeInfo(TypeInformation):
+class TupleTypeInfo(TypeInformation["tuple[Any, ...]"]):
     """A `tuple` of a fixed length."""
 
     field_types: tuple[TypeInformation, ...]
@@ -126,7 +143,7 @@ class TupleTypeInfo(TypeInformation):
 
 
 @dataclass(frozen=True, slots=True, repr=False, init=False)
-class RowTypeInfo(TypeInformation):
+class RowTypeInfo(TypeInformation["Row"]):
     """A `Row` with named fields; f0, f1, ... where no names are given."""
 
     field_types: tuple[TypeInformation, ...]
@@ -261,82 +278,82 @@ class Types:
     """Makes types, under PyFlink's names; arguments by position as there."""
 
     @staticmethod
-    def STRING() -> TypeInformation:
+    def STRING() -> TypeInformation[str]:
         """`str`."""
         return STRING
 
     @staticmethod
-    def BYTE() -> TypeInformation:
+    def BYTE() -> TypeInformation[int]:
         """`int` of 8 bits."""
         return BYTE
 
     @staticmethod
-    def BOOLEAN() -> TypeInformation:
+    def BOOLEAN() -> TypeInformation[bool]:
         """`bool`."""
         return BOOLEAN
 
     @staticmethod
-    def SHORT() -> TypeInformation:
+    def SHORT() -> TypeInformation[int]:
         """`int` of 16 bits."""
         return SHORT
 
     @staticmethod
-    def INT() -> TypeInformation:
+    def INT() -> TypeInformation[int]:
         """`int` of 32 bits."""
         return INT
 
     @staticmethod
-    def LONG() -> TypeInformation:
+    def LONG() -> TypeInformation[int]:
         """`int` of 64 bits."""
         return LONG
 
     @staticmethod
-    def FLOAT() -> TypeInformation:
+    def FLOAT() -> TypeInformation[float]:
         """`float` of single precision."""
         return FLOAT
 
     @staticmethod
-    def DOUBLE() -> TypeInformation:
+    def DOUBLE() -> TypeInformation[float]:
         """`float`."""
         return DOUBLE
 
     @staticmethod
-    def CHAR() -> TypeInformation:
+    def CHAR() -> TypeInformation[str]:
         """`str` of one character."""
         return CHAR
 
     @staticmethod
-    def BIG_INT() -> TypeInformation:
+    def BIG_INT() -> TypeInformation[int]:
         """`int` without bounds."""
         return BIG_INT
 
     @staticmethod
-    def BIG_DEC() -> TypeInformation:
+    def BIG_DEC() -> TypeInformation[decimal.Decimal]:
         """`decimal.Decimal`."""
         return BIG_DEC
 
     @staticmethod
-    def INSTANT() -> TypeInformation:
+    def INSTANT() -> TypeInformation[Any]:
         """`datetime.datetime` with a zone."""
         return INSTANT
 
     @staticmethod
-    def SQL_DATE() -> TypeInformation:
+    def SQL_DATE() -> TypeInformation[datetime.date]:
         """`datetime.date`."""
         return SQL_DATE
 
     @staticmethod
-    def SQL_TIME() -> TypeInformation:
+    def SQL_TIME() -> TypeInformation[datetime.time]:
         """`datetime.time`."""
         return SQL_TIME
 
     @staticmethod
-    def SQL_TIMESTAMP() -> TypeInformation:
+    def SQL_TIMESTAMP() -> TypeInformation[datetime.datetime]:
         """`datetime.datetime` without zone."""
         return SQL_TIMESTAMP
 
     @staticmethod
-    def PICKLED_BYTE_ARRAY() -> TypeInformation:
+    def PICKLED_BYTE_ARRAY() -> TypeInformation[Any]:
         """Any picklable object."""
         return PICKLED
 
@@ -358,27 +375,29 @@ class Types:
         return TupleTypeInfo(field_types)
 
     @staticmethod
-    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation:
+    def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation[Any]:
         """`list` of a numeric type or of truth values; of BYTE, `bytes`."""
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
-    def BASIC_ARRAY(element_type: TypeInformation) -> TypeInformation:
+    def BASIC_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
         """`list` of a basic type."""
         return ListTypeInfo(element_type, "BasicArrayTypeInfo")
 
     @staticmethod
-    def OBJECT_ARRAY(element_type: TypeInformation) -> TypeInformation:
+    def OBJECT_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
         """`list` of any type."""
         return ListTypeInfo(element_type, "ObjectArrayTypeInfo")
 
     @staticmethod
-    def MAP(key_type_info: TypeInformation, value_type_info: TypeInformation) -> MapTypeInfo:
+    def MAP(
+        key_type_info: TypeInformation[K], value_type_info: TypeInformation[V]
+    ) -> TypeInformation[dict[K, V]]:
         """`dict`."""
         return MapTypeInfo(key_type_info, value_type_info)
 
     @staticmethod
-    def LIST(element_type_info: TypeInformation) -> ListTypeInfo:
+    def LIST(element_type_info: TypeInformation[E]) -> TypeInformation[list[E]]:
         """`list`."""
         return ListTypeInfo(element_type_info)
 
