@@ -20,11 +20,11 @@ check: setup ## format, lint, types, contracts, house style, quick tests: under 
 simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1 KINDS="calls ends"
 	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1) $(KINDS)
 
-mutants: setup ## plants faults in the protocol, one at a time, and counts those the simulator finds
-	@.venv/bin/python -m scripts.mutants $(SEEDS)
+mutants: setup ## plants faults, one at a time, and counts those that the simulator or quick tests find
+	@.venv/bin/python -m scripts.mutants $(or $(SEEDS),2000) "$(TEXT)"
 
-chaos: setup ## kills slots and drivers of running jobs, then looks at what came out: make chaos KILLS=600 SPARK=20 DRIVERS=20
-	@.venv/bin/python -m scripts.chaos $(or $(KILLS),600) $(or $(SPARK),20) $(or $(DRIVERS),20) $(SEED)
+chaos: setup ## kills slots and drivers of running jobs, then looks at what came out: make chaos KILLS=800 SPARK=20 DRIVERS=20
+	@.venv/bin/python -m scripts.chaos $(or $(KILLS),800) $(or $(SPARK),20) $(or $(DRIVERS),20) $(SEED)
 
 fuzz: setup ## changed bytes for every reader of bytes: make fuzz MINUTES=60 FIRST=fresh READER=metadata
 	@.venv/bin/python -W ignore -m scripts.fuzz $(or $(MINUTES),5) $(or $(FIRST),fresh) "$(READER)"

@@ -1,8 +1,9 @@
 """Kills slots and drivers of running jobs: python -m scripts.chaos KILLS SPARK DRIVERS [SEED].
 
 Local slots first, then workers of Spark, each job in one of the ways to take checkpoints and to
-keep state; then whole drivers, each followed by one that goes on from the latest checkpoint. The
-output of each job is compared with what must have come out. The last line sums up.
+keep state, or in another shape; then whole drivers, each followed by one that goes on from the
+latest checkpoint. The output of each job is compared with what must have come out. The last line
+sums up.
 """
 
 from __future__ import annotations

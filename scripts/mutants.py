@@ -1,7 +1,7 @@
-"""Plants each fault of tests/mutants and lets the simulator look for it.
+"""Plants each fault of tests/mutants and lets the simulator, or quick tests, look for it.
 
-python -m scripts.mutants [SEEDS [TEXT]]: at most so many seeds a fault, only those whose name has
-the text. The last line says how many were caught.
+python -m scripts.mutants [SEEDS [TEXT]]: at most so many seeds a fault, only those whose name or
+file has the text. The last line says how many were caught.
 """
 
 import os
@@ -10,13 +10,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.mutants.catalogue import MUTANTS, Mutant
+from tests.mutants.catalogue import MUTANTS
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 2_000
@@ -28,20 +30,25 @@ def main() -> int:
     """Exit status 1 where fewer than nine in ten are caught, or the list misfits the source."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS
     text = sys.argv[2] if len(sys.argv) > 2 else ""
-    chosen = [mutant for mutant in MUTANTS if text in mutant.name]
+    chosen = [mutant for mutant in MUTANTS if text in mutant.name or text in mutant.file]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(lambda mutant: hunt(mutant, seeds), chosen))
-    table = Table("planted fault", "caught by seed", "seconds", "as")
-    for mutant, (seed, seconds, how) in zip(chosen, found, strict=True):
-        table.add_row(mutant.name, str(seed or "–"), f"{seconds:.0f}", how)
+    table = Table("planted fault", "caught by", "seconds", "as")
+    for mutant, (by, seconds, how) in zip(chosen, found, strict=True):
+        table.add_row(mutant.name, by or "–", f"{seconds:.0f}", how)
     Console(width=150).print(table)
-    caught = sum(seed is not None for seed, _, _ in found)
-    print(f"{caught} of {len(chosen)} caught")
+    rooms = Counter(mutant.file.partition("/")[0] for mutant in chosen)
+    missed = [mutant for mutant, (by, _, _) in zip(chosen, found, strict=True) if not by]
+    for room, count in sorted(rooms.items()):
+        left = sum(mutant.file.startswith(f"{room}/") for mutant in missed)
+        print(f"{room}: {count - left} of {count}")
+    caught = len(chosen) - len(missed)
+    print(f"{caught} of {len(chosen)} caught ({caught / len(chosen):.0%})")
     return 0 if caught >= LEAST_CAUGHT * len(chosen) else 1
 
 
-def hunt(mutant: Mutant, seeds: int) -> tuple[int | None, float, str]:
-    """The first seed that finds the fault, the seconds it took, and what was found."""
+def hunt(mutant: Mutant, seeds: int) -> tuple[str, float, str]:
+    """The first seed or the test that finds the fault, the seconds it took, and what was found."""
     began_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tidegate-mutant-") as folder:
         package = Path(folder) / "tidegate"
@@ -50,7 +57,7 @@ def hunt(mutant: Mutant, seeds: int) -> tuple[int | None, float, str]:
         source.write_text(mutated(mutant, source.read_text(encoding="utf-8")), encoding="utf-8")
         try:
             run = subprocess.run(
-                [sys.executable, "-m", "scripts.hunt", str(seeds)],
+                [sys.executable, "-m", *hunter(mutant, seeds, folder)],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": folder},
                 capture_output=True,
@@ -58,12 +65,32 @@ def hunt(mutant: Mutant, seeds: int) -> tuple[int | None, float, str]:
                 timeout=LIMIT_S,
             )
         except subprocess.TimeoutExpired:
-            return None, LIMIT_S, "not found in time"
+            return "", LIMIT_S, "not found in time"
     seconds = time.monotonic() - began_s
-    line = run.stdout.strip().splitlines()[-1] if run.stdout.strip() else run.stderr[-200:]
-    print(f"{mutant.name}: {line[:100]}", file=sys.stderr, flush=True)
-    seed, _, how = line.partition(" ")
-    return (int(seed) if seed.isdigit() else None), seconds, how[:90]
+    by, how = of_tests(run.stdout) if mutant.tests else of_seeds(run.stdout or run.stderr)
+    print(f"{mutant.name}: {by or 'not caught'} {how[:100]}", file=sys.stderr, flush=True)
+    return by, seconds, how[:90]
+
+
+def hunter(mutant: Mutant, seeds: int, folder: str) -> list[str]:
+    """The module that looks for the fault, and what it is given."""
+    if not mutant.tests:
+        return ["scripts.hunt", str(seeds), *mutant.kinds]
+    quick = ["-m", "not slow and not spark", "-p", "no:cacheprovider", "--tb=no"]
+    return ["pytest", "-qx", *quick, "-o", f"pythonpath={folder} .", mutant.tests]
+
+
+def of_seeds(output: str) -> tuple[str, str]:
+    """What the last line of scripts/hunt.py says."""
+    seed, _, how = output.strip().splitlines()[-1].partition(" ")
+    return (f"seed {seed}", how) if seed.isdigit() else ("", how)
+
+
+def of_tests(output: str) -> tuple[str, str]:
+    """The test that has fallen."""
+    fallen = [line for line in output.splitlines() if line.startswith("FAILED ")]
+    name, _, how = fallen[0].removeprefix("FAILED ").partition(" - ") if fallen else ("", "", "")
+    return name.rpartition("::")[2], how
 
 
 def mutated(mutant: Mutant, text: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from tests.e2e.jobs import RunningCount, key_of, running_counts, same
+from tests.e2e.jobs import Counted, RunningCount, key_of, running_counts, same
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.restores import RESTORE_PATH, check_goes_on, stopped_with_checkpoint
@@ -20,7 +20,7 @@ from tests.e2e.watch import (
     wait_for,
     wait_recovered,
 )
-from tidegate import JobClient, StreamExecutionEnvironment, Types
+from tidegate import DataStream, JobClient, StreamExecutionEnvironment, Types
 from tidegate.checkpoint.statistics import CheckpointStatistics
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import SubtaskFigures
@@ -58,10 +58,16 @@ def slow_counts(
     row_s: float,
 ) -> Latch:
     """Running counts that a slow step behind a rebalance writes down; the latch is set."""
+    return written_slowly(running_counts(env, rows, rate), folder, row_s)
+
+
+def written_slowly(counts: DataStream[Counted], folder: Path, row_s: float) -> Latch:
+    """Have a slow step behind a rebalance write counts down; the latch is set."""
     latch = Latch(folder / "slow")
     latch.set()
-    counts = running_counts(env, rows, rate).rebalance()
-    counts.map(Slow(latch, row_s)).uid("slow").sink_to(LedgerSink(folder / "out")).uid("ledger")
+    counts.rebalance().map(Slow(latch, row_s)).uid("slow").sink_to(LedgerSink(folder / "out")).uid(
+        "ledger"
+    )
     return latch
 
 

@@ -63,6 +63,12 @@ def running_counts(
     function: KeyedProcessFunction[int, Counted] | None = None,
 ) -> DataStream[Counted]:
     """Numbers at a rate, counted by key."""
-    numbers = env.generate(same, rows, rate, Types.LONG()).uid("numbers")
+    return counted(env.generate(same, rows, rate, Types.LONG()).uid("numbers"), function)
+
+
+def counted(
+    numbers: DataStream[int], function: KeyedProcessFunction[int, Counted] | None = None
+) -> DataStream[Counted]:
+    """Numbers counted by key."""
     keyed = numbers.key_by(key_of, key_type=Types.LONG())
     return keyed.process(function or RunningCount()).uid("counts")

@@ -16,6 +16,11 @@ def test_each_piece_is_in_its_file_just_once() -> None:
     assert {name: count for name, count in counts.items() if count != 1} == {}
 
 
+def test_the_slot_and_rest_are_held_too() -> None:
+    rooms = [mutant.file.partition("/")[0] for mutant in MUTANTS]
+    assert rooms.count("slot") >= 30 and rooms.count("rest") >= 15
+
+
 def test_each_fault_has_a_name_of_its_own_and_changes_something() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 40
     assert [mutant.name for mutant in MUTANTS if mutant.old == mutant.new] == []

@@ -1,0 +1,480 @@
+"""Faults in the protocol: the simulator finds them in the runs that it draws."""
+
+from tests.mutants.mutant import Mutant
+
+PROTOCOL = [
+    # --- the coordinator and what it knows ---
+    Mutant(
+        "an acknowledgement counts for another attempt",
+        "checkpoint/pending.py",
+        "        if execution not in self._missing:\n            return AcknowledgeResult.UNKNOWN\n"
+        "        del self._missing[execution]\n",
+        "        self._missing.popitem()\n",
+    ),
+    Mutant(
+        "complete before the last acknowledgement",
+        "checkpoint/pending.py",
+        "return self.stage is Stage.ACKNOWLEDGING and not self._missing",
+        "return self.stage is Stage.ACKNOWLEDGING and len(self._missing) <= 1",
+    ),
+    Mutant(
+        "the state of one operator of a chain is dropped",
+        "checkpoint/pending.py",
+        "            for operator in self.topology.vertex(vertex).operators:\n"
+        "                subtasks = self._states",
+        "            for operator in self.topology.vertex(vertex).operators[:1]:\n"
+        "                subtasks = self._states",
+    ),
+    Mutant(
+        "the state of the sources' coordinators is forgotten",
+        "checkpoint/pending.py",
+        "coordinator_state=None if over or data is None else self._inline(operator, data),",
+        "coordinator_state=None,",
+    ),
+    Mutant(
+        "a checkpoint does not expire",
+        "checkpoint/coordinator.py",
+        "if pending.may_expire() and pending.deadline_ms <= self._now_ms:",
+        "if False:",
+    ),
+    Mutant(
+        "checkpoints under way survive a failover",
+        "checkpoint/coordinator.py",
+        "            if pending.stage is not Stage.ADDING:\n"
+        "                self._abort(pending, reason)",
+        "            if False:\n                self._abort(pending, reason)",
+    ),
+    Mutant(
+        "an older checkpoint goes on after a newer one is complete",
+        "checkpoint/coordinator.py",
+        "if older.checkpoint < pending.checkpoint and not older.is_savepoint:",
+        "if False:",
+    ),
+    Mutant(
+        "nobody is told of a completed checkpoint",
+        "checkpoint/coordinator.py",
+        "        self._out.extend(pending.tell_complete(self._executions, last))\n",
+        "",
+    ),
+    Mutant(
+        "nobody is told of an aborted checkpoint",
+        "checkpoint/coordinator.py",
+        "            self._out.extend(pending.tell_aborted(self._executions, latest))\n",
+        "",
+    ),
+    Mutant(
+        "subtasks are told before the pointer stands",
+        "checkpoint/finishing.py",
+        "        if pending.is_savepoint and not pending.is_synchronous:\n"
+        "            return current.finished\n",
+        "        return current.finished\n",
+    ),
+    Mutant(
+        "messages of a coordinator overtake its snapshot",
+        "checkpoint/gateways.py",
+        "        held[max(held)].append(message)\n        return []",
+        "        return [message]",
+    ),
+    Mutant(
+        "messages held back at an abort are lost",
+        "checkpoint/gateways.py",
+        "                released.extend(messages)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "messages held back are lost at the acknowledgement",
+        "checkpoint/gateways.py",
+        "                released.extend(held.pop(passed))\n",
+        "                held.pop(passed)\n",
+    ),
+    Mutant(
+        "the trigger does not wait for messages held back",
+        "checkpoint/coordinator.py",
+        "if pending.stage is not Stage.READY or self._gateways.holds_before(pending.checkpoint):",
+        "if pending.stage is not Stage.READY:",
+    ),
+    # --- what is kept and what is deleted ---
+    Mutant(
+        "the newest checkpoint is deleted instead of the oldest",
+        "checkpoint/completed.py",
+        "return candidates[-self._retained_max :], candidates[: -self._retained_max]",
+        "return candidates[: self._retained_max], candidates[self._retained_max :]",
+    ),
+    Mutant(
+        "a subsumed checkpoint is never deleted",
+        "checkpoint/disposal.py",
+        "self._retired.extend(completed for completed in subsumed if completed.ours)",
+        "self._retired.extend(completed for completed in [] if completed.ours)",
+    ),
+    Mutant(
+        "what a given-up checkpoint has written stays",
+        "checkpoint/disposal.py",
+        "        self._cleaning[checkpoint] = None\n"
+        "        return [DiscardCheckpoint(checkpoint, location, paths)]",
+        "        return []",
+    ),
+    Mutant(
+        "files of a late acknowledgement stay",
+        "checkpoint/disposal.py",
+        "        deleted = [DeleteFiles(tuple(paths))] if paths else []",
+        "        deleted = []",
+    ),
+    # --- barriers ---
+    Mutant(
+        "a channel is read on behind its barrier",
+        "checkpoint/barriers.py",
+        "        commands.append(Block(channel))\n",
+        "",
+    ),
+    Mutant(
+        "one barrier too few is waited for",
+        "checkpoint/barriers.py",
+        "if self._pending is None or len(self._blocked) < len(self._open):",
+        "if self._pending is None or len(self._blocked) < len(self._open) - 1:",
+    ),
+    Mutant(
+        "a channel that ends is waited for",
+        "checkpoint/barriers.py",
+        "        return self._complete_if_all(now_ms)\n\n    def _aborted_by_driver",
+        "        return []\n\n    def _aborted_by_driver",
+    ),
+    Mutant(
+        "blocked channels stay blocked after an abort",
+        "checkpoint/barriers.py",
+        "            return [*self._release(), Cancel(checkpoint)]\n"
+        "        if checkpoint > self._newest",
+        "            return [Cancel(checkpoint)]\n        if checkpoint > self._newest",
+    ),
+    Mutant(
+        "a trigger cuts before finished producers' rows have come",
+        "checkpoint/barriers.py",
+        "return self._begin(barrier, now_ms) + self._complete_if_all(now_ms)",
+        "return [*self._begin(barrier, now_ms), Snapshot(barrier, 0), *self._release()]",
+    ),
+    Mutant(
+        "at least once: a snapshot at the first barrier",
+        "checkpoint/barrier_tracker.py",
+        "return self._open.keys() <= count.delivered",
+        "return bool(self._open.keys() & count.delivered) or not self._open",
+    ),
+    # --- a subtask ---
+    Mutant(
+        "the barrier is sent after the snapshot's first row",
+        "slot/output.py",
+        '        """Send a mark, behind the rows gathered so far."""\n        self.flush()\n',
+        '        """Send a mark, behind the rows gathered so far."""\n',
+    ),
+    Mutant(
+        "operators do not prepare before the barrier",
+        "slot/subtask.py",
+        "            operator.operator.before_barrier(barrier.checkpoint, operator.out)\n",
+        "",
+    ),
+    Mutant(
+        "a cut that waits is made though its checkpoint was given up",
+        "slot/subtask.py",
+        "        if barrier.checkpoint in self._given_up:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a subtask ends before its last output is committed",
+        "slot/subtask_end.py",
+        "            and self._has_completed(self._final_from)\n",
+        "",
+    ),
+    Mutant(
+        "what waits for credit is lost at the end",
+        "slot/subtask.py",
+        "        if self._has_room:\n            self._change(ExecutionState.FINISHED)",
+        "        self._change(ExecutionState.FINISHED)",
+    ),
+    Mutant(
+        "a notification is told a second time, and an older one too",
+        "slot/subtask_end.py",
+        "if self._completed is not None and checkpoint <= self._completed:",
+        "if self._completed is not None and checkpoint < 0:",
+    ),
+    Mutant(
+        "an abort does not repair a lost completion",
+        "slot/subtask.py",
+        "            self.complete(latest_completed, None)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "messages of an older deployment reach a channel",
+        "slot/links.py",
+        "        key = (header.channel, header.attempt, header.epoch)\n",
+        "        key = next(\n"
+        "            (k for k in (*self._inputs, *self._outputs) if k[0] == header.channel),\n"
+        "            (header.channel, header.attempt, header.epoch),\n"
+        "        )\n",
+    ),
+    # --- state ---
+    Mutant(
+        "no pre-image is kept of a frozen entry",
+        "state/hashmap.py",
+        "            if preimages is not None and cell.key not in preimages:\n"
+        "                preimages[cell.key] = maps[group].get(cell.key, absent)\n",
+        "",
+    ),
+    Mutant(
+        "keys that were not there at the barrier are in the snapshot",
+        "state/pieces.py",
+        "        yield Missing(keys[start:end])\n",
+        "        pass\n",
+    ),
+    # --- sinks ---
+    Mutant(
+        "output is committed before its checkpoint is complete",
+        "operators/commits.py",
+        "return min((cut for cut in self._held if cut <= self._completed), default=None)",
+        "return min(self._held, default=None)",
+    ),
+    Mutant(
+        "restored committables are not committed",
+        "operators/commits.py",
+        "        for checkpoint, committable in sorted(restored, key=lambda element: element[0]):\n"
+        "",
+        "        for checkpoint, committable in ():\n",
+    ),
+    Mutant(
+        "committables are not put into state",
+        "operators/sink.py",
+        "        self._committables_state.update(self._commits.elements())\n",
+        "",
+    ),
+    # --- sources ---
+    Mutant(
+        "a reader's position is not put into state",
+        "operators/source.py",
+        "        splits = self._reader.snapshot(context.checkpoint)\n",
+        "        splits = self._reader.snapshot(context.checkpoint)[:0]\n",
+    ),
+    # --- the job ---
+    Mutant(
+        "the job is deployed before its former subtasks have ended",
+        "jobmaster/machine.py",
+        "ended = all(e.state.is_terminal for e in self._graph.of(redeployment.subtasks))",
+        "ended = True",
+    ),
+    Mutant(
+        "the job is deployed before it is known which checkpoint is the newest",
+        "jobmaster/machine.py",
+        "ready = ended and self._checkpoints.settled",
+        "ready = ended",
+    ),
+    Mutant(
+        "subtasks begin before all are restored",
+        "jobmaster/machine.py",
+        "if all(execution.restored for execution in restoring):",
+        "if True:",
+    ),
+    Mutant(
+        "a slot that is silent for too long is kept",
+        "jobmaster/slots.py",
+        "return [s for s, k in self._slots.items() if now_ms - k.seen_ms > self._lease_ms]",
+        "return []",
+    ),
+    # --- in-flight data ---
+    Mutant(
+        "data in front of an overtaking barrier are not kept",
+        "slot/in_flight.py",
+        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_UNKNOWN, queued)\n",
+        "",
+    ),
+    Mutant(
+        "data that come before the barrier are not kept",
+        "slot/in_flight.py",
+        "                self._persisting[channel] = checkpoint\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "data that were to leave are not kept",
+        "slot/in_flight.py",
+        "            self._save_output(checkpoint, output, output.barrier(barrier))\n",
+        "            output.barrier(barrier)\n",
+    ),
+    Mutant(
+        "restored in-flight data are not kept a second time",
+        "slot/in_flight.py",
+        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_RESTORED, restored)\n",
+        "",
+    ),
+    Mutant(
+        "kept input data are not put into state",
+        "slot/snapshot.py",
+        "        if inputs:\n",
+        "        if False:\n",
+    ),
+    Mutant(
+        "a subtask aligned by force waits for ever for its in-flight data",
+        "checkpoint/alternating_barriers.py",
+        "        if barrier.options.is_unaligned:\n            commands.append(",
+        "        if False:\n            commands.append(",
+    ),
+    Mutant(
+        "restored in-flight data are given out twice",
+        "slot/gate.py",
+        "        self._restored.popleft()\n",
+        "        len(self._restored) > 1 and self._restored.rotate() or self._restored.popleft()\n",
+    ),
+    # --- state ---
+    Mutant(
+        "keyed state is not restored",
+        "state/backend.py",
+        "            self._keyed.restore(state)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a new parallelism gets the first key groups only",
+        "state/backend.py",
+        "        for group in handle.key_groups.intersection(self._key_groups):\n",
+        "        for group in list(handle.key_groups.intersection(self._key_groups))[:5]:\n",
+    ),
+    # --- reports and figures ---
+    Mutant(
+        "a declined checkpoint goes on",
+        "checkpoint/coordinator.py",
+        "            self._abort(pending, reason, message.message, execution=message.execution)\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a failed checkpoint is counted as under way",
+        "checkpoint/statistics.py",
+        "counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)",
+        "counts, failed=counts.failed + 1)",
+    ),
+    Mutant(
+        "whoever asked for a checkpoint is not told of its end",
+        "checkpoint/reports.py",
+        "        return [ended, RequestDone(request.number, checkpoint, completed.pointer)]\n",
+        "        return [ended]\n",
+    ),
+    Mutant(
+        "whoever asked for a checkpoint is not told that it was given up",
+        "checkpoint/reports.py",
+        "            told.append(RequestDone(request.number, error=self._error(failure)))\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "what is held back for an attempt that is gone is kept",
+        "checkpoint/gateways.py",
+        "            del self._gateways[key]\n\n    def holds_before",
+        "            pass\n\n    def holds_before",
+    ),
+    # --- files ---
+    Mutant(
+        "a checkpoint that is discarded leaves its files",
+        "storage/checkpoints.py",
+        "        try_all((partial(self.delete_files, list(files)), "
+        "partial(store.delete_folder, folder)))\n",
+        "",
+    ),
+    Mutant(
+        "the first sweep deletes files in use",
+        "storage/checkpoints.py",
+        "            if paths.join(self._root, info.path) in used:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a write that fails is acknowledged",
+        "slot/snapshot.py",
+        "            self._in_flight.give_up()\n"
+        "            await run_blocking(place.discard)\n"
+        "            raise\n",
+        "            pass\n",
+    ),
+    Mutant(
+        "a failed snapshot is not declined",
+        "slot/snapshots.py",
+        "self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours",
+        "len((execution, snapshot.checkpoint, reason, str(ours",
+    ),
+    Mutant(
+        "a newer base takes the log from a checkpoint that is being encoded",
+        "state/changelog.py",
+        "checkpoint, self._base, self._batches)",
+        "checkpoint, self._base, ())",
+    ),
+    # --- who leads ---
+    Mutant(
+        "a driver goes on though another one leads",
+        "ha/leadership.py",
+        "        if await self._world.store.read(path) != data:\n"
+        "            self._lost.set()\n            raise self._deposed()\n",
+        "        await self._world.store.read(path)\n",
+    ),
+    Mutant(
+        "the record before is not sealed",
+        "ha/chain.py",
+        "        await _seal(store, lower, by=epoch)\n",
+        "",
+    ),
+    Mutant(
+        "an id is given out again after a failure of the driver",
+        "ha/leadership.py",
+        "        self._next_id = record.next_id\n",
+        "        self._next_id = CheckpointId(1)\n",
+    ),
+    Mutant(
+        "a restart begins with nothing",
+        "jobmaster/machine.py",
+        "shares(latest, topology, self._settings.restore)",
+        "{}",
+    ),
+    Mutant(
+        "a peer that is lost is not noticed",
+        "slot/slot.py",
+        "            if peer in hosted.deploy.addresses:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a slot that has left is not noticed",
+        "driver/links.py",
+        "            self._post(SlotLeft(slot, error))\n",
+        "            pass\n",
+    ),
+    # --- what the simulator has found, planted again ---
+    Mutant(
+        "two completions at once commit twice",
+        "operators/commits.py",
+        "        if self._committing:\n            return ",
+        "        if False:\n            return ",
+    ),
+    Mutant(
+        "a file of in-flight data is left when its subtasks have failed",
+        "slot/channel_state.py",
+        "            if isinstance(request, Stored) and self._heard_of != request.checkpoint:\n",
+        "            if False:\n",
+    ),
+    Mutant(
+        "a slot ends while in-flight data are written",
+        "slot/slot.py",
+        "        while self._writing:  # the end",
+        "        while False:  # the end",
+    ),
+    Mutant(
+        "a subtask may end before its producers",
+        "slot/subtask_end.py",
+        "        if self._open:\n            return False\n",
+        "",
+    ),
+    Mutant(
+        "the savepoint with which a job stops gets no pointer",
+        "checkpoint/finishing.py",
+        "if pending.is_savepoint and not pending.is_synchronous:",
+        "if pending.is_savepoint:",
+    ),
+    Mutant(
+        "who has stopped for a savepoint that is given up waits for ever",
+        "slot/subtask_end.py",
+        "        if checkpoint == self.stop:\n",
+        "        if checkpoint < 0:\n",
+    ),
+    Mutant(
+        "event time does not end behind a source that had ended before the restore",
+        "slot/subtask.py",
+        "        if self._is_source:\n            # Event time ends",
+        "        if self._is_source and not self.finished_on_restore:\n            # Time ends",
+    ),
+]

@@ -1,0 +1,118 @@
+"""Faults in the REST interface: its quick tests find them."""
+
+from tests.mutants.mutant import Mutant
+
+REST = [
+    Mutant(
+        "the job answers under every name",
+        "rest/guard.py",
+        "        if not self._is_ours(_name(host), here):\n",
+        "        if False:\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a page of another origin may ask",
+        "rest/guard.py",
+        '        if origin is not None and origin.partition("://")[2] != host:\n',
+        "        if False:\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a change needs no JSON",
+        "rest/guard.py",
+        '    if kind != _JSON and (method == "POST" or has_body):\n',
+        "    if False:\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "nobody is asked for the token",
+        "rest/guard.py",
+        "        if self._token is not None and path != LOGIN and not self._is_known(headers):\n",
+        "        if False:\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a link lets browsers in more than once",
+        "rest/guard.py",
+        "        until_ms = self._links.pop(code, 0)\n",
+        "        until_ms = self._links.get(code, 0)\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a link never gets too old",
+        "rest/guard.py",
+        "        if until_ms <= self._clock.monotonic_ms():\n            raise NotFound",
+        "        if not until_ms:\n            raise NotFound",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a savepoint goes out of the folder by two dots",
+        "rest/guard.py",
+        '    if not inside or ".." in wanted.split("/") or any(',
+        "    if not inside or any(",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a savepoint goes to any folder",
+        "rest/guard.py",
+        '    if not inside or ".." in wanted.split("/") or any(',
+        '    if ".." in wanted.split("/") or any(',
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a GET that says nothing of its page cancels the job",
+        "rest/guard.py",
+        '    if headers.get("Sec-Fetch-Site") != "same-origin":\n',
+        '    if headers.get("Sec-Fetch-Site") == "cross-site":\n',
+        tests="tests/rest",
+    ),
+    Mutant(
+        "the same request twice is two operations",
+        "rest/operations.py",
+        "            if (kind, id) in self._known:\n                return\n",
+        "",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "what became of an operation is never forgotten",
+        "rest/operations.py",
+        "            if ended_ms < until_ms or number < spare:\n",
+        "            if number < spare:\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "the server ends before results are read",
+        "rest/operations.py",
+        "            not one.read and (one.ended_ms is None or one.ended_ms > since_ms)\n",
+        "            False\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "any text is the id of an operation",
+        "rest/bodies.py",
+        "        return self.trigger_id is not None and not _ID.fullmatch(self.trigger_id)\n",
+        "        return False\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "secrets are shown in the configuration",
+        "rest/shapes/jobs.py",
+        "without_secrets(job.settings.parameters)",
+        "dict(job.settings.parameters)",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "an attempt's counters are taken for those of the one before",
+        "rest/rates.py",
+        "                key = (vertex.id, subtask.index, subtask.attempt)\n",
+        "                key = (vertex.id, subtask.index, 0)\n",
+        tests="tests/rest",
+    ),
+    Mutant(
+        "a checkpoint's size is told for what was written",
+        "rest/shapes/checkpoints.py",
+        '        "checkpointed_size": one.checkpointed_size,\n',
+        '        "checkpointed_size": one.state_size,\n',
+        tests="tests/rest",
+    ),
+]

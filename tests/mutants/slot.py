@@ -1,0 +1,166 @@
+"""Faults in how a slot shares its time, how jobs end and go on, and in guards of slots."""
+
+from tests.mutants.mutant import Mutant
+
+SLOT = [
+    # --- calls that take their time ---
+    Mutant(
+        "two long calls follow one another without a gap",
+        "slot/slot.py",
+        "            if clock.precise_s() >= until:\n                break\n",
+        "",
+        kinds=("calls",),
+    ),
+    Mutant(
+        "the slot hears nobody between two rounds",
+        "slot/slot.py",
+        "                if self._can_turn or self._snapshots.can_encode:\n"
+        "                    await pause()\n",
+        "                if self._can_turn or self._snapshots.can_encode:\n"
+        "                    self._work_for_a_while()\n                    await pause()\n",
+        kinds=("calls",),
+    ),
+    Mutant(
+        "a barrier waits until its source has nothing to give",
+        "slot/subtask.py",
+        "        elif self._urgent:\n            self._be_urgent",
+        "        elif self._urgent and not self._source_ready:\n            self._be_urgent",
+        kinds=("calls",),
+    ),
+    Mutant(
+        "a cancelled subtask goes on",
+        "slot/slot.py",
+        "        if execution in self._hosted:\n"
+        "            self._end(execution, ExecutionState.CANCELED)\n",
+        "        if execution in self._hosted:\n            pass\n",
+        kinds=("calls", "ends"),
+    ),
+    Mutant(
+        "a source hands on all that it has at once",
+        "slot/subtask.py",
+        "        head.out.piece_rows = self._intake.rows\n",
+        "        head.out.piece_rows = 1_000_000\n",
+        kinds=("calls",),
+    ),
+    # --- how a job ends, and goes on ---
+    Mutant(
+        "a suspended job deletes what its policy does not keep",
+        "checkpoint/completed.py",
+        "                return False\n            case _:\n",
+        "                return self.properties.discard_suspended\n            case _:\n",
+        kinds=("ends",),
+    ),
+    Mutant(
+        "a job falls back to an older checkpoint though nobody has chosen it",
+        "driver/restore.py",
+        "            if not (found and self._settings.restore.fall_back):\n",
+        "            if not found:\n",
+        kinds=("ends",),
+    ),
+    Mutant(
+        "a snapshot that is its owner's is deleted",
+        "driver/restore.py",
+        "return replace(read, properties=CheckpointProperties.for_unclaimed_snapshot())\n",
+        "pass\n",
+        kinds=("ends",),
+    ),
+    Mutant(
+        "a changed byte is not noticed",
+        "storage/reading.py",
+        "        if known is not None and known != (found.crc32c, found.size):\n",
+        "        if False:\n",
+        kinds=("ends",),
+    ),
+    Mutant(
+        "a stop is not answered whose savepoint is durable late",
+        "jobmaster/stopping.py",
+        "        self._status = status\n",
+        "",
+        kinds=("ends",),
+    ),
+    Mutant(
+        "what a suspended job's last checkpoint ended with is looked at by nobody",
+        "driver/suspending.py",
+        "    last.add_done_callback(lambda done: done.cancelled() or done.exception())\n",
+        "",
+        kinds=("ends",),
+    ),
+    # --- a slot ---
+    Mutant(
+        "a subtask that is over keeps its channels",
+        "slot/slot.py",
+        "        self._links.remove(execution, hosted.channels)\n",
+        "",
+    ),
+    Mutant(
+        "a slot that ends leaves its subtasks open",
+        "slot/slot.py",
+        "        for execution in list(self._hosted):\n"
+        "            self._end(execution, ExecutionState.CANCELED)\n",
+        "",
+    ),
+    Mutant(
+        "the newer one of two links is forgotten with the older one",
+        "slot/links.py",
+        "        if wire is not None and self._wires.get(peer) is wire:\n",
+        "        if wire is not None and self._wires.get(peer) is not None:\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "a call is broken off inside of our own code",
+        "slot/calls.py",
+        "call.execution in self._cancelled and not _is_ours(frame):",
+        "call.execution in self._cancelled:",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "a call is broken off though its subtask is not cancelled",
+        "slot/calls.py",
+        "call.execution in self._cancelled and not _is_ours(frame):",
+        "not _is_ours(frame):",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "a subtask that is closed already is pressed to end",
+        "slot/guard.py",
+        "                if self._closed.get(execution.subtask) == execution:\n"
+        "                    return\n",
+        "",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "closing operators get no time",
+        "slot/guard.py",
+        "cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)\n",
+        "pass\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "a guard on a busy machine takes the driver for silent",
+        "slot/guard.py",
+        "            passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)\n",
+        "            passed_ms = now_ms - self._looked_ms\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "slow calls wait for a checkpoint for ever",
+        "slot/courtesy.py",
+        "        if now_s < until_s and self._is_open(checkpoint):\n",
+        "        if self._is_open(checkpoint):\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "slow calls wait for no checkpoint",
+        "slot/courtesy.py",
+        "        if now_s < until_s and self._is_open(checkpoint):\n",
+        "        if False:\n",
+        tests="tests/slot",
+    ),
+    Mutant(
+        "idle time counts when batches are sized",
+        "slot/debloat.py",
+        "            self._busy_from_s = None\n            self.size.emptied()\n",
+        "            self.size.emptied()\n",
+        tests="tests/slot",
+    ),
+]
