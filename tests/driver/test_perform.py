@@ -162,7 +162,17 @@ class Recorder:
     async def end(self, status: JobStatus, *, retained: object) -> None:
         self._act("end", status)
 
+    def check_snapshot(self, *what: object) -> None:
+        self._act("check here")
+
     # hosts, links, provider
+    @property
+    def read_backs(self) -> Recorder:
+        return self
+
+    async def check(self, *what: object, timeout_ms: int) -> None:
+        self._act("check by slots")
+
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *what: self._act(name, *what)
 
@@ -275,15 +285,16 @@ SAVED = CheckpointMetadata(
 )
 
 
-@pytest.mark.parametrize("failure", [None, BROKEN], ids=["the same", "another"])
-def test_a_savepoint_is_written_only_when_its_metadata_was_read_back(
-    failure: Exception | None,
+@pytest.mark.parametrize("failing", [None, "check here", "check by slots"])
+def test_a_savepoint_is_written_only_when_other_processes_have_read_it_too(
+    failing: str | None,
 ) -> None:
-    recorder = Recorder(**({} if failure is None else {"check_metadata": failure}))
+    recorder = Recorder(**({} if failing is None else {failing: BROKEN}))
     performed(WriteMetadata(ONE, SAVED, "/savepoint-1"), recorder)
-    assert [call[0] for call in recorder.calls] == ["metadata", "check_metadata"]
+    checks = ["check here"] if failing == "check here" else ["check here", "check by slots"]
+    assert [call[0] for call in recorder.calls] == ["metadata", *checks]
     (answer,) = recorder.posted
-    assert isinstance(answer, MetadataWritten if failure is None else MetadataFailed)
+    assert isinstance(answer, MetadataWritten if failing is None else MetadataFailed)
 
 
 def test_a_checkpoint_is_not_read_back() -> None:

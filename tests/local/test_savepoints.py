@@ -4,7 +4,9 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from tests.e2e.jobs import running_counts, same
 from tests.e2e.journal import Latch
@@ -305,3 +307,44 @@ def test_a_folder_that_is_no_savepoint_of_the_job_is_refused_before_anything_sta
     with pytest.raises(OperatorMissing) as unfit:
         jobs.start(env, "another job")
     assert "counts" in str(unfit.value)
+
+
+class OfThisProcess(LocalFileSystem):
+    """Files that only the process which has registered this can open."""
+
+    protocol = "mine"
+    auto_mkdir = True
+
+
+def test_a_savepoint_where_slots_can_open_nothing_fails_and_the_job_goes_on(jobs: Jobs) -> None:
+    fsspec.register_implementation("mine", OfThisProcess, clobber=True)
+    env = jobs.checkpointed(2, 100)
+    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    client = jobs.start(env, "numbers")
+    wait_completed(client, 1)
+    refused = client.stop_with_savepoint(False, f"mine://{jobs.folder}/there").exception(END_S)
+    assert "no driver for mine: files" in str(refused) and "Source" in str(refused)
+    wait_completed(client, view(client).checkpoints.counts.completed + 2)
+    client.cancel().result(END_S)
+
+
+def test_a_savepoint_that_only_the_driver_can_read_is_none_and_who_cannot_is_named(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder has one name and is another for each process, as a disk of each machine.
+
+    State as small as here is in the ``_metadata``, so that no slot has written a file.
+    """
+    env = jobs.checkpointed(2, 100)
+    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    client = jobs.start(env, "numbers")
+    wait_completed(client, 1)
+    monkeypatch.chdir(jobs.folder)
+    refused = client.stop_with_savepoint(False, "/proc/self/cwd/savepoints").exception(END_S)
+    slots = [slot.id for slot in view(client).slots]
+    assert any(f"slot {slot} on " in str(refused) for slot in slots), refused
+    assert "no file _metadata" in str(refused) and "share" in str(refused)
+    wait_completed(client, view(client).checkpoints.counts.completed + 2)
+    assert status(client) is JobStatus.RUNNING
+    folder = str(jobs.folder / "savepoints")
+    assert client.stop_with_savepoint(False, folder).result(END_S).startswith(folder)

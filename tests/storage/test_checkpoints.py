@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import google_crc32c
 import pytest
+from google_crc32c import value as crc32c
 
 from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
 from tidegate.model.handles import (
@@ -32,8 +34,6 @@ from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.storage.store import Writer
 
 JOB = JobId("0123456789abcdef0123456789abcdef")
@@ -90,12 +90,29 @@ def test_the_metadata_of_a_checkpoint_lies_in_its_folder_and_is_read_back(tmp_pa
 def test_a_metadata_that_reads_otherwise_than_it_was_written_is_told(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     pointer = storage.write_metadata(storage.initialize_location(ONE), b"metadata")
-    storage.check_metadata(pointer, b"metadata")
-    with pytest.raises(StorageFailed, match="does not read as it was written"):
-        storage.check_metadata(pointer, b"another")
+    written, another = ((8, crc32c(data)) for data in (b"metadata", b"METADATA"))
+    storage.check_snapshot(pointer, written, {})
+    with pytest.raises(StorageFailed, match="_metadata does not read as it was written"):
+        storage.check_snapshot(pointer, another, {})
     (tmp_path / JOB / "chk-1" / "_metadata").unlink()
     with pytest.raises(StorageFailed, match="no file _metadata"):
-        storage.check_metadata(pointer, b"metadata")
+        storage.check_snapshot(pointer, written, {})
+
+
+def test_a_snapshot_is_looked_at_with_all_its_files_wherever_they_are(tmp_path: Path) -> None:
+    storage = in_files(tmp_path)
+    pointer = storage.write_metadata(storage.initialize_location(ONE), b"metadata")
+    written = (8, crc32c(b"metadata"))
+    within, elsewhere = Path(pointer) / "state", tmp_path / "shared-state"
+    for file in (within, elsewhere):
+        file.write_bytes(b"12345")
+    files = {str(within): 5, str(elsewhere): 5}
+    storage.check_snapshot(pointer, written, files)
+    with pytest.raises(StorageFailed, match="state does not read as it was written"):
+        storage.check_snapshot(pointer, written, {**files, str(within): 6})
+    elsewhere.unlink()
+    with pytest.raises(StorageFailed, match="no file shared-state"):
+        storage.check_snapshot(pointer, written, files)
 
 
 def test_two_jobs_share_a_folder_and_not_a_checkpoint(tmp_path: Path) -> None:

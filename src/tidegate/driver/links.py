@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Final, cast
 
+from tidegate.driver.read_back import ReadBacks
 from tidegate.errors import SlotLost
 from tidegate.jobmaster.events import SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Cancel,
+    HasRead,
     Offer,
     Pulse,
     PulseHeard,
@@ -54,6 +56,7 @@ class SlotLinks:
         self._offered: set[str] = set()
         self._closed = False
         self._versions = versions()
+        self.read_backs: Final = ReadBacks(self.send)
 
     def accept(self, wire: Wire) -> _SlotHandler:
         """A slot, or its pulse, has dialled."""
@@ -84,6 +87,7 @@ class SlotLinks:
 
     def drop(self, slot: SlotId) -> None:
         """End the link to a slot; the machine knows already."""
+        self.read_backs.left(slot)
         wire = self._wires.pop(slot, None)
         if wire is not None:
             wire.close()
@@ -109,6 +113,7 @@ class SlotLinks:
             self.drop(offer.slot)
             self._post(SlotRequestFailed(mismatch, final=True))
             return
+        self.read_backs.came(offer.slot, offer.host)
         self._log.info("slot offered itself", slot=offer.slot, host=offer.host, pid=offer.pid)
         self._post(offer)
 
@@ -147,6 +152,8 @@ class SlotLinks:
             self.left(message.slot, message.error)
         elif isinstance(message, ToCoordinator):
             self._to_coordinator(message)
+        elif isinstance(message, HasRead):
+            self.read_backs.heard(message)
         else:
             self._post(cast("JobEvent", message))
 
@@ -157,6 +164,7 @@ class SlotLinks:
 
     def left(self, slot: SlotId, error: TidegateError | None) -> None:
         """A slot is gone."""
+        self.read_backs.left(slot)
         if self._wires.pop(slot, None) is not None:
             self._post(SlotLeft(slot, error))
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never, cast
 
+from google_crc32c import value as crc32c
+
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.commands import (
     AddPointer,
@@ -45,7 +47,7 @@ from tidegate.checkpoint.events import (
     PointersNotForgotten,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.provenance import sealed
+from tidegate.checkpoint.metadata.provenance import provenance_of, sealed
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
     from tidegate.driver.listeners import StatusListeners
     from tidegate.driver.provider import SlotProvider
     from tidegate.ha.leadership import Leadership
+    from tidegate.model.snapshots import CheckpointMetadata
     from tidegate.storage.checkpoints import CheckpointStorage
 
 
@@ -275,20 +278,30 @@ class Performer:
             self._driver.post(FailureLabelled(command.number, labels))
 
     async def _write_metadata(self, command: WriteMetadata) -> None:
-        def write() -> tuple[str, int]:
+        def write() -> tuple[str, bytes]:
             data = sealed(metadata.encode(command.metadata), command.metadata)
-            pointer = self._storage.write_metadata(command.location, data)
-            properties = command.metadata.properties
-            if properties is not None and properties.is_savepoint:
-                self._storage.check_metadata(pointer, data)
-            return pointer, len(data)
+            return self._storage.write_metadata(command.location, data), data
 
         try:
-            pointer, size = cast("tuple[str, int]", await self._world.run_blocking(write))
+            written = await self._world.run_blocking(write)
+            pointer, data = cast("tuple[str, bytes]", written)
+            properties = command.metadata.properties
+            if properties is not None and properties.is_savepoint:
+                await self._read_back(pointer, data, command.metadata)
         except Exception as error:
             self._driver.post(MetadataFailed(command.checkpoint, _ours(error)))
         else:
-            self._driver.post(MetadataWritten(command.checkpoint, pointer, size))
+            self._driver.post(MetadataWritten(command.checkpoint, pointer, len(data)))
+
+    async def _read_back(self, pointer: str, data: bytes, written: CheckpointMetadata) -> None:
+        """See that the savepoint can be read, here and by other processes."""
+        provenance = provenance_of(written)
+        checksums = {} if provenance is None else provenance.checksums
+        files = {path: size for path, (_, size) in checksums.items()}
+        own = (len(data), crc32c(data))
+        await self._world.run_blocking(lambda: self._storage.check_snapshot(pointer, own, files))
+        timeout_ms = self._driver.settings.checkpoints.timeout_ms
+        await self._links.read_backs.check(pointer, own, files, timeout_ms=timeout_ms)
 
     async def _add_pointer(self, command: AddPointer) -> None:
         try:

@@ -200,6 +200,19 @@ class ToOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Say by ``HasRead`` whether a savepoint can be read. metadata: size and crc32c of that file.
+
+    files: sizes of the others, by path.
+    """
+
+    number: int
+    pointer: str
+    metadata: tuple[int, int]
+    files: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class PulseHeard:
     """The driver has heard a slot's guard."""
 
@@ -221,6 +234,7 @@ ToSlot = (
     | CheckpointComplete
     | CheckpointAborted
     | ToOperator
+    | ReadBack
     | Release
 )
 
@@ -398,6 +412,15 @@ class ToCoordinator:
 
 
 @dataclass(frozen=True, slots=True)
+class HasRead:
+    """The slot has read a savepoint. error: why it could not."""
+
+    number: int
+    slot: SlotId
+    error: TidegateError | None
+
+
+@dataclass(frozen=True, slots=True)
 class SlotLeaving:
     """The slot ends. error: why, where it was not asked to."""
 
@@ -412,5 +435,6 @@ ToDriver = (
     | CheckpointAcknowledged
     | CheckpointDeclined
     | ToCoordinator
+    | HasRead
     | SlotLeaving
 )

@@ -22,8 +22,10 @@ from tidegate.model.control import (
     CheckpointDeclined,
     Deploy,
     ExecutionState,
+    HasRead,
     Offer,
     Pulse,
+    ReadBack,
     Refused,
     Release,
     SlotLeaving,
@@ -347,6 +349,20 @@ class Slot:
                 self._with(execution, lambda subtask: subtask.abort(checkpoint, completed))
             case ToOperator(execution, operator, event):
                 self._with(execution, lambda subtask: subtask.event(operator, event))
+            case ReadBack():
+                self._beside(self._read_back(message))
+
+    async def _read_back(self, asked: ReadBack) -> None:
+        """See whether this process, too, can read a savepoint."""
+        assert self._storage is not None, "a slot is accepted before it is asked"
+        storage, error = self._storage.storage, None
+        try:
+            await self._world.run_blocking(
+                lambda: storage.check_snapshot(asked.pointer, asked.metadata, asked.files)
+            )
+        except Exception as failure:
+            error = as_ours(failure, f"slot {self.id}")
+        self._send(HasRead(asked.number, self.id, error))
 
     def _with(self, execution: ExecutionId, act: Callable[[Subtask], None]) -> None:
         """Act on a subtask that is here and alive; what is raised is its failure."""

@@ -78,10 +78,11 @@ class Snapshots:
     ) -> None:
         """Have a subtask's share written and acknowledged. To be cancelled with the subtask."""
         world, barrier = self._world, snapshot.barrier
-        merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
         execution = hosted.subtask.execution
-        place = CheckpointPlace(view, barrier, execution, world.chance.bits64, merging)
         try:
+            # What the driver can open may be closed to this process.
+            merging = view.storage.merge_files(barrier.checkpoint, target=barrier.options.target)
+            place = CheckpointPlace(view, barrier, execution, world.chance.bits64, merging)
             await snapshot.ready(place, world.run_blocking, self._wake)
         except asyncio.CancelledError:
             self._give_up(snapshot)

@@ -19,6 +19,8 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
+from google_crc32c import value as crc32c
+
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.handles import (
     ByteStreamStateHandle,
@@ -241,14 +243,28 @@ class CheckpointStorage:
         publish(self._stores.open(location), paths.METADATA, data)
         return location
 
-    def check_metadata(self, location: str, data: bytes) -> None:
-        """Reads a ``_metadata`` that was written. Raises StorageFailed unless it says the same."""
-        if self._stores.open(location).read(paths.METADATA) != data:
-            raise StorageFailed(
-                f"{paths.METADATA} does not read as it was written",
-                where=location,
-                remedy="Name a folder on another store; look after this one.",
-            )
+    def check_snapshot(
+        self, location: str, metadata: tuple[int, int], files: Mapping[str, int]
+    ) -> None:
+        """Looks whether this process can read a snapshot. metadata: size and crc32c of that file.
+
+        files: sizes of the others by path. Raises StorageFailed where one is not what was written.
+        """
+        store = self._stores.open(location)
+        data = store.read(paths.METADATA)
+        if (len(data), crc32c(data)) != metadata:
+            raise _misread(paths.METADATA, location)
+        there = {paths.name(file.path): file.size for file in store.list()} if files else {}
+        for path, size in files.items():
+            found = there.get(paths.name(path))
+            if found is None:  # it is in no snapshot's own folder
+                elsewhere, name = self._stores.locate(path)
+                info = elsewhere.info(name)
+                found = None if info is None else info.size
+            if found is None:
+                raise FileMissing(f"There is no file {paths.name(path)}", where=path)
+            if found != size:
+                raise _misread(paths.name(path), path)
 
     def read_metadata(self, pointer: str) -> MetadataFile:
         """Reads the snapshot that a folder, or its ``_metadata``, names.
@@ -533,3 +549,11 @@ def _changed(value: Any, change: Callable[[object], object]) -> Any:
 def _place_of(handle: FileStateHandle | RelativeFileStateHandle) -> str:
     assert handle.file_path is not None, "a relative handle was not resolved"
     return handle.file_path
+
+
+def _misread(name: str, where: str) -> StorageFailed:
+    return StorageFailed(
+        f"{name} does not read as it was written",
+        where=where,
+        remedy="Name a folder on another store; look after this one.",
+    )
