@@ -11,7 +11,6 @@ from tests.e2e.backpressure import (
     UNALIGNED,
     check_killed_under_backpressure,
     check_rescaled_under_backpressure,
-    durations_ms,
     start_slow,
     wait_persisted,
 )
@@ -59,17 +58,6 @@ def test_kills_after_alignment_has_timed_out_lose_and_double_nothing(jobs: Jobs)
 @pytest.mark.feature("F241")
 def test_an_unaligned_checkpoint_goes_on_at_other_parallelisms(jobs: Jobs) -> None:
     check_rescaled_under_backpressure(jobs, (2, 3, 1))
-
-
-@pytest.mark.feature("F237")
-def test_unaligned_checkpoints_do_not_wait_for_a_slow_step(jobs: Jobs) -> None:
-    aligned_ms = durations_ms(
-        jobs, 1, 0.001, **{"execution.checkpointing.unaligned.enabled": "false"}
-    )
-    unaligned_ms = durations_ms(jobs, 4, 0.001)
-    print(f"under backpressure: aligned {aligned_ms} ms, unaligned {unaligned_ms} ms")
-    assert aligned_ms[0] > 2_000
-    assert sorted(unaligned_ms)[1] < 1_000
 
 
 @pytest.mark.feature("F248")

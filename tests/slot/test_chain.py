@@ -12,9 +12,11 @@ from tidegate.model.elements import Batch, Element, RowBatch, Watermark, Waterma
 from tidegate.model.ids import ChannelId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.output import ChannelOutput, Room
+from tidegate.slot.output import ChannelOutput
+from tidegate.slot.room import Room
 from tidegate.slot.turns import Turn
 from tidegate.testing.clock import ManualClock
+from tidegate.transport.credit import credit_for
 
 
 class Waiting:
@@ -88,6 +90,7 @@ class Line:
         self.channel = ChannelOutput(
             ChannelId(0, 0, 0), SlotSettings(rows=1, credit=credit), self.sent.append, room
         )
+        self.channel.granted(credit - credit_for(1, credit))
         chained = [
             ChainedOperator(
                 operator,

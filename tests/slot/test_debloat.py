@@ -8,7 +8,7 @@ from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import ArrowBatch, Batch, RowBatch, Watermark
 from tidegate.model.settings import DebloatSettings, JobSettings, SlotSettings
 
-DEBLOAT = DebloatSettings(target_ms=1_000, period_ms=100, samples=1, threshold_percent=25)
+DEBLOAT = DebloatSettings(target_ms=100, period_ms=100, samples=1, threshold_percent=25)
 SETTINGS = JobSettings(slot=SlotSettings(rows=1_000, debloat=DEBLOAT))
 
 
@@ -51,18 +51,20 @@ class Debloated(World):
 
 @pytest.mark.feature("F246")
 def test_a_slow_subtask_asks_all_its_senders_for_smaller_batches() -> None:
-    world = Debloated(row_ms=10)
+    world = Debloated(row_ms=1)
     world.subtask.start()
     for channel in (0, 1):
         world.put(channel, *[RowBatch(list(range(100))) for _ in range(4)])
-    world.turns(12)
+    while world.clock.now_ms < 1_099:
+        world.turns(1)
+    assert 10 <= world.announced[-1] <= 20, "rows for 20 ms of work"
+    world.turns(5)
     size = world.announced[-1]
-    # 100 rows a second; in each of two channels four batches wait, and one more at the sender
-    assert size == 10
-    assert world.announced == sorted(world.announced, reverse=True)
+    # 1,000 rows a second; seven batches wait, and one more at each of two senders.
+    assert size == 11
     figures = world.subtask.figures
     assert figures.buffer_rows == size
-    assert figures.in_flight_ms is not None and figures.in_flight_ms > 5_000
+    assert figures.in_flight_ms is not None and figures.in_flight_ms > 500
 
 
 def test_a_subtask_with_nothing_to_do_tells_nothing_and_has_nothing_in_flight() -> None:
@@ -89,10 +91,11 @@ def test_time_in_which_a_subtask_waits_for_credit_counts() -> None:
     assert world.announced and world.announced[-1] < 100
 
 
-def test_arrow_batches_are_left_alone() -> None:
+def test_arrow_batches_are_not_debloated() -> None:
     class Taking(Operator):
-        def process(self, batch: Batch, port: int, out: Output) -> None:
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
             world.clock.now_ms += 500
+            return None
 
     world = World(Taking(), settings=SETTINGS)
     world.subtask.start()
@@ -101,7 +104,7 @@ def test_arrow_batches_are_left_alone() -> None:
         world.put(0, *[batch] * 5)
         world.subtask.turn()
         world.pass_time(0)
-    assert world.announced == [] and world.subtask.figures.buffer_rows == 1_000
+    assert world.subtask.figures.buffer_rows == 1_000
 
 
 def test_without_debloating_nothing_is_measured() -> None:
@@ -113,11 +116,13 @@ def test_without_debloating_nothing_is_measured() -> None:
 
 
 def test_a_subtask_in_front_of_a_slow_one_works_in_small_pieces() -> None:
-    world = World(Recorder("a", []), settings=JobSettings(slot=SlotSettings(rows=1_000)), outputs=2)
-    world.pieces_of(1_000).start()
-    world.outputs[0].resize(5)
-    world.outputs[1].resize(8)
+    world = World(Recorder("a", []), settings=JobSettings(slot=SlotSettings(rows=1_000)), credit=2)
+    world.pieces_of(8).start()
+    world.outputs[0].resize(1)
     world.put(0, rows(*range(12))).run()
-    assert [line for line in world.subtask._chain.head.operator.log if "rows" in line] == [
-        f"a: rows {list(values)}" for values in (range(5), range(5, 10), range(10, 12))
-    ]
+    log = world.subtask._chain.head.operator.log
+    assert log == ["a: rows [0, 1, 2, 3, 4, 5, 6, 7]"] and not world.subtask.runnable
+    for _ in range(7):
+        world.grant()
+        world.run()
+    assert log[1:] == ["a: rows [8]", "a: rows [9]"], "six of eight had to wait before"

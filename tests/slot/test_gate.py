@@ -33,7 +33,7 @@ class Inputs:
         self.gate.put(self.channels[channel], element)
 
     def poll(self, rows_max: int = 100) -> tuple[int, Element] | None:
-        found = self.gate.poll(rows_max, rows_max)
+        found = self.gate.poll(rows_max)
         return None if found is None else (self.channels.index(found[0]), found[1])
 
     def drain(self, rows_max: int = 100) -> list[tuple[int, Element]]:
@@ -83,14 +83,31 @@ def test_a_batch_that_fits_is_passed_as_it_is() -> None:
     assert inputs.granted == [0]
 
 
-def test_an_arrow_batch_is_cut_by_a_size_of_its_own() -> None:
+def test_an_arrow_batch_is_cut_without_copying() -> None:
     inputs = Inputs(1)
     batch = ArrowBatch(pa.record_batch({"v": list(range(1000))}))
     inputs.put(0, batch)
-    assert inputs.gate.poll(1, 600) == (inputs.channels[0], batch.piece(0, 600))
+    assert inputs.poll(600) == (0, batch.piece(0, 600))
     assert inputs.granted == []
-    assert inputs.gate.poll(1, 600) == (inputs.channels[0], batch.piece(600, 1000))
+    assert inputs.poll(600) == (0, batch.piece(600, 1000))
     assert inputs.granted == [0]
+
+
+def test_more_credit_goes_to_every_sender_and_less_is_kept_back_from_the_next_batches() -> None:
+    inputs = Inputs(2)
+    inputs.gate.add_credit(2)
+    assert sorted(inputs.granted) == [0, 0, 1, 1]
+    inputs.granted.clear()
+    inputs.gate.add_credit(-2)
+    for _ in range(3):
+        inputs.put(0, rows(1))
+    inputs.drain()
+    assert inputs.granted == [0], "two of three batches give no credit back"
+    inputs.gate.add_credit(1)
+    assert inputs.granted == [0, 0]
+    inputs.put(1, rows(1))
+    inputs.drain()
+    assert inputs.granted == [0, 0], "one of two was given back by then"
 
 
 def test_a_mark_costs_no_credit() -> None:

@@ -16,7 +16,8 @@ from tidegate.model.ids import (
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.links import Links
-from tidegate.slot.output import ChannelOutput, Room
+from tidegate.slot.output import ChannelOutput
+from tidegate.slot.room import Room
 from tidegate.transport import codec, protocol
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.protocol import FrameHeader, FrameKind
@@ -51,6 +52,11 @@ def add_output(to: Links) -> ChannelOutput:
     return output
 
 
+def rows_of(output: ChannelOutput) -> int:
+    """Rows of a batch that the output sends."""
+    return output._sender.rows
+
+
 def test_rows_that_come_are_counted_with_their_bytes() -> None:
     receiving = links()
     channel = InputChannel(CHANNEL, 0, lambda: None)
@@ -69,16 +75,16 @@ def test_a_size_reaches_the_sender_of_its_deployment_only() -> None:
     sending = links()
     output = add_output(sending)
     sending.frame(frame(FrameKind.SIZE, attempt=1, number=7))
-    assert output._rows == SlotSettings().rows
+    assert rows_of(output) == 1
     sending.frame(frame(FrameKind.SIZE, number=7))
-    assert output._rows == 7
+    assert rows_of(output) == 7
 
 
 def test_a_reader_tells_a_sender_in_its_own_slot_and_over_a_link() -> None:
     here = links()
     output = add_output(here)
     here.sizer(execution(), CHANNEL, HERE)(9)
-    assert output._rows == 9
+    assert rows_of(output) == 9
     sent: list[bytes] = []
     far = here.sizer(execution(), CHANNEL, SlotId("far"))
     far(11)  # a link that is broken: its subtasks are about to fail

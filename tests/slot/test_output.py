@@ -12,13 +12,24 @@ from hypothesis import strategies as st
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.errors import GraphError
 from tidegate.model.chance import SeededChance
-from tidegate.model.elements import ArrowBatch, Batch, Element, RowBatch, Watermark
-from tidegate.model.ids import ChannelId
+from tidegate.model.elements import (
+    AlignmentType,
+    ArrowBatch,
+    Barrier,
+    Batch,
+    CheckpointOptions,
+    Element,
+    RowBatch,
+    Watermark,
+)
+from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
-from tidegate.slot.output import ChannelOutput, Room, Route, copied, make_route
+from tidegate.slot.output import ChannelOutput, Route, copied, make_route
+from tidegate.slot.room import Room
 from tidegate.testing import ManualClock
+from tidegate.transport.credit import credit_for
 
 MAX_PARALLELISM = 128
 
@@ -34,6 +45,9 @@ class Sent:
             ChannelOutput(ChannelId(0, 0, n), settings, elements.append, self.room)
             for n, elements in enumerate(self.elements)
         ]
+        for channel in self.channels:
+            channel.resize(rows)
+            channel.granted(credit - credit_for(1, credit))
 
     def route(
         self,
@@ -127,16 +141,34 @@ def test_rows_with_and_without_times_do_not_share_a_batch() -> None:
     assert sent.batches() == [rows(1), RowBatch([2], [20])]
 
 
+def test_a_channel_begins_with_one_row_and_never_has_more_than_full_batches() -> None:
+    settings = SlotSettings(rows=8, arrow_rows=16, credit=4)
+    sent: list[Element] = []
+    channel = ChannelOutput(ChannelId(0, 0, 0), settings, sent.append, Room())
+    channel.rows(rows(1, 2, 3), 0)
+    assert sent == [rows(1), rows(2)], "two batches are on their way, however many rows there are"
+    channel.resize(1_000)
+    channel.granted(4)
+    channel.rows(rows(*range(20)), 0)
+    channel.arrow(ArrowBatch(pa.record_batch({"v": list(range(40))})))
+    assert [len(each) for each in sent[2:] if isinstance(each, RowBatch | ArrowBatch)] == [
+        1,
+        8,
+        12,
+        16,
+    ]
+
+
 def test_where_a_reader_wants_small_batches_long_ones_are_cut() -> None:
     sent = Sent(2, rows=8, credit=2)
     first, second = sent.channels
     first.rows(rows(*range(6)), 0)
     first.resize(2)
-    first.rows(RowBatch([1, 2, 3], [10, 20, 30], list("abc"), [1, 2, 3]), 0)
+    first.rows(RowBatch([1, 2, 3, 4], [10, 20, 30, 40], list("abcd"), [1, 2, 3, 4]), 0)
     assert sent.batches() == [rows(*range(6)), RowBatch([1, 2], [10, 20], list("ab"), [1, 2])]
     assert sent.room.waiting == 1
     first.granted(1)
-    assert sent.batches()[2:] == [RowBatch([3], [30], ["c"], [3])]
+    assert sent.batches()[2:] == [RowBatch([3, 4], [30, 40], list("cd"), [3, 4])]
     second.rows(rows(1, 2, 3), 0)
     assert sent.batches(1) == [], "the other reader takes full batches"
 
@@ -145,31 +177,86 @@ def test_what_was_gathered_for_a_greater_size_is_cut_too() -> None:
     sent = Sent(1, rows=8)
     channel = sent.channels[0]
     channel.rows(rows(1, 2, 3), 0)
-    channel.resize(2)
+    channel.resize(1)
     channel.flush()
-    assert sent.batches() == [rows(1, 2), rows(3)]
+    assert sent.batches() == [rows(1), rows(2), rows(3)]
     channel.resize(8)
     channel.rows(rows(*range(8)), 0)
-    assert sent.batches()[2:] == [rows(*range(8))]
+    assert sent.batches()[3:] == [rows(*range(8))]
 
 
-def test_at_once_a_subtask_emits_what_its_slowest_reader_takes() -> None:
-    sent = Sent(3)
-    unbounded = sent.room.rows_max
-    assert unbounded >= 65_536
-    for channel, size in zip(sent.channels, (5, 3, 8), strict=True):
-        channel.resize(size)
-    assert sent.room.rows_max == 3
-    sent.channels[1].resize(8)
-    assert sent.room.rows_max == 5
+def test_an_unaligned_barrier_overtakes_what_is_left_of_a_batch() -> None:
+    sent = Sent(1, rows=1, credit=2)
+    channel = sent.channels[0]
+    channel.rows(rows(1, 2, 3, 4), 0)
+    barrier = Barrier(CheckpointId(1), 0, CheckpointOptions(alignment=AlignmentType.UNALIGNED))
+    assert channel.barrier(barrier) == [rows(3, 4)]
+    assert sent.batches() == [rows(1), rows(2), barrier]
 
 
-def test_arrow_batches_keep_their_size() -> None:
-    sent = Sent(1)
-    sent.channels[0].resize(2)
-    batch = ArrowBatch(pa.record_batch({"v": list(range(100))}))
-    sent.channels[0].arrow(batch)
-    assert sent.batches() == [batch]
+# --- how much at once -----------------------------------------------------------------------------
+
+
+def test_more_is_given_at_once_as_long_as_nothing_has_to_wait() -> None:
+    sent = Sent(2, rows=4, credit=2)
+    portion = sent.room.portion()
+    assert portion.rows == 1
+    for rows_given in (1, 8):
+        sent.channels[0].rows(rows(*range(rows_given)), 0)
+        portion.given(rows_given, in_full=True)
+    assert portion.rows == 64
+    portion.given(3, in_full=False)
+    assert portion.rows == 64, "fewer rows than were allowed tell nothing"
+
+
+def test_where_less_than_half_a_batch_waits_more_is_given_with_care() -> None:
+    sent = Sent(1, rows=100, credit=1)
+    portion = sent.room.portion()
+    channel = sent.channels[0]
+    channel.rows(rows(*range(100)), 0)
+    channel.arrow(ArrowBatch(pa.record_batch({"v": list(range(50))})))
+    portion.given(50, in_full=True)
+    assert portion.rows == 100
+    channel.arrow(ArrowBatch(pa.record_batch({"v": list(range(100))})))
+    portion.given(100, in_full=True)
+    assert portion.rows == 100
+
+
+def test_so_many_rows_are_given_at_once_that_no_channel_has_more_than_one_batch_waiting() -> None:
+    sent = Sent(2, rows=1, credit=2)
+    portion = sent.room.portion()
+    first, second = sent.channels
+    first.rows(rows(*range(12)), 0)
+    second.rows(rows(*range(4)), 0)
+    portion.given(20, in_full=True)
+    assert portion.rows == 2, "ten of twenty rows waited in one channel"
+    first.granted(10)
+    first.rows(rows(1, 2), 0)
+    portion.given(2, in_full=True)
+    assert portion.rows == 1
+    first.granted(2)
+    first.rows(rows(1), 0)
+    portion.given(1, in_full=True)
+    assert portion.rows == 1, "one batch waits, and more is not tried"
+
+
+def test_a_channel_that_gets_nothing_holds_nothing_back() -> None:
+    sent = Sent(2, rows=1_000)
+    portion = sent.room.portion()
+    sent.channels[1].resize(1)
+    for count in (1, 8, 64, 512):
+        sent.channels[0].rows(rows(*range(count)), 0)
+        portion.given(count, in_full=True)
+    assert portion.rows == 4_096
+
+
+def test_what_waited_for_another_reason_is_forgotten() -> None:
+    sent = Sent(1, rows=1, credit=1)
+    portion = sent.room.portion()
+    sent.channels[0].rows(rows(*range(12)), 0)
+    portion.forget()
+    portion.given(1, in_full=True)
+    assert portion.rows == 8
 
 
 # --- credit ---------------------------------------------------------------------------------------
@@ -255,12 +342,13 @@ def test_a_keyed_row_goes_where_its_key_group_lives_and_brings_it_along(keys: li
 
 def test_arrow_batches_are_split_by_key_as_their_rows_would_be() -> None:
     keys = [f"k{n}" for n in range(50)]
-    by_column, by_row = Sent(3, rows=1), Sent(3, rows=1)
+    by_column, by_row = Sent(3, rows=100), Sent(3, rows=100)
     batch = ArrowBatch(pa.record_batch({"k": keys}), np.arange(50))
     by_column.route(Partitioner.HASH, key=KeyBy(column="k")).batch(batch, 0)
     by_row.route(Partitioner.HASH, key=KeyBy(column="k")).batch(
         RowBatch([{"k": key} for key in keys]), 0
     )
+    by_row.flushed()
     for there, here in zip(by_column.elements, by_row.elements, strict=True):
         (got,) = there
         assert isinstance(got, ArrowBatch) and got.key_column == "k"

@@ -42,17 +42,20 @@ from tidegate.model.ids import (
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo
+from tidegate.slot.asked_size import AskedSize
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
 from tidegate.slot.debloat import Debloater
 from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
-from tidegate.slot.output import ChannelOutput, Room
+from tidegate.slot.output import ChannelOutput
 from tidegate.slot.ports import SubtaskPorts
+from tidegate.slot.room import Room
 from tidegate.slot.snapshot import SubtaskSnapshot
 from tidegate.slot.subtask import Subtask
 from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
+from tidegate.transport.credit import credit_for
 
 PERIODIC = JobSettings(checkpoints=CheckpointSettings(interval_ms=1_000), slot=SlotSettings(rows=4))
 WITHOUT_CHECKPOINTS = JobSettings(slot=SlotSettings(rows=4))
@@ -191,10 +194,8 @@ class World:
         self.gate = Gate(self.inputs, self._ready)
         self.sent: list[list[Element]] = [[] for _ in range(outputs)]
         room = Room()
-        slot = replace(settings.slot, credit=credit)
-        self.outputs = [
-            ChannelOutput(ChannelId(1, 0, n), slot, self._sender(n), room) for n in range(outputs)
-        ]
+        self.outputs = self._outputs(outputs, replace(settings.slot, credit=credit), room)
+        asked = AskedSize(settings.slot, self.gate, [self.announced.append])
         self.waits: list[object] = []
         infos = [info_of(n) for n in range(len(operators))]
         self.operator_ids = [info.id for info in infos]
@@ -215,13 +216,24 @@ class World:
             in_flight=self._places(channel_state, infos),
             finished_on_restore=finished_on_restore,
             restored=restored,
-            debloater=self._debloater(settings.slot),
+            asked=asked,
+            debloater=self._debloater(settings.slot, asked),
         )
 
-    def _debloater(self, slot: SlotSettings) -> Debloater | None:
+    def _outputs(self, count: int, slot: SlotSettings, room: Room) -> list[ChannelOutput]:
+        """Channels whose readers have asked for full batches."""
+        outputs = [
+            ChannelOutput(ChannelId(1, 0, n), slot, self._sender(n), room) for n in range(count)
+        ]
+        for output in outputs:
+            output.resize(slot.rows)
+            output.granted(slot.credit - credit_for(1, slot.credit))
+        return outputs
+
+    def _debloater(self, slot: SlotSettings, asked: AskedSize) -> Debloater | None:
         if slot.debloat is None:
             return None
-        return Debloater(slot.debloat, slot.rows, self.gate, [self.announced.append])
+        return Debloater(slot.debloat, slot.rows, self.gate, asked)
 
     def _places(self, writer: ChannelStateWriter, infos: Sequence[OperatorInfo]) -> InFlightPlaces:
         places: dict[ChannelId, ChannelInfo] = {
@@ -280,6 +292,7 @@ class World:
     def pieces_of(self, rows: int) -> "World":
         """So many rows are worked on at once from the beginning, since they are cheap."""
         self.subtask._intake._piece.rows = rows
+        self.subtask._intake._portion.rows = rows
         for chained in self.subtask._chain.operators:
             chained._piece.rows = rows
         return self

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.settings import DebloatSettings
-from tidegate.transport.debloat import ROWS_MIN, Backlog, DebloatedSize
+from tidegate.transport.debloat import Backlog, DebloatedSize
 
 CREDIT = 4
 PERIOD_MS = 200.0
@@ -45,7 +45,7 @@ def test_the_size_keeps_its_bounds_and_a_change_is_always_told(
         changed = size.measured(rows, active_ms, backlog)
         assert changed == (size.rows != told)
         told = size.rows
-        assert min(ROWS_MIN, rows_max) <= size.rows <= rows_max
+        assert 1 <= size.rows <= rows_max
         assert size.in_flight_ms >= 0
 
 
@@ -65,7 +65,7 @@ def test_in_front_of_a_slow_reader_the_time_in_flight_comes_near_its_target(
     rows = rows_a_s * int(PERIOD_MS) // 1_000
     for _ in range(200):
         size.measured(rows, PERIOD_MS, full(size, channels))
-    if size.rows == ROWS_MIN:
+    if size.rows == 1:
         assert size.in_flight_ms >= target_ms * 0.7, "it can be no smaller"
     elif size.rows == 2_048:
         assert size.in_flight_ms <= target_ms * 1.3, "it is no greater than without debloating"
@@ -77,7 +77,7 @@ def test_in_front_of_a_slow_reader_the_time_in_flight_comes_near_its_target(
 
 def test_a_reader_that_becomes_fast_gets_full_batches_again() -> None:
     size = DebloatedSize(DebloatSettings(), rows_max=2_048)
-    while size.rows > ROWS_MIN:
+    while size.rows > 1:
         size.measured(1, PERIOD_MS, full(size, 2))
     sizes = []
     while size.rows < 2_048:
@@ -97,9 +97,9 @@ def test_only_a_change_that_matters_is_told() -> None:
 
 def test_the_limits_are_reached_however_near_the_size_is() -> None:
     size = DebloatedSize(DebloatSettings(samples=1, threshold_percent=90), rows_max=10)
-    assert size.measured(1, 1_000, Backlog(0, 0, 1)) and size.rows == ROWS_MIN
-    assert size.measured(90, 1_000, Backlog(0, 0, 1)) and size.rows == 8
-    assert size.measured(90, 1_000, Backlog(0, 0, 1)) and size.rows == 10
+    assert size.measured(1, 1_000, Backlog(0, 0, 1)) and size.rows == 1
+    for rows in (2, 4, 8, 10):
+        assert size.measured(90, 1_000, Backlog(0, 0, 1)) and size.rows == rows
 
 
 def test_a_reader_that_stands_still_gets_less_and_less_and_is_known_to_take_longer() -> None:
@@ -110,7 +110,7 @@ def test_a_reader_that_stands_still_gets_less_and_less_and_is_known_to_take_long
     assert size.in_flight_ms == 2_200
     for _ in range(100):
         size.measured(0, PERIOD_MS, Backlog(1_000, 1, 0))
-    assert size.rows == ROWS_MIN
+    assert size.rows == 1
 
 
 def test_a_reader_that_had_nothing_to_read_is_not_taken_for_a_slow_one() -> None:

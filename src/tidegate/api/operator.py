@@ -71,7 +71,7 @@ class Output(Protocol):
 
     @property
     def rows_max(self) -> int:
-        """Rows that a source is to emit at once; few in front of a slow step that debloats."""
+        """Rows to emit at once: few in front of a slow step, or where a row takes long."""
         ...
 
     @property

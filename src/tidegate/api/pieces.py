@@ -1,15 +1,23 @@
 """How many rows are worked on at once: as many as take a few milliseconds.
 
 What a row costs is known only once a row has been worked on. So a piece of unknown cost has one
-row, and the next one at most eight times as many as the one before.
+row, and the next one at most eight times as many as the one before. The same holds for batches on
+their way to a subtask, which wait there in front of a barrier; and who sends them learns how many
+rows to give on at once from what has to wait.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
 
 PIECE_S: Final = 0.002
 """Work that a subtask takes in at once, seconds; cutting a batch costs its rows again."""
+
+BATCH_S: Final = 0.02
+"""Work for the reader of a channel that comes in one batch; each batch costs its way."""
 
 TURN_S: Final = 0.005
 """Work that begins in one turn of a subtask: no call begins later than this after the first."""
@@ -19,6 +27,9 @@ LONG: Final = 10
 
 PIECE_ROWS_MIN: Final = 16
 """What fewer rows cost a row is mostly what a piece costs, unless they took long."""
+
+ROWS_UNBOUNDED: Final = 2**31
+"""More rows than any batch has."""
 
 PIECE_GROWTH: Final = 8
 """How many times as many rows a piece has as the one before it, at most."""
@@ -40,6 +51,12 @@ class PieceSize:
         self._aim_s = aim_s
         self._row_s = 0.0
 
+    def rows_in(self, seconds: float) -> int:
+        """How many rows take so long, one at least."""
+        if not self._row_s:
+            return self._rows_max
+        return max(1, min(self._rows_max, int(seconds / self._row_s)))
+
     def took(self, rows: int, seconds: float) -> None:
         """A piece of so many rows took so long."""
         cost = seconds / rows
@@ -51,29 +68,76 @@ class PieceSize:
             self._row_s = min(cost, self._row_s * ROW_COST_GROWTH)
         elif seconds > self._aim_s:
             self._row_s = cost
-        wanted = int(self._aim_s / self._row_s) if self._row_s > 0 else self._rows_max
         grown = max(self.rows, rows * PIECE_GROWTH)
-        self.rows = max(1, min(self._rows_max, wanted, grown))
+        self.rows = min(self.rows_in(self._aim_s), grown)
+
+
+class Portion:
+    """Learns how many rows to give at once to channels, so that few have to wait for credit.
+
+    In no channel more than about one batch is to wait. Many more are tried where nothing waits,
+    so that channels which get nothing, or take all that they get, hold nothing back.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 1
+        self._waiting: dict[Hashable, float] = {}
+
+    def crowded(self, channel: Hashable, batches: float) -> None:
+        """So many more batches have to wait in a channel."""
+        self._waiting[channel] = self._waiting.get(channel, 0.0) + batches
+
+    def given(self, rows: int, *, in_full: bool) -> None:
+        """So many rows were given at once. in_full: they were as many as was allowed."""
+        most = max(self._waiting.values(), default=0.0)
+        self._waiting.clear()
+        if most >= 2:
+            self.rows = max(1, int(rows / most))
+        elif most <= 0.5 and in_full:
+            growth = 2 if most else PIECE_GROWTH
+            self.rows = min(ROWS_UNBOUNDED, growth * max(self.rows, rows))
+
+    def forget(self) -> None:
+        """What waits by now had another reason."""
+        self._waiting.clear()
 
 
 class Intake:
-    """Measures what rows that a subtask took in set going, over all turns until it is done."""
+    """Measures what rows that a subtask took in set going, over all turns until it is done.
 
-    def __init__(self, rows_max: int, aim_s: float = PIECE_S) -> None:
+    portion: hears what has to wait in the channels behind it.
+    """
+
+    def __init__(self, rows_max: int, aim_s: float, portion: Portion) -> None:
         self._piece = PieceSize(rows_max, aim_s)
+        self._batch_s = max(aim_s, BATCH_S)
+        self._batch_rows = self._piece.rows
+        self._portion = portion
+        portion.rows = self._piece.rows
         self._in_hand = 0
         self._worked_s = 0.0
 
     @property
     def rows(self) -> int:
         """How many rows to take in next."""
-        return self._piece.rows
+        return min(self._piece.rows, self._portion.rows)
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows a batch should have that comes in a channel."""
+        return min(self._batch_rows, self._portion.rows)
 
     def settle(self) -> None:
         """All that was taken in is done."""
-        if self._in_hand:
-            self._piece.took(self._in_hand, self._worked_s)
+        rows = self._in_hand
+        if rows:
+            self._portion.given(rows, in_full=rows >= self.rows)
+            self._piece.took(rows, self._worked_s)
+            grown = max(self._batch_rows, rows * PIECE_GROWTH)
+            self._batch_rows = min(self._piece.rows_in(self._batch_s), grown)
             self._in_hand = 0
+        else:
+            self._portion.forget()
         self._worked_s = 0.0
 
     def take(self, rows: int) -> None:

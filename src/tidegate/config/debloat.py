@@ -16,7 +16,7 @@ ENABLED: Final = ConfigOption(
     BooleanType(),
     False,
     "Make row batches in front of a slow step so small that what is in flight takes the target "
-    "time; Arrow batches keep their size.",
+    "time; they have no more rows than take the step 20 ms without it.",
 )
 TARGET: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.target",

@@ -523,7 +523,7 @@ BATCH_ROWS: Final = ConfigOption(
     "tidegate.batch.rows",
     IntegerType(at_least=1, at_most=65_536),
     2_048,
-    "Rows of a full row batch; 1024 to 4096 is fastest.",
+    "Rows of a full row batch; 1024 to 4096 is fastest. In front of a slow step it has fewer.",
 )
 BATCH_ARROW_ROWS: Final = ConfigOption(
     "tidegate.batch.arrow-rows",
@@ -535,7 +535,8 @@ CHANNEL_CREDIT: Final = ConfigOption(
     "tidegate.net.credit",
     IntegerType(at_least=1, at_most=1_024),
     4,
-    "Batches that may be under way in one channel before its sender waits.",
+    "Batches that may be under way in one channel before its sender waits; fewer where they have "
+    "one row or two.",
 )
 PORT_RANGE: Final = ConfigOption(
     "tidegate.net.port-range",

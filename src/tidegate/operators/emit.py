@@ -41,15 +41,19 @@ class Draws:
         self._monotonic_ms = monotonic_ms
         self._failure: TidegateError | None = None
 
-    def next(self, results: Iterator[object], timed: Timed | None) -> tuple[RowBatch, bool]:
+    def next(
+        self, results: Iterator[object], timed: Timed | None, rows_max: int
+    ) -> tuple[RowBatch, bool]:
         """The next results, and whether there may be more. timed: None where rows have no time.
+
+        rows_max: of these results; more would wait for credit together.
 
         What fails after some results is raised by the next call, so that these leave before.
         """
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
-        wanted, began_ms = self._size.rows, self._monotonic_ms()
+        wanted, began_ms = min(self._size.rows, rows_max), self._monotonic_ms()
         batch = RowBatch([], None if timed is None else [])
         try:
             _draw(results, wanted, timed, batch)
@@ -70,7 +74,7 @@ def emit_rows(
 
     timed: None where rows have no time.
     """
-    batch, has_more = draws.next(results, timed)
+    batch, has_more = draws.next(results, timed, out.rows_max)
     if batch.values:
         emit_sorted(batch, out)
     return _rest(results, draws, out, timed) if has_more else None
@@ -110,7 +114,7 @@ def _rest(results: Iterator[object], draws: Draws, out: Output, timed: Timed | N
     has_more = True
     while has_more:
         yield None
-        batch, has_more = draws.next(results, timed)
+        batch, has_more = draws.next(results, timed, out.rows_max)
         if batch.values:
             emit_sorted(batch, out)
 

@@ -115,7 +115,7 @@ class SourceReaderOperator(SourceOperator):
         if rests:
             return self._nothing()
         self._reader_context.rows = min(self._rows_full, out.rows_max)
-        self._reader_context.arrow_rows = min(self._arrow_rows_full, out.piece_rows)
+        self._reader_context.arrow_rows = min(self._arrow_rows_full, out.rows_max)
         batch = self._polled()
         letters = self._reader_context.take_letters()
         for tag, found in letters:

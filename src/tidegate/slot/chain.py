@@ -13,17 +13,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import Pause
-from tidegate.api.pieces import PIECE_S, TURN_S, Intake, PieceSize
+from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake, PieceSize
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
-from tidegate.slot.output import ROWS_UNBOUNDED, ChannelOutput, Room, copied
+from tidegate.slot.output import copied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
     from tidegate.api.operator import Operator, Steps
+    from tidegate.api.pieces import Portion
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.output import Route
+    from tidegate.slot.output import ChannelOutput, Route
+    from tidegate.slot.room import Room
     from tidegate.slot.turns import Turn
 
 Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
@@ -47,6 +49,7 @@ class ChainOutput:
         convert: Mapping[str | None, Callable[[Batch], Batch]] | None = None,
     ) -> None:
         self._room = room
+        self._portion = room.portion()
         self._now_s = turn.now_s
         self._now_ms = now_ms
         self._share = share
@@ -84,7 +87,7 @@ class ChainOutput:
     @property
     def rows_max(self) -> int:
         """Rows to emit at once; more would wait together for credit."""
-        return min(self._room.rows_max, self.piece_rows)
+        return min(self._portion.rows, self.piece_rows)
 
     def emit(self, batch: Batch) -> None:
         """Pass a batch on to all consumers of the main output."""
@@ -94,6 +97,7 @@ class ChainOutput:
             began_s = self._now_s()
             convert = self._convert_main
             self._give(self._main, batch if convert is None else convert(batch))
+            self._portion.given(count, in_full=count >= self.rows_max)
             self.worked_s += self._now_s() - began_s
 
     def emit_side(self, tag: str, batch: Batch) -> None:
@@ -328,13 +332,13 @@ class Chain:
         for operator in reversed(self.operators):
             operator.advance()
 
-    def intake(self, settings: SlotSettings, *, is_source: bool) -> Intake:
+    def intake(self, settings: SlotSettings, portion: Portion, *, is_source: bool) -> Intake:
         """What decides how many rows to take in; many where a function takes batches."""
         longest_s = max(each.operator.piece_s for each in self.operators)
         # What a source has not given yet costs nothing to leave to it.
         least_s = TURN_S if is_source else PIECE_S
         rows_max = max(settings.rows, settings.arrow_rows)
-        return Intake(rows_max, longest_s if longest_s > TURN_S else least_s)
+        return Intake(rows_max, longest_s if longest_s > TURN_S else least_s, portion)
 
     def tell(self, tell: Callable[[Operator], None]) -> None:
         """Tail to head. One that raises does not keep the others from hearing of it."""

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.api.pieces import ROWS_UNBOUNDED
 from tidegate.transport.debloat import DebloatedSize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from tidegate.clock import Clock
     from tidegate.model.settings import DebloatSettings
+    from tidegate.slot.asked_size import AskedSize
     from tidegate.slot.gate import Gate
 
 
 class Debloater:
-    """Watches the turns of one subtask. announce: tells a sender how many rows to put in a batch.
+    """Watches the turns of one subtask. asked: tells its senders how many rows a batch should have.
 
     Time counts while there is something to read or to finish, also when the subtask waits for
     credit: what is behind a slow step takes as long as what is in front of it.
@@ -26,12 +28,13 @@ class Debloater:
         settings: DebloatSettings,
         rows_max: int,
         gate: Gate,
-        announce: Collection[Callable[[int], None]],
+        asked: AskedSize,
     ) -> None:
         self.period_ms = settings.period_ms
         self.size = DebloatedSize(settings, rows_max)
+        self._rows_full = rows_max
         self._gate = gate
-        self._announce = announce
+        self._asked = asked
         self._active_s = 0.0
         self._rows_then = 0
         self._busy_from_s: float | None = None
@@ -63,5 +66,5 @@ class Debloater:
         rows, self._rows_then = rows_read - self._rows_then, rows_read
         active_s, self._active_s = self._active_s, 0.0
         if active_s > 0 and self.size.measured(rows, active_s * 1000, self._gate.backlog):
-            for announce in self._announce:
-                announce(self.size.rows)
+            rows = self.size.rows
+            self._asked.debloated(rows if rows < self._rows_full else ROWS_UNBOUNDED)

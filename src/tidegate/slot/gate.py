@@ -34,8 +34,9 @@ _NAMED_MAX: Final = 4
 
 
 class InputChannel:
-    """One channel's queue. grant: gives the sender a credit for a batch that is taken whole.
+    """One channel's queue. grant: gives the sender credit for one more batch.
 
+    surplus: credit that the sender has in use and is not given again.
     rows_came, bytes_came: of row batches that came over a link. rows_read, arrow_bytes_read: by
     the subtask, rows of row batches and the memory of Arrow batches.
     """
@@ -51,6 +52,7 @@ class InputChannel:
         "queue",
         "rows_came",
         "rows_read",
+        "surplus",
         "taken",
     )
 
@@ -59,11 +61,18 @@ class InputChannel:
         self.port = port
         self.grant = grant
         self.queue: deque[Element] = deque()
-        self.taken = 0
+        self.taken = self.surplus = 0
         self.blocked = False
         self.listed = False
         self.rows_came = self.bytes_came = 0
         self.rows_read = self.arrow_bytes_read = 0
+
+    def took_batch(self) -> None:
+        """A batch has left the queue whole."""
+        if self.surplus:
+            self.surplus -= 1
+        else:
+            self.grant()
 
 
 class Gate:
@@ -122,26 +131,33 @@ class Gate:
             self._ready.append(channel)
             self._arrived()
 
-    def poll(self, rows_max: int, arrow_rows_max: int) -> tuple[InputChannel, Element] | None:
+    def add_credit(self, batches: int) -> None:
+        """Each sender may have so many more batches on the way from now on; less if negative."""
+        for channel in self._channels.values():
+            channel.surplus -= batches
+            while channel.surplus < 0:
+                channel.surplus += 1
+                channel.grant()
+
+    def poll(self, rows_max: int) -> tuple[InputChannel, Element] | None:
         """The next element of a channel that may be read; of a longer batch a piece.
 
-        rows_max, arrow_rows_max: rows of a piece, by the kind of the batch. What is left of a cut
-        batch stays at the head of its queue, and the sender gets its credit with the last piece.
+        rows_max: rows of a piece. What is left of a cut batch stays at the head of its queue, and
+        the sender gets its credit with the last piece.
         """
         if not self.readable:
             return None
         if self._restored:
-            return self._poll_restored(rows_max, arrow_rows_max)
+            return self._poll_restored(rows_max)
         channel = self._ready.popleft()
         queue = channel.queue
         element = queue[0]
         if isinstance(element, RowBatch | ArrowBatch):
             taken = channel.taken
-            most = rows_max if isinstance(element, RowBatch) else arrow_rows_max
-            if len(element) - taken > most:
-                channel.taken = taken + most
+            if len(element) - taken > rows_max:
+                channel.taken = taken + rows_max
                 self._ready.appendleft(channel)
-                return channel, element.piece(taken, taken + most)
+                return channel, element.piece(taken, taken + rows_max)
             if taken:
                 element = element.piece(taken, len(element))
                 channel.taken = 0
@@ -151,7 +167,7 @@ class Gate:
         else:
             channel.listed = False
         if isinstance(element, RowBatch | ArrowBatch):
-            channel.grant()
+            channel.took_batch()
         return channel, element
 
     def poll_barrier(self) -> tuple[InputChannel, Element] | None:
@@ -162,7 +178,7 @@ class Gate:
             if not channel.blocked and isinstance(channel.queue[0], Barrier | CancelBarrier):
                 self._ready.remove(channel)
                 self._ready.appendleft(channel)
-                return self.poll(1, 1)
+                return self.poll(1)
         return None
 
     def restore(self, data: Collection[tuple[ChannelId, Batch]]) -> None:
@@ -174,13 +190,12 @@ class Gate:
         """Whether restored data are still to be read."""
         return bool(self._restored)
 
-    def _poll_restored(self, rows_max: int, arrow_rows_max: int) -> tuple[InputChannel, Element]:
+    def _poll_restored(self, rows_max: int) -> tuple[InputChannel, Element]:
         channel, batch = self._restored[0]
         taken = self._restored_taken
-        most = rows_max if isinstance(batch, RowBatch) else arrow_rows_max
-        if len(batch) - taken > most:
-            self._restored_taken = taken + most
-            return channel, batch.piece(taken, taken + most)
+        if len(batch) - taken > rows_max:
+            self._restored_taken = taken + rows_max
+            return channel, batch.piece(taken, taken + rows_max)
         self._restored.popleft()
         self._restored_taken = 0
         return channel, self._rest(batch, taken)

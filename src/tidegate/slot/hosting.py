@@ -14,6 +14,7 @@ from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures
 from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.slot.asked_size import AskedSize
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import SequentialChannelStateReader
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
@@ -22,7 +23,8 @@ from tidegate.slot.gate import Gate, InputChannel
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.local_state import new_backend_id
 from tidegate.slot.materializing import Materializing
-from tidegate.slot.output import ChannelOutput, Room, make_route
+from tidegate.slot.output import ChannelOutput, make_route
+from tidegate.slot.room import Room
 from tidegate.slot.subtask import Subtask
 from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.channel_state import ChannelInfo
     from tidegate.model.control import Deploy
     from tidegate.model.ids import ChannelId
-    from tidegate.model.settings import JobSettings
+    from tidegate.model.settings import JobSettings, SlotSettings
     from tidegate.model.topology import Edge, Topology, Vertex
     from tidegate.slot.chain import Wait
     from tidegate.slot.channel_state import ChannelStateWriter
@@ -217,6 +219,7 @@ class SubtaskBuilder:
         chained = self._chained(operators, backends, vertex, settings, room, turn, wait)
         self._chain(vertex, plan, chained)
         outputs = self._outputs(deploy, plan, chained, settings, room)
+        asked = self._asked(deploy, settings.slot, gate)
         subtask = Subtask(
             deploy.execution,
             vertex.operators,
@@ -232,7 +235,8 @@ class SubtaskBuilder:
             in_flight=in_flight_places(self._channel_state, deploy.topology, vertex, index),
             finished_on_restore=deploy.finished,
             restored=deploy.restored,
-            debloater=self._debloater(deploy, settings, gate),
+            asked=asked,
+            debloater=_debloater(settings.slot, gate, asked),
         )
         for output in outputs:
             self._links.add_output(deploy.execution, output, subtask.granted)
@@ -291,15 +295,12 @@ class SubtaskBuilder:
             self._links.add_input(execution, gate, channel)
         return gate, [channel.id for channel in channels]
 
-    def _debloater(self, deploy: Deploy, settings: JobSettings, gate: Gate) -> Debloater | None:
-        debloat, execution = settings.slot.debloat, deploy.execution
-        if debloat is None or not gate.channels:
-            return None
-        announce = [
-            self._links.sizer(execution, channel, deploy.peers[channel])
+    def _asked(self, deploy: Deploy, settings: SlotSettings, gate: Gate) -> AskedSize:
+        tell = [
+            self._links.sizer(deploy.execution, channel, deploy.peers[channel])
             for channel in gate.channels
         ]
-        return Debloater(debloat, settings.slot.rows, gate, announce)
+        return AskedSize(settings, gate, tell)
 
     def _chained(
         self,
@@ -423,6 +424,12 @@ class SubtaskBuilder:
                 surroundings.beside,
             ),
         )
+
+
+def _debloater(settings: SlotSettings, gate: Gate, asked: AskedSize) -> Debloater | None:
+    if settings.debloat is None or not gate.channels:
+        return None
+    return Debloater(settings.debloat, settings.rows, gate, asked)
 
 
 def _place(deploy: Deploy, edge: Edge) -> str:

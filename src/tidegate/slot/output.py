@@ -11,7 +11,7 @@ from tidegate.api.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
 from tidegate.model.topology import Partitioner
-from tidegate.transport.credit import CreditedSender
+from tidegate.transport.credit import CreditedSender, credit_for
 from tidegate.typeinfo.copies import IMMUTABLE, private_copy
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
@@ -19,82 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidegate.api.operator import KeyBy, OutputPlan
-    from tidegate.clock import Clock
     from tidegate.model.chance import Chance
     from tidegate.model.elements import Barrier, Batch, Element, Mark
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import SlotSettings
-
-
-ROWS_UNBOUNDED = 2**31
-"""More rows than any batch has."""
-
-
-class Room:
-    """Whether a subtask's outputs take more.
-
-    waiting: its channels that wait for credit. overdraft: what is under way may go on all the
-    same, so that the subtask comes to a point where it can be cut. rows_max: rows to work on at
-    once, where a reader wants small batches; what is emitted at once waits for credit together.
-    clock: measures how long channels wait; None where nobody asks.
-    """
-
-    __slots__ = ("_clock", "_since_s", "_sizes", "_waited_s", "overdraft", "rows_max", "waiting")
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock
-        self._waited_s = self._since_s = 0.0
-        self.waiting = 0
-        self.overdraft = False
-        self.rows_max = ROWS_UNBOUNDED
-        self._sizes: dict[ChannelId, int] = {}
-
-    @property
-    def is_free(self) -> bool:
-        """Whether more may be sent."""
-        return self.waiting == 0 or self.overdraft
-
-    @property
-    def waited_s(self) -> float:
-        """How long at least one channel has waited for credit, in all."""
-        now_s = self._now_s()
-        return self._waited_s + (now_s - self._since_s if self.waiting else 0.0)
-
-    def begin_wait(self) -> None:
-        """One more channel waits for credit."""
-        if not self.waiting:
-            self._since_s = self._now_s()
-        self.waiting += 1
-
-    def end_wait(self) -> None:
-        """A channel has credit again."""
-        self.waiting -= 1
-        if not self.waiting:
-            self._waited_s += self._now_s() - self._since_s
-
-    def _now_s(self) -> float:
-        return 0.0 if self._clock is None else self._clock.precise_s()
-
-    def resized(self, channel: ChannelId, rows: int) -> None:
-        """The reader of a channel wants batches of so many rows."""
-        self._sizes[channel] = rows
-        self.rows_max = min(self._sizes.values())
+    from tidegate.slot.room import Room
 
 
 class ChannelOutput:
     """The sending end of one channel: gathers rows, and sends what has credit.
 
-    deliver: hands an element to the other end. room: shared by all channels of the subtask.
+    A batch begins with one row, and has as many as the reader asks for once it knows what they
+    cost. deliver: hands an element to the other end. room: shared by all channels of the subtask.
     aligned_only: no barrier may overtake data here.
     """
 
     __slots__ = (
         "_aligned_only",
-        "_cuts",
         "_deliver",
+        "_full",
         "_gathered",
         "_room",
-        "_rows",
         "_sender",
         "_since_ms",
         "id",
@@ -111,11 +56,10 @@ class ChannelOutput:
     ) -> None:
         self.id = channel
         self._aligned_only = aligned_only
-        self._rows = settings.rows
-        self._cuts = False
+        self._full = (settings.rows, settings.arrow_rows)
         self._deliver = deliver
         self._room = room
-        self._sender = CreditedSender(settings.credit)
+        self._sender = CreditedSender(credit_for(1, settings.credit), 1, 1)
         self._gathered: RowBatch | None = None
         self._since_ms = 0
 
@@ -128,8 +72,8 @@ class ChannelOutput:
         """Gather rows; a full batch is sent."""
         gathered = self._gathered
         if gathered is None:
-            if len(batch) * 2 >= self._rows:
-                self._send_rows(batch)
+            if len(batch) * 2 >= self._sender.rows:
+                self._send(batch)
             else:
                 self._gathered = RowBatch(
                     list(batch.values),
@@ -149,7 +93,7 @@ class ChannelOutput:
         if gathered.keys is not None and gathered.key_groups is not None:
             gathered.keys += cast("list[object]", batch.keys)
             gathered.key_groups += cast("list[int]", batch.key_groups)
-        if len(gathered) >= self._rows:
+        if len(gathered) >= self._sender.rows:
             self.flush()
 
     def arrow(self, batch: ArrowBatch) -> None:
@@ -196,13 +140,12 @@ class ChannelOutput:
         """Send what is gathered."""
         gathered, self._gathered = self._gathered, None
         if gathered is not None:
-            self._send_rows(gathered)
+            self._send(gathered)
 
     def resize(self, rows: int) -> None:
-        """The reader wants batches of so many rows."""
-        self._rows = rows
-        self._cuts = True
-        self._room.resized(self.id, rows)
+        """The reader wants batches of so many rows; none is longer than a full one."""
+        full, arrow_full = self._full
+        self._sender.rows, self._sender.arrow_rows = min(rows, full), min(rows, arrow_full)
 
     def granted(self, credit: int) -> None:
         """The reader has taken batches."""
@@ -212,19 +155,16 @@ class ChannelOutput:
         if not had_room and self._sender.has_room:
             self._room.end_wait()
 
-    def _send_rows(self, batch: RowBatch) -> None:
-        if not self._cuts or len(batch) <= self._rows:
-            self._send(batch)
-            return
-        for start in range(0, len(batch), self._rows):
-            self._send(batch.piece(start, start + self._rows))
-
     def _send(self, element: Element) -> None:
-        had_room = self._sender.has_room
-        if self._sender.offer(element):
-            self._deliver(element)
-        elif had_room:
-            self._room.begin_wait()
+        sender = self._sender
+        had_room = sender.has_room
+        for each in sender.offer(element):
+            self._deliver(each)
+        if not sender.has_room:
+            if had_room:
+                self._room.begin_wait()
+            if batches := sender.batches_left():
+                self._room.crowded(self.id, batches)
 
 
 class Route(Protocol):

@@ -67,12 +67,14 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
+    from tidegate.slot.asked_size import AskedSize
     from tidegate.slot.chain import Chain
     from tidegate.slot.debloat import Debloater
     from tidegate.slot.gate import Gate, InputChannel
     from tidegate.slot.in_flight import InFlightPlaces
-    from tidegate.slot.output import ChannelOutput, Room
+    from tidegate.slot.output import ChannelOutput
     from tidegate.slot.ports import SubtaskPorts
+    from tidegate.slot.room import Room
     from tidegate.slot.snapshot import PendingState
     from tidegate.slot.turns import Turn
     from tidegate.state.backend import OperatorBackend
@@ -96,6 +98,7 @@ class Subtask:
         clock: Clock,
         *,
         in_flight: InFlightPlaces,
+        asked: AskedSize,
         finished_on_restore: bool,
         restored: CheckpointId | None,
         debloater: Debloater | None = None,
@@ -119,6 +122,7 @@ class Subtask:
         self._barriers = make_barrier_handler(settings.checkpoints, gate.channels)
         self._end = SubtaskEnd(gate.channels, settings.checkpoints, restored)
         self._processed = ProcessedBytes(gate.inputs)
+        self._asked = asked
         self._debloater = debloater
         self._in_flight = InFlight(gate, outputs, in_flight, self._soon, self._age_ms)
         if settings.checkpoints.unaligned:
@@ -135,7 +139,7 @@ class Subtask:
         self._closing = self._released = self._drains = False
         self._source_ready = not gate.channels
         self._paused = settings.checkpoints.pause_sources and self._is_source
-        self._intake = chain.intake(settings.slot, is_source=not gate.channels)
+        self._intake = chain.intake(settings.slot, room.portion(), is_source=not gate.channels)
         self._rows_in = self._batches_in = 0
         self._busy_s = 0.0
         self.rows_skipped = 0
@@ -218,6 +222,7 @@ class Subtask:
         self._run_if_recovered()
         if self.finished_on_restore and self._is_source:
             self._end_data()
+        self._asked.fits(self._intake.batch_rows)
         if self._debloater is not None:
             self._debloater.begin(self._ports.at, self._clock)
         self._ports.ready()
@@ -282,8 +287,9 @@ class Subtask:
 
     def _read_gate(self) -> None:
         self._intake.settle()
+        self._asked.fits(self._intake.batch_rows)
         rows_max = self._intake.rows
-        found = self._gate.poll(min(rows_max, self._room.rows_max), rows_max)
+        found = self._gate.poll(rows_max)
         if found is None:
             return
         channel, element = found

@@ -53,7 +53,8 @@ from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.chain import ChainedOperator, ChainOutput
 from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.gate import WatermarkValve
-from tidegate.slot.output import ChannelOutput, Room, make_route
+from tidegate.slot.output import ChannelOutput, make_route
+from tidegate.slot.room import Room
 from tidegate.slot.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.reading import InlineReader
@@ -289,6 +290,7 @@ class OperatorHarness:
             channel, slot = ChannelId(number, 0, index), self._settings.slot
             arrives = partial(subtask.arrives, number, edge.port)
             output = ChannelOutput(channel, slot, arrives, room)
+            output.resize(max(slot.rows, slot.arrow_rows))
             outputs.append(output)
             subtask.read_from(output)
         return make_route(

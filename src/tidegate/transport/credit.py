@@ -12,20 +12,35 @@ from typing import TYPE_CHECKING
 from tidegate.model.elements import ArrowBatch, Barrier, Batch, Element, RowBatch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidegate.model.ids import CheckpointId
+
+
+def credit_for(rows: int, credit_max: int) -> int:
+    """How many batches of so many rows may be on the way in a channel.
+
+    Where a row takes long one is enough beside the one that is worked on.
+    """
+    return min(credit_max, 1 + rows)
 
 
 class CreditedSender:
     """The sending end of one channel: what may go now, and what waits for credit.
 
-    credit: batches that the reader takes before it has granted anything.
+    credit: batches that the reader takes before it has granted anything. rows, arrow_rows: of a
+    batch that goes, by its kind. A batch twice as long or longer goes in pieces of that size, which
+    are cut when they go: the reader may have asked for another size since the batch was offered.
     """
 
-    __slots__ = ("_credit", "_waiting")
+    __slots__ = ("_begun", "_credit", "_waiting", "arrow_rows", "rows")
 
-    def __init__(self, credit: int) -> None:
+    def __init__(self, credit: int, rows: int, arrow_rows: int) -> None:
         assert credit > 0, "a channel without credit never moves"
+        self.rows = rows
+        self.arrow_rows = arrow_rows
         self._credit = credit
+        self._begun = 0  # rows of the first element that have gone
         self._waiting: deque[Element] = deque()
 
     @property
@@ -40,7 +55,11 @@ class CreditedSender:
 
     def batches_waiting(self) -> list[Batch]:
         """The batches that wait for credit, in order; they go on waiting."""
-        return [each for each in self._waiting if isinstance(each, RowBatch | ArrowBatch)]
+        return [
+            self._rest(position, each)
+            for position, each in enumerate(self._waiting)
+            if isinstance(each, RowBatch | ArrowBatch)
+        ]
 
     def holds(self, checkpoint: CheckpointId) -> bool:
         """Whether a checkpoint's barrier waits."""
@@ -53,32 +72,54 @@ class CreditedSender:
         overtaken: list[Batch] = []
         for position, each in enumerate(self._waiting):
             if isinstance(each, RowBatch | ArrowBatch):
-                overtaken.append(each)
+                overtaken.append(self._rest(position, each))
             elif isinstance(each, Barrier) and each.checkpoint == checkpoint:
                 del self._waiting[position]
                 return each, overtaken
         return None, []
 
-    def offer(self, element: Element) -> bool:
-        """Whether the element may go at once; else it is kept until ``grant`` returns it."""
-        if self._waiting:
-            self._waiting.append(element)
-            return False
-        if isinstance(element, RowBatch | ArrowBatch):
-            if self._credit == 0:
-                self._waiting.append(element)
-                return False
-            self._credit -= 1
-        return True
+    def offer(self, element: Element) -> Sequence[Element]:
+        """What of the element may go at once; the rest is kept until ``grant`` returns it."""
+        self._waiting.append(element)
+        return () if len(self._waiting) > 1 else self._going()
 
-    def grant(self, credit: int) -> list[Element]:
+    def grant(self, credit: int) -> Sequence[Element]:
         """More credit has come; the elements that may go now, in order."""
         self._credit += credit
+        return self._going()
+
+    def batches_left(self) -> float:
+        """What was offered last and has still to go, in batches of the size that is asked for."""
+        last = self._waiting[-1] if self._waiting else None
+        if not isinstance(last, RowBatch | ArrowBatch):
+            return 0.0
+        rows = len(last) - (self._begun if len(self._waiting) == 1 else 0)
+        return rows / self._size(last)
+
+    def _going(self) -> Sequence[Element]:
         going: list[Element] = []
-        while self._waiting:
-            if isinstance(self._waiting[0], RowBatch | ArrowBatch):
+        waiting = self._waiting
+        while waiting:
+            first = waiting[0]
+            if isinstance(first, RowBatch | ArrowBatch):
                 if self._credit == 0:
                     break
                 self._credit -= 1
-            going.append(self._waiting.popleft())
+                begun, size = self._begun, self._size(first)
+                if len(first) - begun >= 2 * size:
+                    self._begun = begun + size
+                    going.append(first.piece(begun, self._begun))
+                    continue
+                first, self._begun = self._rest(0, first), 0
+            waiting.popleft()
+            going.append(first)
         return going
+
+    def _size(self, batch: Batch) -> int:
+        return self.rows if isinstance(batch, RowBatch) else self.arrow_rows
+
+    def _rest(self, position: int, batch: Batch) -> Batch:
+        """What has still to go of the batch that waits there."""
+        if position or not self._begun:
+            return batch
+        return batch.piece(self._begun, len(batch))

@@ -12,13 +12,10 @@ Source: Flink, BufferDebloater and BufferSizeEMA, with rows for bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidegate.model.settings import DebloatSettings
-
-ROWS_MIN: Final = 4
-"""Batches of fewer rows are not asked for: each costs its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,6 @@ class DebloatedSize:
     def __init__(self, settings: DebloatSettings, rows_max: int) -> None:
         self._settings = settings
         self._rows_max = rows_max
-        self._rows_min = min(ROWS_MIN, rows_max)
         self._average = float(rows_max)
         self._rows = rows_max
         self._in_flight_ms = 0
@@ -68,7 +64,7 @@ class DebloatedSize:
         batches = max(1, backlog.batches + backlog.channels)
         wanted = min(rows_a_ms * self._settings.target_ms / batches, 2 * self._average)
         self._average += (wanted - self._average) * 2 / (self._settings.samples + 1)
-        self._average = min(max(self._average, self._rows_min), self._rows_max)
+        self._average = min(max(self._average, 1), self._rows_max)
         return self._change_to(round(self._average))
 
     def emptied(self) -> None:
@@ -78,7 +74,7 @@ class DebloatedSize:
     def _change_to(self, rows: int) -> bool:
         """A small change is not worth a word, but the least and the greatest size are reached."""
         change = abs(rows - self._rows) * 100
-        is_limit = rows in (self._rows_min, self._rows_max)
+        is_limit = rows in (1, self._rows_max)
         if change == 0 or (change < self._rows * self._settings.threshold_percent and not is_limit):
             return False
         self._rows = rows

@@ -1,0 +1,57 @@
+"""What a subtask asks its senders for: batches of how many rows, and how many at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.pieces import ROWS_UNBOUNDED
+from tidegate.transport.credit import credit_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from tidegate.model.settings import SlotSettings
+    from tidegate.slot.gate import Gate
+
+
+class AskedSize:
+    """How many rows senders are to put in a batch: as few as all ask for that know of the reader.
+
+    gate: gives its senders credit for more batches where batches are longer. tell: tells one sender
+    each.
+    """
+
+    def __init__(
+        self, settings: SlotSettings, gate: Gate, tell: Collection[Callable[[int], None]]
+    ) -> None:
+        self._rows_max = max(settings.rows, settings.arrow_rows)
+        self._credit_max = settings.credit
+        self._credit = credit_for(1, settings.credit)
+        self._gate = gate
+        self._tell = tell
+        self._rows = self._fitting = 1  # as senders begin
+        self._debloated = ROWS_UNBOUNDED
+
+    def fits(self, rows: int) -> None:
+        """So many rows take the reader as long as a batch should take."""
+        rows = min(rows, self._rows_max)
+        # Measured times waver, and each word goes to every sender.
+        if self._fitting < 2 * rows < 4 * self._fitting and rows != self._rows_max:
+            return
+        self._fitting = rows
+        self._ask()
+
+    def debloated(self, rows: int) -> None:
+        """With so many rows in a batch, what is in flight takes the target time."""
+        self._debloated = rows
+        self._ask()
+
+    def _ask(self) -> None:
+        rows = min(self._fitting, self._debloated)
+        if rows != self._rows:
+            self._rows = rows
+            for tell in self._tell:
+                tell(rows)
+            credit = credit_for(rows, self._credit_max)
+            self._gate.add_credit(credit - self._credit)
+            self._credit = credit
