@@ -71,3 +71,13 @@ def test_what_ends_the_job_is_raised_in_the_loop(jobs: Jobs) -> None:
         for row in rows:
             found.append(row)
     assert found == [1, 2]
+
+
+def test_a_client_and_its_records_say_of_which_job(jobs: Jobs) -> None:
+    with jobs.env().from_sequence(0, 9).execute_and_collect("few") as rows:
+        client = rows.get_job_client()
+        assert repr(rows) == f"<CloseableIterator over the records of {client!r}>"
+        assert sorted(rows) == list(range(10))
+    assert repr(client) == "<JobClient of job 'few', which has ended>"
+    assert repr(client.view()).startswith("<JobView of job 'few', FINISHED: ")
+    assert "job 'few' is FINISHED" in repr(client.get_job_execution_result().result())

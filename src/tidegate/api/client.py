@@ -66,13 +66,17 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobExecutionResult:
     """How a job ended. runtime_ms: from submission to the end."""
 
     job_id: JobId
     runtime_ms: int
     summary: JobSummary | None = None
+
+    def __repr__(self) -> str:
+        told = f"job {self.job_id} ended after {self.runtime_ms / 1_000:.1f} s"
+        return f"<JobExecutionResult: {self.summary or told}>"
 
     def get_job_id(self) -> JobId:
         """Id of the job."""

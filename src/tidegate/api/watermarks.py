@@ -80,7 +80,7 @@ class WatermarkAlignment:
     update_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class WatermarkStrategy:
     """How records get event time, and how late they may come.
 
@@ -98,6 +98,27 @@ class WatermarkStrategy:
     assigner: Assigner | None = None
     idle_ms: int | None = None
     alignment: WatermarkAlignment | None = None
+
+    def __repr__(self) -> str:
+        if self.supplier is not None:
+            calls = [f"for_generator({_called(self.supplier)})"]
+        elif self.lateness_ms is None:
+            calls = ["no_watermarks()"]
+        elif self.lateness_ms == 0:
+            calls = ["for_monotonous_timestamps()"]
+        else:
+            calls = [f"for_bounded_out_of_orderness('{self.lateness_ms} ms')"]
+        if self.assigner is not None:
+            calls.append(f"with_timestamp_assigner({_called(self.assigner)})")
+        if self.idle_ms is not None:
+            calls.append(f"with_idleness('{self.idle_ms} ms')")
+        if self.alignment is not None:
+            group = self.alignment
+            calls.append(
+                f"with_watermark_alignment({group.group!r}, '{group.drift_ms} ms', "
+                f"'{group.update_ms} ms')"
+            )
+        return ".".join(["WatermarkStrategy", *calls])
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -187,6 +208,11 @@ class WatermarkStrategy:
         interval = UPDATE_INTERVAL if update_interval is None else update_interval
         update_ms = _millis(interval, call, least=1)
         return replace(self, alignment=WatermarkAlignment(watermark_group, drift_ms, update_ms))
+
+
+def _called(function: object) -> str:
+    """A function by its name, anything else as it shows itself."""
+    return getattr(function, "__name__", None) or repr(function)
 
 
 def _check_group(given: object, call: str) -> None:

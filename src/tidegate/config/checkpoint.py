@@ -38,6 +38,12 @@ class CheckpointConfig:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
+    def __repr__(self) -> str:
+        if not self.is_checkpointing_enabled():
+            return "<CheckpointConfig: no checkpoints>"
+        mode = self.get_checkpointing_mode().name
+        return f"<CheckpointConfig: every {self.get_checkpoint_interval()} ms, {mode}>"
+
     def is_checkpointing_enabled(self) -> bool:
         """Whether checkpoints are taken periodically."""
         return self.get_checkpoint_interval() > 0

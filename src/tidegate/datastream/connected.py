@@ -16,6 +16,7 @@ from tidegate.api.state import MapStateDescriptor
 from tidegate.datastream import checks, types
 from tidegate.datastream.adapters import CoFlatMap, CoMap
 from tidegate.datastream.keyed import KeyedStream
+from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
 from tidegate.operators.broadcast import BroadcastOperator, KeyedBroadcastOperator
 from tidegate.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
@@ -49,6 +50,10 @@ class ConnectedStreams(Generic[T, S]):
             first, second = input_stream1.keys_shared_with(input_stream2, "connect")
             self._first, self._second = first, second
             self._keyed, self._key_type = True, first.key_type
+
+    def __repr__(self) -> str:
+        names = f"{name_of(self._first.transformation)} and {name_of(self._second.transformation)}"
+        return f"<ConnectedStreams of {names}{', keyed' if self._keyed else ''}>"
 
     def key_by(
         self,
@@ -164,6 +169,10 @@ class BroadcastConnectedStream(Generic[T, S]):
         self._stream = non_broadcast_stream
         self._broadcast = broadcast_stream.input_stream
         self._descriptors = tuple(broadcast_state_descriptors)
+
+    def __repr__(self) -> str:
+        stream, rules = map(name_of, (self._stream.transformation, self._broadcast.transformation))
+        return f"<BroadcastConnectedStream of {stream} and broadcast {rules}>"
 
     def process(
         self,

@@ -71,6 +71,18 @@ class StreamExecutionEnvironment(StreamSources):
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._default_local_parallelism = 1
 
+    def __repr__(self) -> str:
+        names = ", ".join(f"'{each.name}'" for each in self._program.operators) or "no steps yet"
+        parallelism = self._configuration.get(options.PARALLELISM)
+        return f"<StreamExecutionEnvironment, parallelism {parallelism}: {names}>"
+
+    def _repr_markdown_(self) -> str | None:
+        """The job as a diagram, in notebooks; None where there is nothing to run yet."""
+        try:
+            return f"```mermaid\n{self.explain(format='mermaid')}\n```"
+        except UserError:
+            return None
+
     @staticmethod
     def get_execution_environment(
         configuration: Configuration | Mapping[str, object] | None = None,

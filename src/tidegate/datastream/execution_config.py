@@ -39,6 +39,9 @@ class ExecutionConfig:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
 
+    def __repr__(self) -> str:
+        return f"ExecutionConfig({self._configuration})"
+
     def get_parallelism(self) -> int:
         """Parallelism of operators that are made from now on and set none."""
         return self._configuration.get(options.PARALLELISM)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.api.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
@@ -128,7 +128,7 @@ class JoinedStreams(Generic[W]):
 
     first: DataStream[Any]
     second: DataStream[Any]
-    ending: Callable[[_Windows], W]
+    ending: Callable[[_Windows], W] = field(repr=False)
 
     def where(
         self,
@@ -145,7 +145,7 @@ class JoinedWhere(Generic[W]):
 
     first: KeyedStream[Any]
     second: DataStream[Any]
-    ending: Callable[[_Windows], W]
+    ending: Callable[[_Windows], W] = field(repr=False)
 
     def equal_to(
         self,
@@ -163,7 +163,7 @@ class JoinedEqualTo(Generic[W]):
 
     first: KeyedStream[Any]
     second: KeyedStream[Any]
-    ending: Callable[[_Windows], W]
+    ending: Callable[[_Windows], W] = field(repr=False)
 
     def window(self, assigner: WindowAssigner[Any, Any]) -> W:
         """In which windows the records of both streams are gathered."""

@@ -9,6 +9,7 @@ from tidegate.api.sink import Sink, WithPostCommitTopology, WithPreCommitTopolog
 from tidegate.datastream import checks, results
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
+from tidegate.datastream.told import step_text
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 
@@ -43,6 +44,9 @@ class StreamOutputs(Generic[T]):
         self._program = program
         self._transformation = transformation
         self._type = output_type
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {step_text(self._transformation, self._type)}>"
 
     @property
     def transformation(self) -> Transformation:

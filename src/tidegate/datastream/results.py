@@ -46,6 +46,9 @@ class CloseableIterator(Generic[T]):
         self._rows = cast("Iterator[T]", iter(client.collected(name)))
         self._ended = False
 
+    def __repr__(self) -> str:
+        return f"<CloseableIterator over the records of {self._client!r}>"
+
     def __iter__(self) -> Iterator[T]:
         return self
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.datastream import checks
 from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
+from tidegate.datastream.told import step_text
 from tidegate.graph.transformations import ChainingStrategy
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ class DataStreamSink:
     ) -> None:
         self._transformation = transformation
         self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"<DataStreamSink {step_text(self._transformation, None)}>"
 
     def name(self, name: str) -> DataStreamSink:
         """Names the sink, for plans, metrics and messages."""

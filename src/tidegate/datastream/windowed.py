@@ -30,6 +30,7 @@ from tidegate.api.windows import (
 )
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream import checks, types
+from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
 from tidegate.operators.aligned_windows import AlignedWindowOperator
 from tidegate.operators.sessions import SessionOperator
@@ -90,6 +91,10 @@ class _Windowed(Generic[T]):
         self._default_trigger = _default_trigger(window_assigner, environment)
         self._plan = WindowPlan(window_assigner, self._default_trigger)
         self._evictor: Evictor[Any, Any] | None = None
+
+    def __repr__(self) -> str:
+        name = name_of(self._stream.transformation)
+        return f"<{type(self).__name__} of {name} in {self._assigner!r}>"
 
     def trigger(self: S, trigger: Trigger[Any, Any]) -> S:
         """Has another trigger fire the windows, in place of the assigner's own."""

@@ -56,6 +56,10 @@ class DriverClient:
         self._savepoints = SavepointRequests(self._ask_for_savepoint, self._result)
         self._url: str | None = None
 
+    def __repr__(self) -> str:
+        state = "has ended" if self._driver.result.done() else "has not ended"
+        return f"<JobClient of job '{self._driver.name}', which {state}>"
+
     def belongs_to(self, thread: threading.Thread) -> None:
         """The thread that runs the driver."""
         self._thread = thread

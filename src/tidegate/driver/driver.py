@@ -536,6 +536,11 @@ class Driver:
     # --- for the performer and the client ---
 
     @property
+    def name(self) -> str:
+        """Name of the job."""
+        return self._graph.name
+
+    @property
     def job(self) -> JobId:
         """Id of the job."""
         return self.accepted.result(timeout=0)

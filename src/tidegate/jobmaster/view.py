@@ -72,7 +72,7 @@ class SlotView:
     long_call: LongCall | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class JobView:
     """One job. timestamps_ms: wall clock at which it last entered each status.
 
@@ -97,6 +97,17 @@ class JobView:
     settings: JobSettings
     rescales: int = 0
     counts: RowCounts = field(default_factory=RowCounts)
+
+    def __repr__(self) -> str:
+        counts = (
+            (len(self.vertices), "vertices"),
+            (len(self.slots), "slots"),
+            (self.restarts, "restarts"),
+            (self.counts.read, "rows read"),
+            (self.counts.written, "rows written"),
+        )
+        told = ", ".join(f"{count} {what}" for count, what in counts)
+        return f"<JobView of job '{self.name}', {self.status.value}: {told}>"
 
     def failures_labelled(self, key: str, value: str) -> tuple[FailureView, ...]:
         """The failures that have this label, or happened with one that has it."""

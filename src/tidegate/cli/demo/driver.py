@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures import wait
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from tidegate import JobClient
     from tidegate.cli.demo.news import News
-    from tidegate.jobmaster.view import JobView
 
 CHECKPOINT_MS = 1_000
 WATERMARK_MS = 50
@@ -114,7 +113,7 @@ def watch(
     ended = False
     while not ended:
         ended = bool(wait([result], timeout=every_ms / 1000).done)
-        for news in job.look(cast("JobView", client.view()), clock.wall_ms()):
+        for news in job.look(client.view(), clock.wall_ms()):
             tell(news)
 
 
