@@ -118,6 +118,7 @@ class World:
                 storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints),
                 log=structlog.get_logger(),
                 secret=b"",
+                show=lambda printed: None,
             ),
             self.provider,
         )

@@ -14,6 +14,7 @@ from tidegate.errors import PeerLost, SlotLost
 from tidegate.jobmaster.events import JobEvent, SlotLeft, SlotRequestFailed
 from tidegate.model.control import (
     Offer,
+    Printed,
     Pulse,
     Refused,
     Release,
@@ -60,8 +61,12 @@ class World:
     def __init__(self) -> None:
         self.posted: list[JobEvent] = []
         self.for_coordinators: list[ToCoordinator] = []
+        self.printed: list[Printed] = []
         self.links = SlotLinks(
-            self.posted.append, self.for_coordinators.append, structlog.get_logger()
+            self.posted.append,
+            self.for_coordinators.append,
+            self.printed.append,
+            structlog.get_logger(),
         )
         self.network = MemoryNetwork()
 

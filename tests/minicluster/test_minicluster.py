@@ -52,7 +52,7 @@ def endless(parallelism: int, **settings: str) -> DriverClient:
 
 def view_once(client: JobClient, reached: Callable[[JobView], bool]) -> JobView:
     """The job's view as soon as it is as wished."""
-    for _ in range(LIMIT_S * 100):
+    for _ in range(int(LIMIT_S * 100)):
         view: JobView = client.view()  # type: ignore[assignment]
         if reached(view):
             return view

@@ -21,6 +21,7 @@ from tidegate.ha.filesystem import open_chain
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
+from tidegate.slot.printing import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.slot import World as SlotWorld
 from tidegate.storage.checkpoints import checkpoint_storage
@@ -278,6 +279,7 @@ class World:
                 ),
                 log=started.log,  # type: ignore[arg-type]
                 secret=b"",
+                show=lambda printed: None,
             ),
             Provider(self, process),
         )
@@ -339,6 +341,7 @@ class World:
                 log=Log(self.loop),  # type: ignore[arg-type]
                 pause=lambda: asyncio.sleep(pause_s * self.chance.random()),
                 owns_process=False,
+                printing=Printing(0, self.clock().monotonic_ms),
             ),
             pid=len(self.slots),
             host="simulated",

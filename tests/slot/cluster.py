@@ -30,6 +30,7 @@ from tidegate.model.elements import CheckpointOptions
 from tidegate.model.ids import CheckpointId, Epoch, ExecutionId, JobId, OperatorId, SlotId, VertexId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
+from tidegate.slot.printing import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.slot import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
@@ -149,6 +150,7 @@ class Cluster:
             log=structlog.get_logger(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
+            printing=Printing(0, self.clock.monotonic_ms),
         )
         made = self.slots[slot] = Slot(slot, world, pid=1, host="host")
         self.running[slot] = asyncio.ensure_future(

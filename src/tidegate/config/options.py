@@ -259,6 +259,13 @@ LAST_CHECKPOINT_TIMEOUT: Final = ConfigOption(
     10_000,
     "How long Ctrl-C and SIGTERM wait for a last checkpoint before the job is suspended.",
 )
+PRINTED_LINES: Final = ConfigOption(
+    "tidegate.print.lines-to-driver",
+    _COUNT,
+    0,
+    "How many lines a second each slot sends to the driver, which prints them, of what functions "
+    "print and log; the others are counted. With 0 they stay where the slot runs.",
+)
 SUMMARY: Final = ConfigOption(
     "tidegate.job.summary",
     _BOOLEAN,

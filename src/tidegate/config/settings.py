@@ -230,6 +230,7 @@ def slot_settings(configuration: Configuration) -> SlotSettings:
         final_only=configuration.get(options.RUNTIME_MODE) is RuntimeExecutionMode.BATCH,
         state_files=state_file_settings(configuration, on_disk=on_disk),
         changelog=changelog_settings(configuration),
+        printed_max=configuration.get(options.PRINTED_LINES),
     )
 
 

@@ -22,6 +22,7 @@ from tidegate.checkpoint.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.events import Woke
 from tidegate.checkpoint.fitting import check_hooks, fit, unclaimed
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.config.program_logs import logs_of_program
 from tidegate.config.warnings import Warnings
 from tidegate.driver.alarm import Alarm
 from tidegate.driver.enrichers import FailureEnrichers
@@ -58,7 +59,7 @@ from tidegate.jobmaster.events import (
     SuspendRequested,
 )
 from tidegate.jobmaster.machine import JobMaster
-from tidegate.model.control import JobStatus, SlotInvitation
+from tidegate.model.control import JobStatus, Printed, SlotInvitation
 from tidegate.model.descriptors import shortage
 from tidegate.model.ids import CheckpointId, Epoch
 from tidegate.model.versions import versions
@@ -95,7 +96,7 @@ class DriverWorld:
     """What a driver takes from outside, so that a simulation can own every source of surprise.
 
     chain: opens the record chain of the job. storage: opens the job's checkpoint storage.
-    secret: what slots prove themselves with.
+    secret: what slots prove themselves with. show: prints what functions have printed in a slot.
     """
 
     network: Network
@@ -106,6 +107,7 @@ class DriverWorld:
     storage: Callable[[JobGraph, JobId], CheckpointStorage]
     log: structlog.typing.FilteringBoundLogger
     secret: bytes
+    show: Callable[[Printed], None]
 
 
 class Driver:
@@ -187,7 +189,7 @@ class Driver:
                 await self._already_over(machine, storage, leadership)
                 return
             self._machine = machine
-            links = SlotLinks(self.post, self._hosts.event, self._world.log)
+            links = SlotLinks(self.post, self._hosts.event, self._world.show, self._world.log)
             hooks = MasterHooks(self._graph.hooks, self._world.run_blocking, self._world.log)
             leaving.push_async_callback(hooks.close)
             calls = (hooks, *self._make_listeners(leadership))
@@ -462,6 +464,7 @@ class Driver:
             secret=self._world.secret,
             settings=self._graph.settings.slot,
             pyflink=is_installed(),
+            logs=logs_of_program(),
         )
 
     async def _watch_leadership(self, leadership: Leadership) -> None:

@@ -12,6 +12,7 @@ from tidegate.model.control import (
     Cancel,
     HasRead,
     Offer,
+    Printed,
     Pulse,
     PulseHeard,
     Refused,
@@ -37,16 +38,21 @@ _HEARD: Final = pickle.dumps(PulseHeard(), protocol=5)
 
 
 class SlotLinks:
-    """All slots that have offered themselves. to_coordinator: gets the operators' events."""
+    """All slots that have offered themselves.
+
+    to_coordinator: gets the operators' events. show: gets what functions have printed.
+    """
 
     def __init__(
         self,
         post: Callable[[JobEvent], None],
         to_coordinator: Callable[[ToCoordinator], None],
+        show: Callable[[Printed], None],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._post = post
         self._to_coordinator = to_coordinator
+        self._show = show
         self._log = log
         self._open: set[Wire] = set()
         self._wires: dict[SlotId, Wire] = {}
@@ -154,6 +160,8 @@ class SlotLinks:
             self._to_coordinator(message)
         elif isinstance(message, HasRead):
             self.read_backs.heard(message)
+        elif isinstance(message, Printed):
+            self._show(message)
         else:
             self._post(cast("JobEvent", message))
 

@@ -15,6 +15,7 @@ from tidegate.driver.client import DriverClient
 from tidegate.driver.door import Door
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.driver.pool import DriverPool
+from tidegate.driver.printed import PrintedLines
 from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
@@ -190,6 +191,7 @@ def _world(
         storage=lambda graph, job: checkpoint_storage(job, graph.settings.checkpoints, stores),
         log=process_log().bind(job=graph.name),
         secret=secret,
+        show=PrintedLines(pool.submit).show,
     )
 
 

@@ -33,7 +33,6 @@ from tidegate.minicluster.messages import (
     receive,
     send,
 )
-from tidegate.minicluster.program_logs import log_as_program
 from tidegate.slot.guarded import fork
 
 if TYPE_CHECKING:
@@ -214,8 +213,6 @@ class ForkServer:
         with contextlib.suppress(OSError):  # a folder that is gone is missed where it is used
             os.chdir(start.folder)
         sys.path[:] = start.path
-        if start.logs is not None:
-            log_as_program(start.logs)
         _reseed()
 
 

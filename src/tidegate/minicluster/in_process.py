@@ -15,6 +15,7 @@ from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
+from tidegate.slot.printing import Printing
 from tidegate.slot.slot import Slot, World
 from tidegate.storage.checkpoints import checkpoint_storage
 
@@ -107,6 +108,7 @@ class LoopProvider:
             log=process_log(),
             pause=lambda: asyncio.sleep(0),
             owns_process=False,
+            printing=Printing(0, SystemClock().monotonic_ms),
         )
 
 

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-    from tidegate.minicluster.program_logs import ProgramLogs
     from tidegate.model.control import SlotInvitation
 
 _LENGTH = struct.Struct("!I")
@@ -22,12 +21,11 @@ CHANNEL_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """What all slots of a job are told: the program's import path, environment, folder and logs."""
+    """What all slots of a job are told: the program's import path, environment and folder."""
 
     path: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
     folder: str
-    logs: ProgramLogs | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import PeerLost, SlotLost
 from tidegate.minicluster.messages import JobStart, KillSlot, SlotEnded, StartSlot, receive, send
-from tidegate.minicluster.program_logs import logs_of_program
 from tidegate.model.descriptors import shortage
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class ProcessProvider:
 
     def _open(self) -> socket.socket:
         channel = self._channel = self._forking.channel()
-        start = JobStart(tuple(sys.path), dict(os.environ), str(Path.cwd()), logs_of_program())
+        start = JobStart(tuple(sys.path), dict(os.environ), str(Path.cwd()))
         send(channel, start)
         listener = threading.Thread(
             target=self._listen, args=(channel,), name="tidegate-slots", daemon=True

@@ -81,13 +81,27 @@ class JobStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ProgramLogs:
+    """The stream handler of the root logger, and which loggers have levels of their own.
+
+    to_stdout: else to standard error. format, date_format: as for ``logging.Formatter``.
+    """
+
+    to_stdout: bool
+    format: str | None
+    date_format: str | None
+    levels: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SlotInvitation:
     """What a slot must know to join a job. secret: proves both sides; never logged.
 
     driver: address to dial. host: address to bind and announce; None finds the one that reaches
     the driver. request: the provider's name for this slot. pyflink: functions of the job import
-    what they need from ``pyflink``. keys: of this slot, for TLS; None for plain links, whose frames
-    carry tags where they are ``sealed``. driver_process: the driver's, where it is on this machine.
+    what they need from ``pyflink``. logs: how the program logs; None where it has not said. keys:
+    of this slot, for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
+    driver_process: the driver's, where it is on this machine.
     """
 
     driver: str
@@ -96,6 +110,7 @@ class SlotInvitation:
     request: str = ""
     settings: SlotSettings = field(default_factory=SlotSettings)
     pyflink: bool = False
+    logs: ProgramLogs | None = None
     keys: Keys | None = field(default=None, repr=False)
     sealed: bool = False
     driver_process: int | None = None
@@ -428,8 +443,20 @@ class SlotLeaving:
     error: TidegateError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """Lines that functions have printed in a slot: whether to standard error, and the text.
+
+    left_out: how many more there were than the driver is to have.
+    """
+
+    lines: tuple[tuple[bool, str], ...]
+    left_out: int = 0
+
+
 ToDriver = (
     Offer
+    | Printed
     | Pulse
     | SubtaskChanged
     | CheckpointAcknowledged

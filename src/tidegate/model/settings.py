@@ -221,7 +221,8 @@ class SlotSettings:
     beside the first. debloat: None where row batches always have ``rows`` rows. final_only: the
     input is bounded, and only what it comes to in the end counts. part_bytes: of so much encoded
     state is written before there is more. rocksdb: None where keyed state is in memory. changelog:
-    None where changes of it are not logged.
+    None where changes of it are not logged. printed_max: lines a second that a slot sends to the
+    driver of what functions print.
     """
 
     rows: int = 2_048
@@ -246,6 +247,7 @@ class SlotSettings:
     rocksdb: RocksDBSettings | None = None
     state_files: StateFileSettings = field(default_factory=StateFileSettings)
     changelog: ChangelogSettings | None = None
+    printed_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
+from tidegate.config.program_logs import logging_as
 from tidegate.errors import PeerLost
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import Pulse
@@ -24,6 +25,7 @@ from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, take_away
 from tidegate.slot.guarded import GuardProcess
+from tidegate.slot.printing import Printing
 from tidegate.slot.pulse import PulseLink
 from tidegate.slot.slot import Slot, World
 from tidegate.slot.threads import short_switches
@@ -41,6 +43,8 @@ _M_ARENA_MAX: Final = -8
 """Of glibc's ``mallopt``: how many heaps a process may have."""
 
 HEAPS_MAX: Final = 2
+
+_PRINTED_EACH_S: Final = 0.2
 
 EXIT_LOST = 70
 """Exit status of a slot that ended itself because its guard or its parent was gone."""
@@ -72,13 +76,16 @@ def serve(invitation: SlotInvitation) -> str:
     if invitation.pyflink:
         put_in_place()
     try:
+        printing = Printing(settings.printed_max, SystemClock().monotonic_ms)
         with (
+            printing.standard_streams(),
+            logging_as(invitation.logs),
             _without_interrupts(),
             short_switches(),
             _children_terminable(),
             asyncio.Runner(loop_factory=loop_factory()) as runner,
         ):
-            return runner.run(_serve(invitation, slot_id, host, chance, guard))
+            return runner.run(_serve(invitation, slot_id, host, chance, guard, printing))
     finally:
         if invitation.pyflink:
             take_away()
@@ -143,7 +150,12 @@ def _do_nothing(number: int, frame: FrameType | None) -> None:
 
 
 async def _serve(
-    invitation: SlotInvitation, slot_id: SlotId, host: str, chance: Chance, guard: GuardProcess
+    invitation: SlotInvitation,
+    slot_id: SlotId,
+    host: str,
+    chance: Chance,
+    guard: GuardProcess,
+    printing: Printing,
 ) -> str:
     settings = invitation.settings
     pool = ThreadPoolExecutor(settings.upload_threads, thread_name_prefix="tidegate-io")
@@ -168,13 +180,22 @@ async def _serve(
         log=process_log().bind(slot=slot_id),
         pause=lambda: asyncio.sleep(0),
         owns_process=True,
+        printing=printing,
     )
     slot = Slot(slot_id, world, pid=os.getpid(), host=socket.gethostname())
     guard.watch(slot)
+    telling = asyncio.ensure_future(_tell_printed(slot))
     try:
         return await slot.run(invitation.driver, versions=versions(), request=invitation.request)
     finally:
+        telling.cancel()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+async def _tell_printed(slot: Slot) -> None:
+    while True:
+        await asyncio.sleep(_PRINTED_EACH_S)
+        slot.send_printed()
 
 
 def _exit_at_once(reason: str) -> None:

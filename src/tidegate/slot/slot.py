@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
     from tidegate.model.settings import CheckpointSettings
+    from tidegate.slot.printing import Printing
     from tidegate.slot.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network, Wire
@@ -81,7 +82,7 @@ class World:
 
     run_blocking: runs a call on the slot's pool. pause: lets the loop do other things; time passes
     in it. storage: opens the job's checkpoint storage. owns_process: whether the slot may decide
-    when the process collects garbage.
+    when the process collects garbage. printing: what functions print, for the driver.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class World:
         log: structlog.typing.FilteringBoundLogger,
         pause: Callable[[], Awaitable[None]],
         owns_process: bool,
+        printing: Printing,
     ) -> None:
         self.network = network
         self.clock = clock
@@ -104,6 +106,7 @@ class World:
         self.log = log
         self.pause = pause
         self.owns_process = owns_process
+        self.printing = printing
 
 
 class Slot:
@@ -385,7 +388,14 @@ class Slot:
 
     def _send(self, message: ToDriver) -> None:
         if self._driver is not None:
+            self.send_printed()  # ahead of the subtask's end, behind which nobody listens
             self._driver.send([pickle.dumps(message, protocol=5)])
+
+    def send_printed(self) -> None:
+        """Let the driver have what functions have printed."""
+        if self._driver is not None:
+            for printed in self._world.printing.take():
+                self._driver.send([pickle.dumps(printed, protocol=5)])
 
     # --- subtasks ---
 

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
+from tidegate.model.control import ProgramLogs
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramLogs:
-    """The stream handler of the root logger, and which loggers have levels of their own.
-
-    to_stdout: else to standard error. format, date_format: as for ``logging.Formatter``.
-    """
-
-    to_stdout: bool
-    format: str | None
-    date_format: str | None
-    levels: Mapping[str, int]
+    from collections.abc import Generator
 
 
 def logs_of_program() -> ProgramLogs | None:
@@ -51,7 +40,7 @@ def _levels(root: logging.Logger) -> dict[str, int]:
     return {each.name: each.level for each in loggers if each.level != logging.NOTSET}
 
 
-def log_as_program(logs: ProgramLogs) -> None:
+def _log_as_program(logs: ProgramLogs) -> None:
     """Set logging up in a slot as its program has it."""
     handler = logging.StreamHandler(sys.stdout if logs.to_stdout else sys.stderr)
     if logs.format is not None:
@@ -59,3 +48,21 @@ def log_as_program(logs: ProgramLogs) -> None:
     logging.getLogger().addHandler(handler)
     for name, level in logs.levels.items():
         logging.getLogger(None if name == "root" else name).setLevel(level)
+
+
+@contextlib.contextmanager
+def logging_as(logs: ProgramLogs | None) -> Generator[None]:
+    """This process logs as the program meanwhile; afterwards it is somebody else's again."""
+    if logs is None:
+        yield
+        return
+    root = logging.getLogger()
+    handlers, levels = list(root.handlers), _levels(root)
+    _log_as_program(logs)
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        for name in logs.levels:
+            logger = logging.getLogger(None if name == "root" else name)
+            logger.setLevel(levels.get(name, logging.NOTSET))
