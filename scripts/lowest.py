@@ -1,7 +1,8 @@
 """Runs the quick tests against the lowest versions of the dependencies that pyproject.toml allows.
 
 An environment in build/lowest gets each dependency, those of the extras too, in exactly its lowest
-version. What they need in turn is as pip finds it. Run it after raising or adding a dependency:
+version. What they need in turn is as pip finds it. Spark is left out, since no quick test needs it.
+Run it after raising or adding a dependency:
 
     .venv/bin/python scripts/lowest.py [arguments of pytest]
 """
@@ -18,15 +19,15 @@ ENVIRONMENT = ROOT / "build" / "lowest"
 PYTHON = ENVIRONMENT / "bin" / "python"
 
 REQUIREMENT = re.compile(r"^([\w-]+)(?:\[[\w,]+\])?>=([\w.]+)")
-NOT_OURS = {"dev", "all"}
-"""Extras that are made of others, or that a user never installs."""
+LEFT_OUT = {"all", "demo", "dev", "spark"}
+"""Extras that are made of others, that a user never installs, or that the quick tests never use."""
 
 
 def main() -> int:
     """Make the environment, run the tests in it, and say with which versions."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     optional = project["optional-dependencies"]
-    extras = [name for name in optional if name not in NOT_OURS]
+    extras = [name for name in optional if name not in LEFT_OUT]
     needed = [requirement for name in extras for requirement in optional[name]]
     lowest = lowest_versions([*project["dependencies"], *needed])
     constraints = ENVIRONMENT / "constraints.txt"
@@ -34,7 +35,9 @@ def main() -> int:
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in lowest.items()))
     tools = [each for each in optional["dev"] if "pytest" in each]
     wanted = [f"{ROOT}[{','.join(extras)}]", "hypothesis", "psutil", *tools]
-    run("-m", "pip", "install", "--quiet", "--constraint", str(constraints), "--editable", *wanted)
+    install = ["-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
+    if exit_code := run(*install, "--editable", *wanted):
+        return exit_code
     print("\n".join(f"{name} {version}" for name, version in sorted(lowest.items())))
     quick = ["-m", "not slow and not spark", "--hypothesis-profile=quick", "-p", "no:cacheprovider"]
     arguments = sys.argv[1:] or ["tests", "--ignore=tests/house", "--ignore=tests/spark"]

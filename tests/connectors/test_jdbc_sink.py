@@ -54,7 +54,9 @@ def at(path: Path) -> JdbcConnectionOptions:
 
 
 def opened(world: World, sink: JdbcSink) -> Hosted:
-    return Hosted(SinkOperator(sink), world, name="to totals")
+    step = Hosted(SinkOperator(sink), world, name="to totals")
+    world.at_end.callback(step.close)
+    return step
 
 
 def upserts(path: Path, execution: JdbcExecutionOptions | None = None) -> JdbcSink:

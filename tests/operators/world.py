@@ -5,6 +5,7 @@ import copy
 import selectors
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -81,6 +82,7 @@ class World:
     def __init__(self) -> None:
         self.loop = VirtualLoop()
         self.started: list[asyncio.Task[None]] = []
+        self.at_end = ExitStack()
         self._calls: deque[tuple[Callable[[], object], asyncio.Future[object]]] = deque()
 
     def __enter__(self) -> "World":
@@ -165,6 +167,7 @@ class World:
         return self.loop.run_until_complete(until_done())
 
     def close(self) -> None:
+        self.at_end.close()
         self.loop.run_until_complete(self._cancel_all())
         self.loop.close()
 

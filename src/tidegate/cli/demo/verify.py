@@ -181,7 +181,8 @@ def _wrong_days(on_time: Any, rows: Any) -> int:
         flights=1, departed=on_time["dep_delay"].notna(), delay_total=on_time["dep_delay"]
     )
     expected = expected.groupby(DAY)[[*TOTALS, "straggles"]].sum()
-    both = found.join(expected, how="outer", lsuffix="_found").fillna(-1)
+    found = found.rename(columns={total: f"{total}_found" for total in TOTALS})
+    both = found.join(expected, how="outer").fillna(-1)
     wrong: np.ndarray = both["rows"].to_numpy() > 1 + both["straggles"].to_numpy()
     for total in TOTALS:
         wrong |= both[f"{total}_found"].to_numpy() != both[total].to_numpy()
