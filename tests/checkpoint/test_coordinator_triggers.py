@@ -33,6 +33,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import AlignmentType, OperatorEvent, SnapshotKind
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
@@ -118,7 +119,7 @@ def test_what_the_format_has_no_place_for_goes_into_a_master_state() -> None:
     world.advance(0)
     source = world.subtask("source")
     message = world.acknowledgement(1, source)
-    figures = replace(message.figures, checksums={"/chk-1/a": (77, 10)})
+    figures = replace(message.figures, checksums={"/chk-1/a": FileChecksum(77, 10)})
     world.send(replace(message, figures=figures))
     world.acknowledge(1)
     (write,) = world.all(commands.WriteMetadata)

@@ -13,12 +13,13 @@ from tidegate.checkpoint.metadata.provenance import (
     to_master_state,
 )
 from tidegate.errors import FormatError
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId
 from tidegate.model.snapshots import CheckpointMetadata, MasterState
 
 ORDERS = Provenance(
     {"job": "orders", "python": "3.11.7", "packages": {"tidegate": "0.1.0"}},
-    {"file:/c/shared/f": (0xFFFFFFFF, 40_112), "g": (0, 0)},
+    {"file:/c/shared/f": FileChecksum(0xFFFFFFFF, 40_112), "g": FileChecksum(0, 0)},
 )
 
 
@@ -32,9 +33,9 @@ def test_it_travels_in_a_metadata_file_beside_the_hooks() -> None:
 
 
 def test_its_bytes_are_those_of_the_format_page() -> None:
-    assert to_master_state(Provenance({"job": "orders"}, {"f": (0xDEADBEEF, 7)})).payload == (
-        b'{"checksums":{"f":[7,3735928559]},"crc32c":"00000000","job":"orders"}'
-    )
+    assert to_master_state(
+        Provenance({"job": "orders"}, {"f": FileChecksum(0xDEADBEEF, 7)})
+    ).payload == (b'{"checksums":{"f":[7,3735928559]},"crc32c":"00000000","job":"orders"}')
 
 
 def test_a_snapshot_of_flink_or_of_a_later_release_has_none_that_we_can_read() -> None:
@@ -62,7 +63,9 @@ def test_a_payload_that_says_something_else_is_refused(payload: bytes) -> None:
         provenance_of(with_states(MasterState("tidegate", 1, payload)))
 
 
-@given(checksums=st.dictionaries(st.text(), st.tuples(st.integers(0), st.integers(0))))
+@given(
+    checksums=st.dictionaries(st.text(), st.builds(FileChecksum, st.integers(0), st.integers(0)))
+)
 def test_equal_provenance_makes_equal_bytes(checksums: dict[str, tuple[int, int]]) -> None:
     backwards = Provenance({}, dict(reversed(checksums.items())))
     state = to_master_state(Provenance({}, checksums))

@@ -106,6 +106,7 @@ class Recorder:
         self.work: list[Coroutine[object, object, None]] = []
         self.settings = JobSettings()
         self.hint = "look at the cores"
+        self.key_file = None
 
     def _act(self, name: str, *what: object, result: Any = None) -> Any:
         self.calls.append((name, *what))

@@ -70,7 +70,7 @@ def test_the_states_of_a_chain_are_in_one_file_that_is_whole_when_they_are_ackno
             assert (segment.file_path, segment.start_position) == (place, end)
             end += segment.state_size
         assert end == len(data) == acknowledged.figures.bytes_written
-        assert {path: size for path, (_, size) in acknowledged.figures.checksums.items()} == {
+        assert {path: file.size for path, file in acknowledged.figures.checksums.items()} == {
             place: end
         }
         named = [

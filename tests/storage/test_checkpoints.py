@@ -8,6 +8,7 @@ import pytest
 from google_crc32c import value as crc32c
 
 from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     EmptySegmentFileStateHandle,
@@ -152,7 +153,7 @@ def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path
     handle = large.close_and_get_handle()
     place = f"{tmp_path}/{JOB}/chk-1/1-0-b"
     assert handle == RelativeFileStateHandle("1-0-b", MIB, file_path=place)
-    assert large.checksums == {place: (google_crc32c.value(b"y" * MIB), MIB)}
+    assert large.checksums == {place: FileChecksum(google_crc32c.value(b"y" * MIB), MIB)}
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
     assert storage.read_handle(handle) == b"y" * MIB
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.storage.test_checkpoints import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
 from tidegate.checkpoint.metadata import decode, encode
 from tidegate.errors import StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     KeyGroupsStateHandle,
@@ -76,7 +77,7 @@ def test_states_of_one_subtask_are_segments_of_one_file(tmp_path: Path) -> None:
         SegmentFileStateHandle(place, 7, 1, exclusive, "1-0-c"),
     ]
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-a"}
-    assert merging.checksums == {place: (google_crc32c.value(b"onetwo!3"), 8)}
+    assert merging.checksums == {place: FileChecksum(google_crc32c.value(b"onetwo!3"), 8)}
     assert [storage.read_handle(handle) for handle in handles] == [b"one", b"two!", b"3"]
     assert storage.read_handle(handles[1], offset=1, size=2) == b"wo"
 
@@ -105,7 +106,7 @@ def test_a_file_that_has_its_size_takes_no_further_state(tmp_path: Path) -> None
     merging.close()
     sizes = {file.name: file.stat().st_size for file in (tmp_path / JOB / "chk-1").iterdir()}
     assert sizes == {"1-0-a": 12, "1-0-c": 30, "1-0-d": 1}
-    assert {Path(place).name: size for place, (_, size) in merging.checksums.items()} == sizes
+    assert {Path(place).name: file.size for place, file in merging.checksums.items()} == sizes
 
 
 def test_what_is_given_up_leaves_nothing_open_and_no_file_under_way(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_every_state_is_read_back_through_the_metadata(
         for delegate in (subtask.managed_operator.delegate, subtask.managed_keyed.delegate):
             assert storage.read_handle(delegate) == state
     assert set(merging.checksums) == set(world.files)
-    for place, (crc, size) in merging.checksums.items():
+    for place, (crc, size, _) in merging.checksums.items():
         assert google_crc32c.value(world.files[place]) == crc and len(world.files[place]) == size
-    sizes = sorted(size for _, size in merging.checksums.values())
+    sizes = sorted(file.size for file in merging.checksums.values())
     assert sum(size < largest for size in sizes) <= 1, "only the last file may be smaller"

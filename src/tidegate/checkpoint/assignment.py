@@ -28,6 +28,7 @@ from tidegate.model.snapshots import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.ids import OperatorId
     from tidegate.model.snapshots import CheckpointMetadata, InFlightData, OperatorState
     from tidegate.model.topology import Topology, Vertex
@@ -57,8 +58,8 @@ def assign(
 
 
 def _checksums(
-    restore: SubtaskRestore, known: Mapping[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
+    restore: SubtaskRestore, known: Mapping[str, FileChecksum]
+) -> dict[str, FileChecksum]:
     named = ((path, name_of(path)) for path in restored_paths(restore))
     return {path: known[name] for path, name in named if name in known}
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.checkpoint.plan import CheckpointPlan, Executions
-    from tidegate.checkpoint.registry import Checksum
     from tidegate.checkpoint.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import CheckpointOptions
+    from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, VertexId
     from tidegate.model.snapshots import MasterState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
@@ -84,7 +84,7 @@ class PendingCheckpoint:
     location: str | None = None
     coordinators: dict[OperatorId, bytes | None] = field(default_factory=dict)
     master_states: tuple[MasterState, ...] = ()
-    checksums: dict[str, Checksum] = field(default_factory=dict)
+    checksums: dict[str, FileChecksum] = field(default_factory=dict)
     written_bytes: int = 0
     _missing: dict[ExecutionId, None] = field(init=False)
     _acknowledged: dict[ExecutionId, None] = field(default_factory=dict)

@@ -44,6 +44,7 @@ from tidegate.model.snapshots import FINISHED, SharingFilesStrategy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.ids import CheckpointId
     from tidegate.model.snapshots import (
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     )
 
 _Keyed = TypeVar("_Keyed", bound="KeyedStateHandle")
-Checksum = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _Entry:
     created_by: CheckpointId
     last_used_by: CheckpointId
     keeps_folder: bool
-    checksum: Checksum | None
+    checksum: FileChecksum | None
 
 
 class SharedStateRegistry:
@@ -83,7 +83,7 @@ class SharedStateRegistry:
         checkpoint: CheckpointId,
         *,
         keeps_folder: bool = False,
-        checksum: Checksum | None = None,
+        checksum: FileChecksum | None = None,
     ) -> StreamStateHandle:
         """Note that a checkpoint uses a shared file; the result stands for it from now on.
 
@@ -108,7 +108,7 @@ class SharedStateRegistry:
         self,
         state: SubtaskState,
         checkpoint: CheckpointId,
-        checksums: dict[str, Checksum] | None = None,
+        checksums: dict[str, FileChecksum] | None = None,
     ) -> SubtaskState:
         """Note all shared files of a subtask's state; the same state without placeholders.
 
@@ -201,9 +201,9 @@ class SharedStateRegistry:
         """Checkpoints whose folders hold a file that is still used."""
         return frozenset(entry.created_by for entry in self._entries.values() if entry.keeps_folder)
 
-    def checksums(self, state: SubtaskState) -> dict[str, Checksum]:
+    def checksums(self, state: SubtaskState) -> dict[str, FileChecksum]:
         """What is known of the shared files of a state that was registered, by path."""
-        known: dict[str, Checksum] = {}
+        known: dict[str, FileChecksum] = {}
         for handle in shared_handles(state):
             entry = self._entries.get(shared_key(handle))
             if entry is not None and entry.checksum is not None:
@@ -217,7 +217,7 @@ class _Note:
 
     registry: SharedStateRegistry
     checkpoint: CheckpointId
-    checksum_of: Callable[[str], Checksum | None]
+    checksum_of: Callable[[str], FileChecksum | None]
     keeps_folder: bool = False
 
     def all_of(self, state: SubtaskState) -> None:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tidegate.cli.options import with_key_file
 from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.savepoints.diff import SAME, diff_snapshots
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.savepoints.diff import SnapshotDiff
 
 DIFFERENT: Final = 1
@@ -28,8 +31,17 @@ _KEYS: Final = 10
     "--keys-max", type=click.IntRange(1), default=_KEYS, show_default=True, help="Of each state."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all as JSON.")
+@with_key_file
 @unsafe_unpickle
-def diff(before: str, after: str, keys: bool, keys_max: int, as_json: bool, trusted: bool) -> None:
+def diff(
+    before: str,
+    after: str,
+    keys: bool,
+    keys_max: int,
+    as_json: bool,
+    key_file: Path | None,
+    trusted: bool,
+) -> None:
     """Show what is different in the snapshots BEFORE and AFTER.
 
     State of classes of the program is not compared without --unsafe-unpickle.
@@ -37,7 +49,8 @@ def diff(before: str, after: str, keys: bool, keys_max: int, as_json: bool, trus
     Exit code: 0 where both hold the same, 1 where they do not, 2 where there is none.
     """
     with state_as_data(trusted=trusted):
-        found = diff_snapshots(before, after, keys_max=keys_max if keys else 0)
+        keys_max = keys_max if keys else 0
+        found = diff_snapshots(before, after, keys_max=keys_max, key_file=key_file)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:

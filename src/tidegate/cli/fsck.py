@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
+from tidegate.cli.options import with_key_file
 from tidegate.cli.tables import counted, show
 from tidegate.savepoints import fsck as snapshots
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.savepoints.findings import Finding, FsckReport
 
 FINDINGS: Final = 1
@@ -21,8 +24,9 @@ FINDINGS: Final = 1
 @click.command(short_help="Check that every file of snapshots is there and whole.")
 @click.argument("path")
 @click.option("--delete-orphans", is_flag=True, help="Delete what nobody needs.")
+@with_key_file
 @click.option("--json", "as_json", is_flag=True, help="Print what is found as JSON.")
-def fsck(path: str, delete_orphans: bool, as_json: bool) -> None:
+def fsck(path: str, delete_orphans: bool, key_file: Path | None, as_json: bool) -> None:
     """Check the snapshots at PATH: every file is there, whole and somebody's.
 
     PATH is a checkpoint or savepoint, the folder of a job, or a folder that holds these. Nothing is
@@ -34,6 +38,7 @@ def fsck(path: str, delete_orphans: bool, as_json: bool) -> None:
         report = snapshots.fsck(
             path,
             delete_orphans=delete_orphans,
+            key_file=key_file,
             on_file=lambda file: status.update(f"reading {file}"),
         )
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,6 +16,8 @@ from tidegate.savepoints.flink.rewrite import rewrite_flink_savepoint
 
 if TYPE_CHECKING:
     from tidegate.savepoints.flink.migrate import MigrationReport
+
+_KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 INCOMPLETE: Final = 1
 """Exit code where some state was not taken."""
@@ -44,6 +47,7 @@ INCOMPLETE: Final = 1
     help="Write a canonical savepoint of Flink instead, whatever backend wrote this one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--key-file", type=_KEY, help="File with a key that signs the savepoint.")
 @unsafe_unpickle
 def migrate(
     source: str,
@@ -54,6 +58,7 @@ def migrate(
     dry_run: bool,
     for_flink: bool,
     as_json: bool,
+    key_file: Path | None,
     trusted: bool,
 ) -> None:
     """Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.
@@ -66,7 +71,7 @@ def migrate(
     if (target is None) != dry_run:
         raise click.UsageError("Name either a folder to write to, or --dry-run.")
     if for_flink:
-        if target is None or states or uids or as_json:
+        if target is None or states or uids or as_json or key_file:
             raise click.UsageError("--for-flink takes a folder to write to, and --moved alone.")
         rewrite_flink_savepoint(source, target, moved=_pairs("--moved", moved))
         click.echo(f"savepoint of Flink: {target}")
@@ -78,6 +83,7 @@ def migrate(
             states=declared_states(states),
             uids=_pairs("--map", uids),
             moved=_pairs("--moved", moved),
+            key_file=key_file,
         )
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))

@@ -73,6 +73,12 @@ _FOLDER = click.option(
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
 
+_KEY_FILE = click.option(
+    "--key-file",
+    type=_FILE,
+    help="File with the key of the snapshots: what is not signed with it is refused.",
+)
+
 _RUNTIME = click.option(
     "--runtime",
     metavar="NAME",
@@ -107,6 +113,11 @@ def with_folder(command: Command) -> Command:
 def with_runtime(command: Command) -> Command:
     """Where a program runs, ``runtime``."""
     return _RUNTIME(command)
+
+
+def with_key_file(command: Command) -> Command:
+    """The key of snapshots, ``key_file``."""
+    return _KEY_FILE(command)
 
 
 def with_json(command: Command) -> Command:

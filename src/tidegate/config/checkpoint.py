@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.config import options
 from tidegate.config.options import RuntimeExecutionMode
+from tidegate.config.security import SNAPSHOTS_KEY
 from tidegate.config.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
@@ -229,6 +230,7 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         merged_file_max_bytes=configuration.get(options.MERGED_FILE_SIZE)
         if configuration.get(options.FILE_MERGING)
         else None,
+        key_file=_folder(configuration, SNAPSHOTS_KEY),
         snapshot_compression=configuration.get(options.SNAPSHOT_COMPRESSION),
         state_backend=configuration.get(options.STATE_BACKEND),
         history_max=configuration.get(options.CHECKPOINT_HISTORY),

@@ -113,6 +113,15 @@ INTERNAL_STORES: Final = store_options(
     "security.ssl.internal", "driver and slots alike", "driver and slots know each other"
 )
 
+SNAPSHOTS_KEY: Final[Text] = ConfigOption(
+    "tidegate.security.snapshots.key-file",
+    TextType(),
+    None,
+    "File of the driver with a key of at least 16 characters that signs checkpoints and "
+    "savepoints (HMAC-SHA256), and without whose signature none is restored. Only its owner may "
+    "read it.",
+)
+
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_TLS,
     REST_CLIENTS_PROVED,
@@ -120,6 +129,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     INTERNAL,
     INTERNAL_TLS,
     *INTERNAL_STORES.all(),
+    SNAPSHOTS_KEY,
 )
 
 

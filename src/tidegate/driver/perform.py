@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from google_crc32c import value as crc32c
 
-from tidegate.checkpoint import metadata
 from tidegate.checkpoint.commands import (
     AddPointer,
     CheckpointEnded,
@@ -47,7 +46,8 @@ from tidegate.checkpoint.events import (
     PointersNotForgotten,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.provenance import provenance_of, sealed
+from tidegate.checkpoint.metadata.provenance import provenance_of
+from tidegate.checkpoint.metadata.signing import encoded
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -79,6 +79,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.descriptors import shortage
+from tidegate.storage.secret_file import signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,7 +280,7 @@ class Performer:
 
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, bytes]:
-            data = sealed(metadata.encode(command.metadata), command.metadata)
+            data = encoded(command.metadata, signing_key(self._storage.key_file))
             return self._storage.write_metadata(command.location, data), data
 
         try:
@@ -297,7 +298,7 @@ class Performer:
         """See that the savepoint can be read, here and by other processes."""
         provenance = provenance_of(written)
         checksums = {} if provenance is None else provenance.checksums
-        files = {path: size for path, (_, size) in checksums.items()}
+        files = {path: file.size for path, file in checksums.items()}
         own = (len(data), crc32c(data))
         await self._world.run_blocking(lambda: self._storage.check_snapshot(pointer, own, files))
         timeout_ms = self._driver.settings.checkpoints.timeout_ms

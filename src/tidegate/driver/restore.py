@@ -26,6 +26,7 @@ from tidegate.model.settings import ClaimMode
 from tidegate.model.snapshots import FINISHED, CheckpointProperties
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
+from tidegate.storage.secret_file import signing_key
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -231,14 +232,15 @@ def read_snapshot(
 ) -> CompletedCheckpoint:
     """What the ``_metadata`` that a pointer names says; no other file is looked at. Blocking.
 
-    new_id: names handles that have none. Raises RestoreRefused where there is none, FormatError for
-    one that cannot be read, StorageFailed.
+    new_id: names handles that have none. Raises RestoreRefused where there is none, or one that is
+    not signed as the storage asks, FormatError for one that cannot be read, StorageFailed.
     """
+    key = signing_key(storage.key_file)
     file = storage.read_metadata(pointer)
     with file.being_decoded():
         decoded = metadata.decode(file.data, new_id)
         checksums_of(decoded)  # whoever restores from it takes them for granted
-        check_seal(file.data, decoded)
+        check_seal(file.data, decoded, key)
     decoded = resolve_relative(decoded, file.directory)
     return CompletedCheckpoint(
         decoded.checkpoint_id,

@@ -25,20 +25,23 @@ def newest_whole(
 
     checkpoints: oldest first. Reads every file of those that it looks at.
     """
-    return next((each for each in reversed(checkpoints) if _is_whole(storage, each)), None)
+    return next((each for each in reversed(checkpoints) if is_whole(storage, each)), None)
 
 
-def _is_whole(storage: CheckpointStorage, checkpoint: CompletedCheckpoint) -> bool:
+def is_whole(storage: CheckpointStorage, checkpoint: CompletedCheckpoint) -> bool:
+    """Whether all files of a checkpoint are there, as they were written. Blocking; reads them."""
     known = checksums_of(checkpoint.metadata)
     for path in checkpoint.paths():
-        found = Checksum()
+        written = known.get(name_of(path))
+        if storage.signed and (written is None or not written.sha256):
+            return False
+        found = Checksum(sha256=written is not None and bool(written.sha256))
         try:
             with storage.open_handle(FileStateHandle(path, 0)) as stream:
                 while part := stream.read(_PART_BYTES):
                     found.add(part)
         except StorageFailed:
             return False
-        seen = (found.crc32c, found.size)
-        if known.get(name_of(path), seen) != seen:
+        if written is not None and written != found.file:
             return False
     return True

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidegate.errors import TidegateError
     from tidegate.model.elements import CheckpointOptions, OperatorEvent
+    from tidegate.model.files import FileChecksum
     from tidegate.model.ids import (
         ChannelId,
         CheckpointId,
@@ -157,7 +158,7 @@ class Deploy:
     restored: CheckpointId | None = None
     finished: bool = False
     in_flight: tuple[InFlightData, ...] = ()
-    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +386,7 @@ class CheckpointFigures:
     processed_bytes: int = 0
     persisted_bytes: int = 0
     unaligned: bool = False
-    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,8 @@ class CheckpointSettings:
     interval_ms: None where nothing is triggered periodically (the coordinator exists all the same).
     All durations are milliseconds. storage: ``jobmanager`` or ``filesystem``. directory: root URL
     of the checkpoints, None for the JobManager's memory. merged_file_max_bytes: how large a file
-    gets that the states of a subtask share; None for a file each.
+    gets that the states of a subtask share; None for a file each. key_file: holds what snapshots
+    are signed with; None where they are not.
     """
 
     interval_ms: int | None = None
@@ -61,6 +62,7 @@ class CheckpointSettings:
     savepoint_directory: str | None = None
     inline_threshold_bytes: int = 20 * 1024
     merged_file_max_bytes: int | None = None
+    key_file: str | None = None
     snapshot_compression: bool = False
     state_backend: str = "hashmap"
     history_max: int = 10

@@ -11,6 +11,7 @@ from tidegate.model.settings import RetentionPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import (
         ByteStreamStateHandle,
         InputStateHandle,
@@ -322,4 +323,4 @@ class SubtaskRestore:
     operators: Mapping[OperatorId, RestoredOperatorState]
     finished: bool
     in_flight: tuple[InFlightData, ...] = ()
-    checksums: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    checksums: Mapping[str, FileChecksum] = field(default_factory=dict)

@@ -13,7 +13,6 @@ import ssl
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from aiohttp import web
@@ -27,6 +26,7 @@ from tidegate.rest.operations import Operations
 from tidegate.rest.patience import Patience
 from tidegate.rest.served import ServedJob
 from tidegate.savepoints.folders import dispose_savepoint
+from tidegate.storage.secret_file import read_secret
 from tidegate.transport.accepting import BACKLOG, Acceptor
 from tidegate.transport.keys import read_keys, server_context
 
@@ -61,7 +61,10 @@ class RestServer:
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._operations = Operations(clock, settings.store_ms)
-        self._guard = Guard(settings, _token(settings.token_file), clock)
+        token = None
+        if settings.token_file is not None:
+            token = read_secret(settings.token_file, "the token", where=REST_TOKEN_FILE.key)
+        self._guard = Guard(settings, token, clock)
         self._tls = None
         if settings.tls is not None:
             keys = read_keys(settings.tls, prefix=REST_STORES.prefix)
@@ -160,33 +163,6 @@ class RestServer:
 
     def _run_blocking(self, call: Callable[[], T]) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._pool, call)
-
-
-def _token(path: str | None) -> str | None:
-    """What the file of the token holds. Raises ConfigError for one that is no secret."""
-    if path is None:
-        return None
-    where = REST_TOKEN_FILE.key
-    try:
-        token = Path(path).read_text("utf-8").strip()
-        others = Path(path).stat().st_mode & 0o077
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"The file of the token cannot be read: {error}",
-            where=where,
-            remedy="Make it: (umask 077; openssl rand -hex 32 > FILE).",
-        ) from error
-    if others:
-        raise ConfigError(
-            f"Other users may read the token in {path}", where=where, remedy=f"chmod 600 {path}"
-        )
-    if len(token) < _TOKEN_MIN:
-        raise ConfigError(
-            f"The token in {path} has {len(token)} characters, which can be guessed",
-            where=where,
-            remedy=f"Take at least {_TOKEN_MIN}, from chance: openssl rand -hex 32.",
-        )
-    return token
 
 
 def _bound(settings: RestSettings) -> socket.socket:

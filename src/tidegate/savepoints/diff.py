@@ -13,7 +13,6 @@ import pickle
 from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from tidegate.savepoints.state_rows import StateKind
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from os import PathLike
 
     from tidegate.savepoints.read import OperatorInfo
     from tidegate.savepoints.state_rows import Column, Rows, StateInfo
@@ -128,15 +128,20 @@ class SnapshotDiff:
 
 
 def diff_snapshots(
-    before: str | PathLike[str], after: str | PathLike[str], *, keys_max: int = 0
+    before: str | PathLike[str],
+    after: str | PathLike[str],
+    *,
+    keys_max: int = 0,
+    key_file: str | PathLike[str] | None = None,
 ) -> SnapshotDiff:
     """Compare two snapshots. Blocking; reads the keyed state of both.
 
     before, after: folders, or the ``_metadata`` in them. keys_max: how many entries that differ are
-    shown of each state. Raises RestoreRefused where there is no snapshot, or a file of one is
+    shown of each state. key_file: holds the key with which both have to be signed. Raises
+    RestoreRefused where there is no snapshot, or a file of one is
     missing, FormatError for bytes that are not what they say, StorageFailed.
     """
-    old, new = Snapshot.open(fspath(before)), Snapshot.open(fspath(after))
+    old, new = (Snapshot.open(path, key_file=key_file) for path in (before, after))
     comparison = _Comparison(old, new, keys_max)
     theirs = {each.operator_id: each for each in new.operators}
     ours = {each.operator_id for each in old.operators}

@@ -19,6 +19,7 @@ from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import CheckpointProperties, SavepointType
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
+from tidegate.storage.secret_file import signing_key
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -137,17 +138,19 @@ def _info(path: str) -> SavepointInfo | None:
     )
 
 
-def read_snapshot(pointer: str) -> tuple[str, CheckpointMetadata]:
+def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, CheckpointMetadata]:
     """A snapshot's folder and what its ``_metadata`` says, every file by its place.
 
-    Raises RestoreRefused where there is none, FormatError for one that can't be read.
+    key_file: holds the key with which it has to be signed. Raises RestoreRefused where there is
+    none, or it is not signed so, FormatError for one that can't be read.
     """
+    key = signing_key(key_file)
     storage = checkpoint_storage(JobId(""), CheckpointSettings())
     file = storage.read_metadata(pointer)
     numbers = iter(range(2**63))
     with file.being_decoded():
         decoded = metadata.decode(file.data, lambda: f"handle-{next(numbers)}")
-        check_seal(file.data, decoded)
+        check_seal(file.data, decoded, key)
     return file.directory, resolve_relative(decoded, file.directory)
 
 

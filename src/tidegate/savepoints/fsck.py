@@ -21,6 +21,7 @@ from tidegate.savepoints.orphans import Orphans
 from tidegate.savepoints.snapshot_check import SnapshotChecker
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.secret_file import signing_key
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -49,19 +50,22 @@ def fsck(
     path: str | PathLike[str],
     *,
     delete_orphans: bool = False,
+    key_file: str | PathLike[str] | None = None,
     on_file: Callable[[str], object] | None = None,
 ) -> FsckReport:
     """Check snapshots and the folders they are in. Blocking; reads every file once.
 
     path: a checkpoint or savepoint, the folder of a job, or one in which these are. delete_orphans:
     delete what nobody needs, unless the job that wrote it lives, or it is not known whether it
-    does. on_file: called with the place of each file before it is read.
+    does. key_file: holds the key with which the snapshots have to be signed. on_file: called with
+    the place of each file before it is read.
 
     Raises ConfigError where there is nothing that could be checked, StorageFailed where a folder
     can't be listed, or an orphan not be deleted.
     """
     stores = Stores(MemoryFiles())
-    return check(stores, fspath(path), delete_orphans=delete_orphans, on_file=on_file)
+    key = signing_key(None if key_file is None else fspath(key_file))
+    return check(stores, fspath(path), delete_orphans=delete_orphans, on_file=on_file, key=key)
 
 
 def check(
@@ -71,12 +75,13 @@ def check(
     delete_orphans: bool = False,
     lease_ms: int = LEASE_MS,
     on_file: Callable[[str], object] | None = None,
+    key: bytes | None = None,
 ) -> FsckReport:
     """As `fsck`, in any world of files. lease_ms: how long a job's sign of life is waited for."""
     scope = _scope_of(stores, paths.absolute(path))
     store = stores.open(scope.listed)
     files = {paths.join(store.root, info.path): info.size for info in store.list()}
-    checker = SnapshotChecker(stores, on_file or (lambda _: None))
+    checker = SnapshotChecker(stores, on_file or (lambda _: None), key)
     checks = {
         folder: checker.opened(folder)
         for folder in sorted(

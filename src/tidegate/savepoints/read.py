@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.metadata.provenance import checksums_of, name_of, provenance_of
 from tidegate.errors import ConfigError, UserError
+from tidegate.model.handles import FileStateHandle
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.snapshots import FINISHED
@@ -73,31 +74,46 @@ class OperatorInfo:
 class Snapshot:
     """A checkpoint or savepoint, open for reading; made by `Snapshot.open`.
 
-    Nothing is read but ``_metadata`` until it is asked for, and nothing is kept of values. path:
-    its folder. Operators are named by uid, by name or by operator id in hexadecimal digits.
+    Nothing is read but ``_metadata`` until it is asked for, unless it has to be signed, and nothing
+    is kept of values. path: its folder. Operators are named by uid, by name or by operator id in
+    hexadecimal digits.
     """
 
-    def __init__(self, path: str, metadata: CheckpointMetadata) -> None:
+    def __init__(
+        self, path: str, metadata: CheckpointMetadata, key_file: str | None = None
+    ) -> None:
         self.path = path
         self.metadata = metadata
-        self._storage = checkpoint_storage(JobId(""), CheckpointSettings())
+        self._storage = checkpoint_storage(JobId(""), CheckpointSettings(key_file=key_file))
         known = checksums_of(metadata)
-        places = {
+        self._places = {
             place: known[name_of(place)]
             for place in files_of(path, metadata)
             if name_of(place) in known
         }
-        self._reader = StateReader(self._storage, places)
+        self._reader = StateReader(self._storage, self._places)
         self._states: dict[OperatorId, _OperatorStates] = {}
 
     @staticmethod
-    def open(path: str | PathLike[str]) -> Snapshot:
+    def open(path: str | PathLike[str], *, key_file: str | PathLike[str] | None = None) -> Snapshot:
         """The snapshot in a folder; path: the folder, or the ``_metadata`` in it.
 
+        key_file: holds the key with which it has to be signed; then all its files are read once.
         Raises RestoreRefused where there is no folder, or no ``_metadata`` in it, as in one that
-        was never completed; FormatError for bytes that are none, or of a newer version.
+        was never completed, or it is not signed so; FormatError for bytes that are none, or of a
+        newer version.
         """
-        return Snapshot(*read_snapshot(fspath(path)))
+        signed_by = None if key_file is None else fspath(key_file)
+        snapshot = Snapshot(*read_snapshot(fspath(path), signed_by), signed_by)
+        if signed_by is not None:
+            snapshot._check_files()
+        return snapshot
+
+    def _check_files(self) -> None:
+        for place in files_of(self.path, self.metadata):
+            known = self._places.get(place)
+            for _ in self._reader.parts(FileStateHandle(place, 0 if known is None else known.size)):
+                pass
 
     @cached_property
     def operators(self) -> tuple[OperatorInfo, ...]:

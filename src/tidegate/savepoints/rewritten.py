@@ -41,6 +41,7 @@ from tidegate.typeinfo.serializers import split_piece
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import OperatorStateHandle, StreamStateHandle
     from tidegate.model.ids import OperatorId
     from tidegate.model.key_groups import KeyGroupRange
@@ -69,7 +70,7 @@ class NewFiles:
         self._bits64 = bits64
         self._copies: dict[tuple[str, int], StreamStateHandle] = {}
         self.folder = folder
-        self.checksums: dict[str, tuple[int, int]] = {}
+        self.checksums: dict[str, FileChecksum] = {}
 
     def write(self, pieces: Iterable[bytes | memoryview]) -> StreamStateHandle:
         """A file of these bytes; inline where they are few."""

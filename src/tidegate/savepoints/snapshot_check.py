@@ -13,7 +13,8 @@ from tidegate.checkpoint.metadata.provenance import (
     provenance_of,
 )
 from tidegate.checkpoint.registry import paths_of, private_paths
-from tidegate.errors import FileMissing, FormatError, StorageFailed
+from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     KeyGroupsStateHandle,
@@ -80,19 +81,25 @@ class SnapshotCheck:
 class SnapshotChecker:
     """Checks snapshots; a file that several of them share is read once.
 
-    on_file: told the place of each file before it is read.
+    on_file: told the place of each file before it is read. key: snapshots have to be signed with
+    it; None where they need not be.
     """
 
-    def __init__(self, stores: Stores, on_file: Callable[[str], object]) -> None:
+    def __init__(
+        self, stores: Stores, on_file: Callable[[str], object], key: bytes | None = None
+    ) -> None:
+        self._key = key
         self._stores = stores
         self._on_file = on_file
         self._storage = checkpoint_storage(JobId(""), CheckpointSettings(), stores)
-        self._read: dict[str, tuple[int, int] | FileMissing | StorageFailed] = {}
+        self._read: dict[str, FileChecksum | FileMissing | StorageFailed] = {}
 
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each file that was read, by place."""
-        return {place: seen[1] for place, seen in self._read.items() if isinstance(seen, tuple)}
+        return {
+            place: seen.size for place, seen in self._read.items() if isinstance(seen, FileChecksum)
+        }
 
     def opened(self, path: str) -> SnapshotCheck:
         """What a snapshot names, its files not looked at. path: its folder."""
@@ -112,9 +119,12 @@ class SnapshotChecker:
         check.metadata = resolve_relative(decoded, path)
         try:
             provenance = provenance_of(decoded)
-            check_seal(data, decoded)
+            check_seal(data, decoded, self._key)
         except FormatError as error:
             check.damaged(error)
+        except RestoreRefused as error:
+            check.trusted = False
+            check.found(Fault.UNSIGNED, paths.join(path, paths.METADATA), error.what)
         else:
             name = "" if provenance is None else provenance.facts.get("job_name", "")
             check.job = cast("str", name)
@@ -126,7 +136,7 @@ class SnapshotChecker:
         """Read all files of a snapshot that was opened, and look through what is in them."""
         if check.metadata is None:
             return
-        known: dict[str, tuple[int, int]] = {}
+        known: dict[str, FileChecksum] = {}
         if check.trusted:
             known = checksums_of(check.metadata)
         faulty: set[str] = set()
@@ -177,40 +187,43 @@ class SnapshotChecker:
             )
 
     def _fault_of(
-        self, place: str, handles: list[StreamStateHandle], known: dict[str, tuple[int, int]]
+        self, place: str, handles: list[StreamStateHandle], known: dict[str, FileChecksum]
     ) -> tuple[Fault, str, str] | None:
-        seen = self._seen(place)
+        written = known.get(name_of(place))
+        seen = self._seen(place, sha256=written is not None and bool(written.sha256))
         if isinstance(seen, FileMissing):
             return Fault.MISSING, place, "It is not there"
         if isinstance(seen, StorageFailed):
             return Fault.UNREADABLE, place, told(seen)
-        crc, size = seen
+        size = seen.size
         for handle in handles:
             whole = not isinstance(handle, SegmentFileStateHandle)
             end = handle.state_size if whole else handle.start_position + handle.state_size
             if size != end if whole else size < end:
                 return Fault.SIZE, place, f"It has {size} bytes, and {end} were written"
-        written = known.get(name_of(place))
-        if written is None or written == (crc, size):
+        if self._key is not None and known and not (written and written.sha256):
+            return Fault.UNSIGNED, place, "Its snapshot is signed, and says nothing of it"
+        if written is None:
             return None
-        if written[1] != size:
-            return Fault.SIZE, place, f"It has {size} bytes, and {written[1]} were written"
-        return (
-            Fault.CHECKSUM,
-            place,
-            f"Its bytes are not those that were written: crc32c {crc:08x} for {written[0]:08x}",
-        )
+        if written.size != size:
+            return Fault.SIZE, place, f"It has {size} bytes, and {written.size} were written"
+        if written.crc32c != seen.crc32c:
+            crcs = f"crc32c {seen.crc32c:08x} for {written.crc32c:08x}"
+            return Fault.CHECKSUM, place, f"Its bytes are not those that were written: {crcs}"
+        if written.sha256 and written.sha256 != seen.sha256:
+            return Fault.UNSIGNED, place, "Its SHA-256 is not that which was signed"
+        return None
 
-    def _seen(self, place: str) -> tuple[int, int] | FileMissing | StorageFailed:
-        """crc32c and size of a file, or why it can't be read."""
+    def _seen(self, place: str, *, sha256: bool) -> FileChecksum | FileMissing | StorageFailed:
+        """What a file is, or why it can't be read."""
         seen = self._read.get(place)
-        if seen is None:
-            seen = self._read[place] = self._read_file(place)
+        if seen is None or (sha256 and isinstance(seen, FileChecksum) and not seen.sha256):
+            seen = self._read[place] = self._read_file(place, sha256=sha256)
         return seen
 
-    def _read_file(self, place: str) -> tuple[int, int] | FileMissing | StorageFailed:
+    def _read_file(self, place: str, *, sha256: bool) -> FileChecksum | FileMissing | StorageFailed:
         self._on_file(place)
-        checksum = Checksum()
+        checksum = Checksum(sha256=sha256)
         store, name = self._stores.locate(place)
         try:
             with open_stream(store, name) as stream:
@@ -218,7 +231,7 @@ class SnapshotChecker:
                     checksum.add(part)
         except StorageFailed as error:
             return error
-        return checksum.crc32c, checksum.size
+        return checksum.file
 
     def _look_through(
         self, check: SnapshotCheck, read: CheckpointMetadata, faulty: set[str]

@@ -28,19 +28,21 @@ def read_state(
     key: object = NO_KEY,
     key_groups: Collection[int] | None = None,
     value_type: TypeInformation | None = None,
+    key_file: str | PathLike[str] | None = None,
 ) -> StateTable:
     """What a state of a checkpoint or savepoint holds.
 
     path: its folder, or the ``_metadata`` in it. operator: uid, name or operator id in hexadecimal
     digits. key: only this one; just its key group is read. key_groups: only these. value_type: for
     undeclared values, in place of the type that they turn out to have;
-    ``Types.PICKLED_BYTE_ARRAY()`` takes any.
+    ``Types.PICKLED_BYTE_ARRAY()`` takes any. key_file: holds the key with which the snapshot has to
+    be signed.
 
     Raises ConfigError, with what may be meant, where there is no such operator or state, and for a
     key of another type; RestoreRefused for a folder without snapshot and for a file that is gone;
     FormatError for bytes that can't be read.
     """
-    snapshot = Snapshot.open(path)
+    snapshot = Snapshot.open(path, key_file=key_file)
     found = snapshot.operator(operator)
     info = snapshot.state(found, state)
     if value_type is not None:

@@ -20,13 +20,13 @@ import pyarrow as pa
 from tidegate.api.state import (
     RedistributionMode,
 )
-from tidegate.checkpoint import metadata
 from tidegate.checkpoint.metadata.provenance import (
     Provenance,
     hook_states,
     provenance_of,
     to_master_state,
 )
+from tidegate.checkpoint.metadata.signing import encoded
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.graph.operator_ids import operator_id_of_uid
@@ -61,6 +61,7 @@ from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.secret_file import signing_key
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.savepoints.read import OperatorInfo
     from tidegate.savepoints.rewritten import NewBlocks
+    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
@@ -99,7 +101,6 @@ class SavepointWriter:
         self._parallelism = parallelism
         self._spools: list[BlockSpool] = []
         self._now_ms = SystemClock().wall_ms()
-        self._storage = checkpoint_storage(JobId(""), CheckpointSettings(storage="filesystem"))
         self._operators: dict[OperatorId, _Operator] = {}
         for state in () if base is None else base.metadata.operators:
             self._operators[state.operator_id] = _Operator(
@@ -125,12 +126,18 @@ class SavepointWriter:
         return SavepointWriter(None, max_parallelism, parallelism)
 
     @staticmethod
-    def from_existing(path: str | PathLike[str], *, parallelism: int = 1) -> SavepointWriter:
+    def from_existing(
+        path: str | PathLike[str],
+        *,
+        parallelism: int = 1,
+        key_file: str | PathLike[str] | None = None,
+    ) -> SavepointWriter:
         """One that begins with what a checkpoint or savepoint holds, which stays as it is.
 
-        parallelism: as in `new_savepoint`, of operators that are new. Raises as `Snapshot.open`.
+        parallelism: as in `new_savepoint`, of operators that are new. key_file: holds the key with
+        which it has to be signed. Raises as `Snapshot.open`.
         """
-        base = Snapshot.open(path)
+        base = Snapshot.open(path, key_file=key_file)
         most = max((each.max_parallelism for each in base.operators), default=DEFAULT_LOWER_BOUND)
         return SavepointWriter(base, most, parallelism)
 
@@ -230,7 +237,7 @@ class SavepointWriter:
             (NewState(form.header, blocks, replaces=False),),
             f"operator '{target}'",
         )
-        return rewrite.write(groups, self._files(folder))
+        return rewrite.write(groups, self._files(folder, _storage()))
 
     def put_operator_state(
         self, operator: str, descriptor: OperatorStateDescriptor, elements: Iterable[object]
@@ -296,30 +303,35 @@ class SavepointWriter:
         target.operator_id, target.uid = becomes, uid
         return self
 
-    def write(self, path: str | PathLike[str]) -> str:
+    def write(
+        self, path: str | PathLike[str], *, key_file: str | PathLike[str] | None = None
+    ) -> str:
         """Write the savepoint into a new or empty folder; its path, to start a job from.
 
+        key_file: holds the key that signs it.
         Raises ConfigError for a folder that holds anything, RestoreRefused and FormatError for what
         can't be read, StorageFailed. Nothing is left after a failure.
         """
         folder = paths.absolute(fspath(path))
         try:
             check_empty(folder)
-            return self.write_over_parts(folder)
+            return self.write_over_parts(folder, None if key_file is None else fspath(key_file))
         finally:
             self.close()
 
-    def write_over_parts(self, folder: str) -> str:
+    def write_over_parts(self, folder: str, key_file: str | None = None) -> str:
         """Write into a folder that holds parts alone, which go once the savepoint stands."""
-        files = self._files(folder)
+        storage = _storage(key_file)
+        files = self._files(folder, storage)
         store, name = Stores().locate(folder)
         try:
             store.make_folder(name)
             operators = tuple(
                 self._written(each, self._checkpoint, files) for each in self._operators.values()
             )
-            encoded = metadata.encode(self._metadata(self._checkpoint, operators, files))
-            self._storage.write_metadata(folder, encoded)
+            whole = self._metadata(self._checkpoint, operators, files)
+            data = encoded(whole, signing_key(key_file))
+            storage.write_metadata(folder, data)
         except BaseException:
             discard_folder(folder)
             raise
@@ -332,9 +344,9 @@ class SavepointWriter:
     def _checkpoint(self) -> CheckpointId:
         return CheckpointId(1) if self._base is None else self._base.metadata.checkpoint_id
 
-    def _files(self, folder: str) -> NewFiles:
+    def _files(self, folder: str, storage: CheckpointStorage) -> NewFiles:
         bits64 = SeededChance(secrets.randbits(64)).bits64
-        return NewFiles(self._storage, folder, self._checkpoint, bits64)
+        return NewFiles(storage, folder, self._checkpoint, bits64)
 
     def _metadata(
         self, checkpoint: CheckpointId, operators: tuple[OperatorState, ...], files: NewFiles
@@ -499,6 +511,11 @@ class _Operator:
 
     def __str__(self) -> str:
         return self.uid or self.name or self.operator_id.hex()
+
+
+def _storage(key_file: str | None = None) -> CheckpointStorage:
+    settings = CheckpointSettings(storage="filesystem", key_file=key_file)
+    return checkpoint_storage(JobId(""), settings)
 
 
 def discard_folder(folder: str) -> None:

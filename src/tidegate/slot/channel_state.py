@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from tidegate.model.elements import Batch, Element
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
     from tidegate.model.ids import ChannelId, ExecutionId
     from tidegate.model.key_groups import KeyGroupRange
@@ -65,7 +66,7 @@ class ChannelStateFile:
     """A file of channel state that was written. checksums: of the file, by its place."""
 
     handle: StreamStateHandle
-    checksums: Mapping[str, tuple[int, int]]
+    checksums: Mapping[str, FileChecksum]
 
 
 class ChannelStateWriteResult:
@@ -78,7 +79,7 @@ class ChannelStateWriteResult:
         self._delete: Callable[[], object] | None = None
         self.inputs: tuple[InputStateHandle, ...] = ()
         self.outputs: tuple[OutputStateHandle, ...] = ()
-        self.checksums: Mapping[str, tuple[int, int]] = {}
+        self.checksums: Mapping[str, FileChecksum] = {}
 
     @property
     def is_done(self) -> bool:
@@ -94,7 +95,7 @@ class ChannelStateWriteResult:
         self,
         inputs: tuple[InputStateHandle, ...],
         outputs: tuple[OutputStateHandle, ...],
-        checksums: Mapping[str, tuple[int, int]],
+        checksums: Mapping[str, FileChecksum],
         delete: Callable[[], object] | None = None,
     ) -> None:
         """Both sides are durable. delete: begins to delete their file; None where there is none."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    Checksum = tuple[int, int]
+    from tidegate.model.files import FileChecksum
 
 
 @dataclass(slots=True)
 class _File:
-    checksum: Checksum
+    checksum: FileChecksum
     acknowledged: bool = False
 
 
@@ -26,7 +26,7 @@ class LogFiles:
     def __init__(self) -> None:
         self._files: dict[str, _File] = {}
 
-    def wrote(self, checksums: Mapping[str, Checksum]) -> None:
+    def wrote(self, checksums: Mapping[str, FileChecksum]) -> None:
         """Files are there, each with its crc32c and size."""
         self._files.update({place: _File(found) for place, found in checksums.items()})
 
@@ -36,7 +36,7 @@ class LogFiles:
             if place in self._files:
                 self._files[place].acknowledged = True
 
-    def checksums(self, places: Iterable[str]) -> dict[str, Checksum]:
+    def checksums(self, places: Iterable[str]) -> dict[str, FileChecksum]:
         """Those of them that were written here."""
         return {place: self._files[place].checksum for place in places if place in self._files}
 

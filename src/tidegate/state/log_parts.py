@@ -11,6 +11,7 @@ from tidegate.storage.checkpoints import CheckpointScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import OperatorId
     from tidegate.model.snapshots import SharingFilesStrategy
@@ -29,7 +30,7 @@ class LogPlace(Protocol):
         ...
 
     @property
-    def checksums(self) -> dict[str, tuple[int, int]]:
+    def checksums(self) -> dict[str, FileChecksum]:
         """crc32c and size of each file written, by its place."""
         ...
 

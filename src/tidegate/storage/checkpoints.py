@@ -91,7 +91,7 @@ class MetadataFile:
         """Errors about its bytes say which file they are in, and what to do."""
         try:
             yield
-        except FormatError as error:
+        except (FormatError, RestoreRefused) as error:
             error.where = ", ".join(filter(None, [self.place, error.where]))
             error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
             raise
@@ -102,13 +102,15 @@ class CheckpointStreamFactory:
     """Makes the streams of one checkpoint.
 
     store: of the folder; None where state stays in its handle. relative: whether handles name files
-    by their place in the folder. buffer_max: bytes up to which state stays in its handle.
+    by their place in the folder. buffer_max: bytes up to which state stays in its handle. signed:
+    whether the SHA-256 of files is to be known.
     """
 
     folder: str
     store: Store | None
     relative: bool
     buffer_max: int
+    signed: bool
 
     def create_stream(
         self, name: str, *, merging: FileMerging | None = None
@@ -122,7 +124,7 @@ class CheckpointStreamFactory:
         def open_file() -> StateFile:
             if merging is not None:
                 return merging.segment(name)
-            return OwnFile(store, self.folder, name, relative=self.relative)
+            return OwnFile(store, self.folder, name, relative=self.relative, signed=self.signed)
 
         return CheckpointStateOutputStream(place, open_file, buffer_max=self.buffer_max)
 
@@ -155,6 +157,8 @@ class CheckpointStorage:
     stores: opens every place that state may lie in, the ``memory:`` world of the job's driver
     among them. inline_threshold: state smaller than this stays in its handle.
     merged_file_max_bytes: how large a file gets that several states share; None for a file each.
+    key_file: holds what snapshots are signed with; None where they are not. State has a file for
+    itself then, for what is signed is whole files.
     """
 
     def __init__(
@@ -167,6 +171,7 @@ class CheckpointStorage:
         inline_threshold_bytes: int,
         merged_file_max_bytes: int | None = None,
         state_in_memory_max: int = STATE_IN_MEMORY_MAX,
+        key_file: str | None = None,
     ) -> None:
         self._job = job
         self._stores = stores
@@ -176,6 +181,12 @@ class CheckpointStorage:
         self._inline_threshold = inline_threshold_bytes
         self._merged_file_max = merged_file_max_bytes
         self._state_in_memory_max = state_in_memory_max
+        self.key_file = key_file
+
+    @property
+    def signed(self) -> bool:
+        """Whether snapshots are signed, so that files are known by their SHA-256."""
+        return self.key_file is not None
 
     @property
     def root(self) -> str:
@@ -420,9 +431,11 @@ class CheckpointStorage:
         else:
             folder = paths.join(self._root, self._folder_of(checkpoint, scope))
         if self._in_memory:
-            return CheckpointStreamFactory(folder, None, exclusive, self._state_in_memory_max)
+            return CheckpointStreamFactory(
+                folder, None, exclusive, self._state_in_memory_max, self.signed
+            )
         return CheckpointStreamFactory(
-            folder, self._stores.open(folder), exclusive, self._inline_threshold
+            folder, self._stores.open(folder), exclusive, self._inline_threshold, self.signed
         )
 
     def merge_files(
@@ -431,9 +444,9 @@ class CheckpointStorage:
         """Shared files for the states of one subtask that are a checkpoint's own.
 
         None where each has its own: that is so in a savepoint (target: its folder), which can be
-        moved, for segments are named by absolute places.
+        moved, for segments are named by absolute places, and where snapshots are signed.
         """
-        if self._merged_file_max is None or target is not None:
+        if self._merged_file_max is None or target is not None or self.signed:
             return None
         folder = paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
         return FileMerging(self._stores.open(folder), folder, self._merged_file_max)
@@ -500,6 +513,7 @@ def checkpoint_storage(
         in_memory=settings.storage == "jobmanager",
         inline_threshold_bytes=settings.inline_threshold_bytes,
         merged_file_max_bytes=settings.merged_file_max_bytes,
+        key_file=settings.key_file,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import SegmentFileStateHandle, StateScope
 from tidegate.storage import paths
 
@@ -33,10 +34,10 @@ class FileMerging:
         self._file: Writer | None = None
         self._place = ""
         self._position = 0
-        self._written: dict[str, tuple[int, int]] = {}
+        self._written: dict[str, FileChecksum] = {}
 
     @property
-    def checksums(self) -> Mapping[str, tuple[int, int]]:
+    def checksums(self) -> Mapping[str, FileChecksum]:
         """The files that are durable: crc32c and size by place."""
         return self._written
 
@@ -61,7 +62,7 @@ class FileMerging:
         """Make all that was written durable. Raises StorageFailed; then `discard` is left to do."""
         if self._file is not None:
             written = self._file.close()
-            self._written[self._place] = (written.crc32c, written.size)
+            self._written[self._place] = FileChecksum(written.crc32c, written.size)
             self._file = None
 
     def abort(self) -> None:
@@ -82,7 +83,7 @@ class Segment:
         self._name = name
 
     @property
-    def checksums(self) -> Mapping[str, tuple[int, int]]:
+    def checksums(self) -> Mapping[str, FileChecksum]:
         """Nothing: the file is not this state's alone."""
         return {}
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.model.elements import Barrier
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import ExecutionId
     from tidegate.storage.checkpoints import (
@@ -53,7 +54,7 @@ class CheckpointPlace:
         self._draw = draw
         self._merging = merging
         self._streams: list[CheckpointStateOutputStream] = []
-        self._named: dict[str, tuple[int, int]] = {}
+        self._named: dict[str, FileChecksum] = {}
         self._named_bytes = 0
         self._given_up = False
 
@@ -139,7 +140,7 @@ class CheckpointPlace:
         with contextlib.suppress(StorageFailed):
             self._storage.delete_files(self._written)
 
-    def names(self, checksums: Mapping[str, tuple[int, int]], fresh_bytes: int) -> None:
+    def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
         """The snapshot counts on files that were written before, and stay whatever becomes of it.
 
         fresh_bytes: that were written for it.
@@ -153,12 +154,12 @@ class CheckpointPlace:
         return sum(stream.position for stream in self._streams) + self._named_bytes
 
     @property
-    def checksums(self) -> dict[str, tuple[int, int]]:
+    def checksums(self) -> dict[str, FileChecksum]:
         """crc32c and size of each file that was written or named, by its place."""
         return {**self._named, **self._written}
 
     @property
-    def _written(self) -> dict[str, tuple[int, int]]:
+    def _written(self) -> dict[str, FileChecksum]:
         shared = {} if self._merging is None else self._merging.checksums
         own = {
             place: written
@@ -223,7 +224,7 @@ class SharedPlace:
             self._storage.delete_files(places)
 
     @property
-    def checksums(self) -> dict[str, tuple[int, int]]:
+    def checksums(self) -> dict[str, FileChecksum]:
         """crc32c and size of each file written, by its place."""
         return {
             place: written

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.handles import (
     ByteStreamStateHandle,
+    EmptySegmentFileStateHandle,
     FileStateHandle,
     RelativeFileStateHandle,
 )
@@ -20,6 +21,7 @@ from tidegate.storage.store import Checksum
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import StreamStateHandle
     from tidegate.storage.checkpoints import CheckpointStorage
 
@@ -32,20 +34,24 @@ _LOCAL_PART_BYTES: Final = 1 << 20
 _READ_MAX: Final = 8 << 20
 """Bytes of a handle that are read into memory at once: a file that is mapped stays open."""
 
+_IN_METADATA: Final = (ByteStreamStateHandle, EmptySegmentFileStateHandle)
+"""Handles of bytes that are in ``_metadata`` itself, or of none."""
+
 _REMEDY: Final = "Put the file back as it was, or start from another checkpoint."
 
 
 class StateReader:
     """Reads handles of one snapshot, and holds each file against what is known of it.
 
-    checksums: crc32c and size of files, by their places; of another file the size alone is held,
-    and of a part of a file too. where: for errors. May be used by several threads at once.
+    checksums: of files, by their places; of another file the size alone is held, and of a part of a
+    file too, save where snapshots are signed: then both are refused. where: for errors. May be used
+    by several threads at once.
     """
 
     def __init__(
         self,
         storage: CheckpointStorage,
-        checksums: Mapping[str, tuple[int, int]],
+        checksums: Mapping[str, FileChecksum],
         *,
         where: str = "",
         given_up: threading.Event | None = None,
@@ -102,7 +108,8 @@ class StateReader:
         if handle.state_size <= _READ_MAX:
             return memoryview(self.read(handle))
         own = _own_file(handle)
-        if own is not None:
+        # What was checked against a signature must not be changed behind it.
+        if own is not None and not self._storage.signed:
             for _ in self.parts(handle):
                 pass
             if (mapped := _mapped(own)) is not None:
@@ -136,10 +143,10 @@ class StateReader:
 
     def holds(self, handle: StreamStateHandle, file: Path) -> bool:
         """Whether a file of this machine has what was written as that handle. Blocking."""
-        found = Checksum()
         try:
             if isinstance(handle, ByteStreamStateHandle):
                 return file.read_bytes() == handle.data
+            found = self._checksum_for(handle)
             with file.open("rb") as stream:
                 while part := stream.read(_LOCAL_PART_BYTES):
                     found.add(part)
@@ -150,7 +157,7 @@ class StateReader:
 
     def parts(self, handle: StreamStateHandle) -> Iterator[bytes]:
         """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
-        found = Checksum()
+        found = self._checksum_for(handle)
         size = _LOCAL_PART_BYTES if is_local(handle.physical_id) else PART_BYTES
         try:
             with self._storage.open_handle(handle, buffer_bytes=0) as stream:
@@ -170,6 +177,23 @@ class StateReader:
             f"A file of state is missing: {handle.physical_id}", where=self.where, remedy=_REMEDY
         )
 
+    def _checksum_for(self, handle: StreamStateHandle) -> Checksum:
+        """For the bytes of a handle. Raises RestoreRefused where these should be signed."""
+        known = self._known(handle)
+        signed = known is not None and bool(known.sha256)
+        if self._storage.signed and not signed and not isinstance(handle, _IN_METADATA):
+            raise RestoreRefused(
+                f"A file of state is not signed: {handle.physical_id}",
+                where=self.where,
+                remedy="Start from a snapshot that was written with the key.",
+            )
+        return Checksum(sha256=signed)
+
+    def _known(self, handle: StreamStateHandle) -> FileChecksum | None:
+        if isinstance(handle, FileStateHandle | RelativeFileStateHandle):
+            return self._checksums.get(handle.physical_id)
+        return None
+
     def _hold(self, handle: StreamStateHandle, found: Checksum) -> None:
         if found.size != handle.state_size:
             raise RestoreRefused(
@@ -178,20 +202,23 @@ class StateReader:
                 where=self.where,
                 remedy=_REMEDY,
             )
-        known = None
-        if isinstance(handle, FileStateHandle | RelativeFileStateHandle):
-            known = self._checksums.get(handle.physical_id)
-        if known is not None and known != (found.crc32c, found.size):
+        known = self._known(handle)
+        if known is not None and known != found.file:
             raise FormatError(
                 f"A file of state is not as it was written: {handle.physical_id}",
                 where=self.where,
                 remedy=_REMEDY,
-                expected=f"crc32c {known[0]:08x} of {known[1]} bytes",
-                found=f"crc32c {found.crc32c:08x} of {found.size} bytes",
+                expected=_told(known),
+                found=_told(found.file),
             )
 
     def _place(self, file: str) -> str:
         return f"{self.where}, {file}" if self.where else file
+
+
+def _told(file: FileChecksum) -> str:
+    digest = f", SHA-256 {file.sha256}" if file.sha256 else ""
+    return f"crc32c {file.crc32c:08x} of {file.size} bytes{digest}"
 
 
 class InlineReader:

@@ -8,6 +8,7 @@ open whether the write happened.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
@@ -16,6 +17,7 @@ from google_crc32c import extend
 
 from tidegate.errors import FileMissing, StorageFailed, TooManyOpenFiles
 from tidegate.model.descriptors import shortage
+from tidegate.model.files import FileChecksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -125,17 +127,26 @@ class Store(Protocol):
 
 
 class Checksum:
-    """The crc32c and size of bytes that come in pieces."""
+    """The crc32c and size of bytes that come in pieces; their SHA-256 too where that is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, sha256: bool = False) -> None:
         self.size = 0
         self.crc32c = 0
+        self._digest = hashlib.sha256() if sha256 else None
 
     def add(self, data: bytes | memoryview) -> None:
         """Takes in the next piece."""
         piece = data if isinstance(data, bytes) else bytes(data)
         self.crc32c = extend(self.crc32c, piece)
         self.size += len(piece)
+        if self._digest is not None:
+            self._digest.update(piece)
+
+    @property
+    def file(self) -> FileChecksum:
+        """Of a file of all bytes so far."""
+        digest = "" if self._digest is None else self._digest.hexdigest()
+        return FileChecksum(self.crc32c, self.size, digest)
 
 
 class RangeReader(io.RawIOBase):

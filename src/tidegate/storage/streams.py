@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
@@ -32,7 +34,7 @@ class StateFile(Protocol):
     """Where one state goes that is too large for its handle."""
 
     @property
-    def checksums(self) -> Mapping[str, tuple[int, int]]:
+    def checksums(self) -> Mapping[str, FileChecksum]:
         """A file of its own, once it is durable: its place, crc32c and size."""
         ...
 
@@ -50,9 +52,12 @@ class StateFile(Protocol):
 
 
 class OwnFile:
-    """A file for one state."""
+    """A file for one state. signed: whether its SHA-256 is to be known."""
 
-    def __init__(self, store: Store, folder: str, name: str, *, relative: bool) -> None:
+    def __init__(
+        self, store: Store, folder: str, name: str, *, relative: bool, signed: bool = False
+    ) -> None:
+        self._digest = hashlib.sha256() if signed else None
         self._writer = store.open_new(name)
         self._place = paths.join(folder, name)
         self._name = name
@@ -60,15 +65,18 @@ class OwnFile:
         self._written: Written | None = None
 
     @property
-    def checksums(self) -> Mapping[str, tuple[int, int]]:
+    def checksums(self) -> Mapping[str, FileChecksum]:
         """The file, once it is durable: its place, crc32c and size."""
         if self._written is None:
             return {}
-        return {self._place: (self._written.crc32c, self._written.size)}
+        digest = "" if self._digest is None else self._digest.hexdigest()
+        return {self._place: FileChecksum(self._written.crc32c, self._written.size, digest)}
 
     def write(self, data: bytes) -> None:
         """Adds bytes at the end."""
         self._writer.write(data)
+        if self._digest is not None:
+            self._digest.update(data)
 
     def close(self) -> FileStateHandle | RelativeFileStateHandle:
         """Makes the file durable."""
@@ -114,7 +122,7 @@ class CheckpointStateOutputStream:
         return self._position
 
     @property
-    def checksums(self) -> Mapping[str, tuple[int, int]]:
+    def checksums(self) -> Mapping[str, FileChecksum]:
         """The file that was written for it alone: its place, crc32c and size."""
         return {} if self._file is None else self._file.checksums
 

@@ -24,6 +24,7 @@ from tidegate.checkpoint.metadata.provenance import provenance_of
 from tidegate.clock import SystemClock
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.driver.restore import check_files, check_own, read_snapshot
+from tidegate.driver.wholeness import is_whole
 from tidegate.errors import MaxParallelismChanged, RestoreRefused, TidegateError
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
@@ -74,10 +75,18 @@ def check_upgrade(
         program = program.get_job_graph()
     if allow_non_restored_state is None:
         allow_non_restored_state = program.settings.restore.allow_non_restored
-    storage = checkpoint_storage(JobId(""), CheckpointSettings())
     numbers = count()
+    signed = CheckpointSettings(key_file=program.settings.checkpoints.key_file)
+    storage = checkpoint_storage(JobId(""), signed)
     read = read_snapshot(storage, fspath(snapshot), lambda: f"handle-{next(numbers)}")
     check_own(read)
+    if storage.signed and not is_whole(storage, read):
+        raise RestoreRefused(
+            "A file of the snapshot is gone, or is not the one that was signed",
+            where=read.pointer,
+            remedy="Ask 'tidegate fsck --key-file' which.",
+        )
+    storage = checkpoint_storage(JobId(""), CheckpointSettings())  # files were checked
     return _Check(
         program, read, storage, allow_lost=allow_non_restored_state, limit_s=open_timeout_s
     ).report()

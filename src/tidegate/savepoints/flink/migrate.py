@@ -104,6 +104,7 @@ def migrate_savepoint(
     states: Mapping[str, Iterable[StateDescriptor]] | None = None,
     uids: Mapping[str, str] | None = None,
     moved: Mapping[str, str] | None = None,
+    key_file: str | PathLike[str] | None = None,
 ) -> MigrationReport:
     """Turn a savepoint or checkpoint of Flink into a savepoint in canonical form.
 
@@ -112,7 +113,8 @@ def migrate_savepoint(
     from an operator's uid in the snapshot to that in the new job; others keep theirs. moved: from a
     folder as a checkpoint names it to where that is now. Max parallelism is kept. Pickled keys and
     values are unpickled, so their classes have to be importable, and the snapshot be trusted.
-    All state is held in memory, and nothing is written before all has been read.
+    key_file: holds the key that signs the new savepoint. All state is held in memory, and nothing
+    is written before all has been read.
 
     Raises RestoreRefused where there is no snapshot or a file of it is missing, FormatError for a
     ``_metadata`` that can't be read, ConfigError for operators and states that are not there, for a
@@ -141,7 +143,9 @@ def migrate_savepoint(
         why = "it is state of a hook of Flink's job master"
         rows.append(MigratedState("-", hook.name, None, None, 1, why))
     if target is not None:
-        write_savepoint(fspath(target), snapshot.metadata.checkpoint_id, operators)
+        signs = None if key_file is None else fspath(key_file)
+        checkpoint = snapshot.metadata.checkpoint_id
+        write_savepoint(fspath(target), checkpoint, operators, key_file=signs)
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
 
 

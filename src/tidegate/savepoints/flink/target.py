@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import Provenance, sealed, to_master_state
+from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
+from tidegate.checkpoint.metadata.signing import encoded
 from tidegate.errors import ConfigError
 from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
 from tidegate.model.ids import JobId
@@ -38,6 +38,7 @@ from tidegate.state.format import (
 from tidegate.state.misfits import encoded_as_declared
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope, checkpoint_storage
+from tidegate.storage.secret_file import signing_key
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import TupleTypeInfo
@@ -45,6 +46,7 @@ from tidegate.typeinfo.types import TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidegate.model.files import FileChecksum
     from tidegate.model.handles import StateDistribution, StreamStateHandle
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.typeinfo.types import TypeInformation
@@ -94,20 +96,21 @@ class OperatorOf:
 class NewSnapshot:
     """A folder that becomes a snapshot: files first, ``_metadata`` last. Blocking.
 
-    Raises ConfigError where there is one in it already. What is written before `complete` counts
-    for nothing.
+    key_file: holds the key that signs it. Raises ConfigError where there is one in it already. What
+    is written before `complete` counts for nothing.
     """
 
-    def __init__(self, target: str, checkpoint: CheckpointId) -> None:
+    def __init__(self, target: str, checkpoint: CheckpointId, key_file: str | None = None) -> None:
+        self._key_file = key_file
         self.path = paths.absolute(target)
-        self.checksums: dict[str, tuple[int, int]] = {}
+        self.checksums: dict[str, FileChecksum] = {}
         if Stores().open(self.path).info(paths.METADATA) is not None:
             raise ConfigError(
                 "There is a snapshot in the folder already",
                 where=self.path,
                 remedy="Name a folder that is empty, or not there yet.",
             )
-        settings = CheckpointSettings(directory=self.path, storage="filesystem")
+        settings = CheckpointSettings(directory=self.path, storage="filesystem", key_file=key_file)
         self._storage = checkpoint_storage(JobId(""), settings)
         self._streams = self._storage.stream_factory(
             checkpoint, CheckpointScope.EXCLUSIVE, target=self.path
@@ -123,17 +126,22 @@ class NewSnapshot:
 
     def complete(self, snapshot: CheckpointMetadata) -> None:
         """Make it a snapshot. Raises StorageFailed."""
-        data = metadata.encode(snapshot)
-        self._storage.write_metadata(self.path, sealed(data, snapshot))
+        self._storage.write_metadata(self.path, encoded(snapshot, signing_key(self._key_file)))
 
 
-def write_savepoint(target: str, checkpoint: CheckpointId, operators: Sequence[OperatorOf]) -> None:
-    """Write a savepoint of ours into a folder.
+def write_savepoint(
+    target: str,
+    checkpoint: CheckpointId,
+    operators: Sequence[OperatorOf],
+    *,
+    key_file: str | None = None,
+) -> None:
+    """Write a savepoint of ours into a folder. key_file: holds the key that signs it.
 
     Raises ConfigError where there is one, StorageFailed, UserError for a value that can't be
     written.
     """
-    new = NewSnapshot(target, checkpoint)
+    new = NewSnapshot(target, checkpoint, key_file)
     writer = _Writer(new, checkpoint)
     states = tuple([writer.operator(each) for each in operators])
     savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)

@@ -1,0 +1,13 @@
+"""What is known of a file of state that was written."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class FileChecksum(NamedTuple):
+    """crc32c and size in bytes; sha256 in hexadecimal digits, empty where nobody signs."""
+
+    crc32c: int
+    size: int
+    sha256: str = ""
