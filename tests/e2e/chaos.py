@@ -96,7 +96,7 @@ SHAPES = {"two sources": two_sources, "looked up": looked_up}
 ROW_S = 0.002
 """What a row costs as long as slots are killed, so that channels are full."""
 
-ROWS_A_KILL = 8_000
+ROWS_A_KILL = 4_000
 PAUSE_MAX_S = 1.2
 SMALL = {"tidegate.batch.rows": 64, "tidegate.net.credit": 2}
 """Little in flight, so that aligned checkpoints come through between the kills as well."""

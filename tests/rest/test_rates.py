@@ -52,6 +52,8 @@ def test_a_new_attempt_begins_anew_and_one_that_never_told_has_no_shares() -> No
     anew = subtask(3_000, 0, 0, attempt=1)
     rates.saw(job(anew))
     assert rates.of(VERTEX, anew) is None
+    rates.saw(job(subtask(4_000, 100, 0, attempt=1)))
+    assert rates.of(VERTEX, anew) == Shares(blocked=0, busy=0.1)
     silent = subtask(0, 0, 0, attempt=2)
     rates.saw(job(silent))
     rates.saw(job(silent))
