@@ -27,7 +27,7 @@ class Asked:
     def __init__(self) -> None:
         self.begun: list[tuple[Savepoint, Future[CheckpointDone]]] = []
         self.result: Future[JobExecutionResult] = Future()
-        self.requests = SavepointRequests(self._ask, self.result)
+        self.requests = SavepointRequests(self._ask, self.result, lambda: "waits for Map (1/2)")
 
     def _ask(self, savepoint: Savepoint) -> Future[CheckpointDone]:
         done: Future[CheckpointDone] = Future()
@@ -50,6 +50,12 @@ def test_the_last_one_is_answered_when_the_job_has_ended() -> None:
     assert not path.done()
     asked.result.set_result(JobExecutionResult(JobId("j"), 1))
     assert path.result(0) == "/s/savepoint-1"
+
+
+def test_who_waits_for_one_in_vain_is_told_what_it_waits_for() -> None:
+    path = Asked().requests.ask(LAST, None)
+    with pytest.raises(TimeoutError, match=r"after 0 s the savepoint waits for Map \(1/2\)"):
+        path.result(0)
 
 
 def test_one_id_is_one_savepoint_though_it_failed() -> None:

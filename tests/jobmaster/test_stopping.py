@@ -16,7 +16,13 @@ from tidegate.errors import (
 )
 from tidegate.jobmaster.commands import Deployed, RescaleDone, Restarting, SendToSlot
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested, SuspendRequested
-from tidegate.model.control import CheckpointComplete, ExecutionState, JobStatus
+from tidegate.model.control import (
+    CheckpointComplete,
+    ExecutionState,
+    JobStatus,
+    LongCall,
+    Pulse,
+)
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, ExecutionId, SlotId
 
@@ -46,6 +52,29 @@ def test_a_stop_is_answered_when_all_subtasks_have_finished(kind: SnapshotKind) 
     assert answers(world) == [RequestDone(9, CheckpointId(2), "/chk-2")]
     assert world.over is not None and world.over.status is JobStatus.FINISHED
     assert world.log.index(answers(world)[0]) < world.log.index(world.over)
+
+
+def test_what_a_stop_waits_for_can_be_seen_until_the_job_has_ended() -> None:
+    world = made()
+    assert world.machine.view(world.now_ms).stopping is None
+    stop(world)
+    first, *others = world.executions
+    slot = world.machine.view(world.now_ms).slots[0].id
+    world.send(Pulse(slot, batch_age_ms=12_000, calling=first, long_call=LongCall("ask", "…")))
+    world.now_ms += 500
+    view = world.machine.view(world.now_ms)
+    stopping = view.stopping
+    assert stopping is not None and (stopping.for_ms, stopping.savepoint) == (500, "/chk-2")
+    assert len(stopping.waits_for) == len(world.executions)
+    assert stopping.waits_for[0].task == view.slots[0].calling
+    assert "in one call of ask for 12.5 s" in str(stopping)
+    assert not any(wait.call_ms for wait in stopping.waits_for[1:])
+    for execution in others:
+        world.change(execution, ExecutionState.FINISHED)
+    stopping = world.machine.view(world.now_ms).stopping
+    assert stopping is not None and [wait.call_ms for wait in stopping.waits_for] == [12_500]
+    world.change(first, ExecutionState.FINISHED)
+    assert world.over is not None and world.machine.view(world.now_ms).stopping is None
 
 
 @pytest.mark.feature("F266")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import structlog
 
 from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
+from tidegate.driver import stops
 from tidegate.minicluster.forking import forking
 
 pytestmark = pytest.mark.slow
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from tidegate import RuntimeContext
     from tidegate.driver.client import DriverClient
+    from tidegate.jobmaster.view import WaitView
 
 LIMIT_S = 120.0
 
@@ -103,6 +108,49 @@ def test_a_call_that_holds_the_interpreter_is_named_and_not_taken_for_a_dead_slo
     assert "test_stuck_calls.py" in call.stack
     assert (view.status, view.restarts, len(view.failures)) == (JobStatus.RUNNING, 0, 0)
     client.cancel().result(LIMIT_S)
+
+
+@pytest.mark.slow
+def test_a_stop_with_savepoint_says_which_call_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To who waits for it, in the view, on the log and by REST."""
+    monkeypatch.setattr(stops, "TELL_EVERY_MS", 500)
+    called, release = tmp_path / "called", tmp_path / "release"
+
+    def ask(number: int) -> int:
+        called.touch()
+        while not release.exists():
+            time.sleep(0.02)
+        return number
+
+    settings = {"execution.checkpointing.dir": str(tmp_path / "checkpoints"), "rest.port": "0"}
+    env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
+    env.generate(lambda number: number, rate=100).map(ask).name("Ask").print()
+    with structlog.testing.capture_logs() as logs:
+        client = env.execute_async("stuck")
+        waited_for(called.exists)
+        stopped = client.stop_with_savepoint(False, tmp_path / "savepoints")
+
+        def waits() -> WaitView | None:
+            stopping = client.view().stopping  # type: ignore[attr-defined]
+            return stopping.waits_for[0] if stopping and stopping.waits_for else None
+
+        waited_for(lambda: (wait := waits()) is not None and wait.function != "")
+        with pytest.raises(TimeoutError, match=r"Ask.*\(1/1\) on slot .* in one call of ask \("):
+            stopped.result(0.1)
+        url = f"{client.get_web_interface_url()}/jobs/{client.get_job_id()}/waits"
+        with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+            told = json.load(answer)
+        waited_for(lambda: any("in one call of ask" in str(log.get("why")) for log in logs))
+        release.touch()
+        assert stopped.result(LIMIT_S).startswith(str(tmp_path / "savepoints"))
+    (call,), stop = told["calls"], told["stop"]
+    assert "Ask" in call["task"] and call["function"].startswith("ask (") and call["stack"]
+    assert call["duration"] >= 10_000 and stop["savepoint"] is None and stop["duration"] > 0
+    (wait,) = stop["waits-for"]
+    assert (wait["task"], wait["slot"]) == (call["task"], call["slot"])
+    assert wait["function"] == call["function"] and wait["call-duration"] >= 10_000
 
 
 def waited_for(reached: Callable[[], bool]) -> None:

@@ -44,22 +44,22 @@ def test_a_call_of_another_subtask_goes_on() -> None:
     calls = Calls()
     calls.begin(execution(1), 1)
     calls.interrupt([execution(0)], frame_in(USERS))
-    assert calls.began_ms == 1
+    assert calls.current is not None and calls.current.began_ms == 1
     calls.end(None)
     calls.interrupt([execution(1)], frame_in(USERS))
-    assert calls.began_ms is None
+    assert calls.current is None
 
 
 def test_a_call_within_a_call_leaves_the_outer_one_to_be_seen() -> None:
     calls = Calls()
-    assert calls.began_ms is None
+    assert calls.current is None
     outer = calls.begin(execution(0), 1)
     inner = calls.begin(execution(0), 5)
-    assert calls.began_ms == 5
+    assert calls.current is not None and calls.current.began_ms == 5
     calls.end(inner)
-    assert calls.began_ms == 1
+    assert calls.current is not None and calls.current.began_ms == 1
     calls.end(outer)
-    assert calls.began_ms is None
+    assert calls.current is None
 
 
 def test_closing_is_told_and_not_broken_off() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.checkpoint.statistics import StatisticsView
-    from tidegate.model.ids import CheckpointId, JobId
+    from tidegate.model.ids import CheckpointId, ExecutionId, JobId
     from tidegate.model.settings import CheckpointSettings
 
 
@@ -52,6 +52,10 @@ class NoCheckpoints:
     def ended(self) -> bool:
         """Whether the job has ended and nothing is left to be done about what it started from."""
         return self._pointers_forgotten and self._disposal.idle
+
+    def waits_for(self, execution: ExecutionId) -> bool:
+        """There is no savepoint that could wait for it."""
+        return False
 
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What the job starts from."""

@@ -146,6 +146,11 @@ class CheckpointCoordinator:
         """Restore no more from one that is damaged; the result is what is there instead, if any."""
         return self._completed.give_up(checkpoint)
 
+    def waits_for(self, execution: ExecutionId) -> bool:
+        """Whether a savepoint under way has still to hear from this attempt."""
+        pending = self._pending.values()
+        return any(each.is_savepoint and each.waits_for(execution) for each in pending)
+
     def latest_completed(self) -> CompletedCheckpoint | None:
         """What to restore from; None where there is nothing. To be asked while ``settled``."""
         assert self._ending is None and self.settled, "it is shut down, or the latest is not known"

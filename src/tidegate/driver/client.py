@@ -53,7 +53,9 @@ class DriverClient:
         self._loop = loop
         self._thread: threading.Thread | None = None
         self._result: Future[JobExecutionResult] = Future()
-        self._savepoints = SavepointRequests(self._ask_for_savepoint, self._result)
+        self._savepoints = SavepointRequests(
+            self._ask_for_savepoint, self._result, self._why_waiting
+        )
         self._url: str | None = None
 
     def __repr__(self) -> str:
@@ -221,6 +223,10 @@ class DriverClient:
             self._driver.post(asked.request(self._driver.expect_checkpoint(done)))
 
         return self._request(done, ask, "the job has ended: no savepoint can be taken")
+
+    def _why_waiting(self) -> str:
+        stopping = self.view().stopping
+        return "is not complete" if stopping is None else str(stopping)
 
     def rescale(self, parallelism: int) -> Future[None]:
         """Run on with another parallelism; done when it does."""

@@ -37,6 +37,7 @@ from tidegate.driver.perform import Performer
 from tidegate.driver.remarks import Remarks, watch_remarks
 from tidegate.driver.restore import LATEST, StartReader
 from tidegate.driver.staging import Staging
+from tidegate.driver.stops import watch_stops
 from tidegate.driver.summary import summary_of
 from tidegate.driver.traces import Tracing, trace_reporters
 from tidegate.driver.wholeness import newest_whole
@@ -215,15 +216,21 @@ class Driver:
                 self.spawn(tell_of_former(former, before, blocking, log))
             elif former is not None and not start.damaged:
                 self.spawn(self._sweep(storage, leadership.epoch, former.next_id, completed))
-            self.spawn(self._watch_leadership(leadership), name=_WATCH)
-            self.spawn(self._watch_records(leadership), name=_WATCH)
-            watching = watch_event_time(self.view, self._world.clock, self._warnings)
-            self.spawn(watching, name=_WATCH)
-            self.spawn(watch_remarks(self.view, self._remarks), name=_WATCH)
+            self._watch(leadership)
             self._begin(staging, completed, topology)
             await self._over.wait()
             staging.stop()
             await self._conclude(storage, leadership)
+
+    def _watch(self, leadership: Leadership) -> None:
+        for watching in (
+            self._watch_leadership(leadership),
+            self._watch_records(leadership),
+            watch_event_time(self.view, self._world.clock, self._warnings),
+            watch_remarks(self.view, self._remarks),
+            watch_stops(self.view, self._world.log),
+        ):
+            self.spawn(watching, name=_WATCH)
 
     async def _conclude(self, storage: CheckpointStorage, leadership: Leadership) -> None:
         if self._crash is None:

@@ -95,17 +95,36 @@ def _check_shared(target: str) -> None:
         )
 
 
+class _Savepoint(Future[str]):
+    """The path of a savepoint. Who waits for it in vain is told why. why: in words."""
+
+    def __init__(self, why: Callable[[], str]) -> None:
+        super().__init__()
+        self._why = why
+
+    def result(self, timeout: float | None = None) -> str:
+        try:
+            return super().result(timeout)
+        except TimeoutError as error:
+            if self.done():
+                raise
+            raise TimeoutError(f"after {timeout:g} s the savepoint {self._why()}") from error
+
+
 class SavepointRequests:
     """Asks for savepoints of one job; safe to use from any thread.
 
-    ask: begins one. result: of the job, done when it has ended.
+    ask: begins one. result: of the job, done when it has ended. why: what the present one waits
+    for, in words.
     """
 
     def __init__(
         self,
         ask: Callable[[Savepoint], Future[CheckpointDone]],
         result: Future[JobExecutionResult],
+        why: Callable[[], str],
     ) -> None:
+        self._why = why
         self._ask = ask
         self._result = result
         self._lock = threading.Lock()
@@ -123,7 +142,7 @@ class SavepointRequests:
             return self._triggered[trigger_id]
 
     def _begin(self, asked: Savepoint) -> Future[str]:
-        path: Future[str] = Future()
+        path = _Savepoint(self._why)
 
         def saved(done: Future[CheckpointDone]) -> None:
             error = done.exception()

@@ -35,7 +35,7 @@ from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinato
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.stopping import Stopper
 from tidegate.jobmaster.verdicts import Judge, is_damage
-from tidegate.jobmaster.view import JobView
+from tidegate.jobmaster.view import JobView, StopView
 from tidegate.model.control import (
     Accepted,
     Cancel,
@@ -58,7 +58,15 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.absent import NoCheckpoints
     from tidegate.checkpoint.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
-    from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, SubtaskId, VertexId
+    from tidegate.model.ids import (
+        CheckpointId,
+        Epoch,
+        ExecutionId,
+        JobId,
+        SlotId,
+        SubtaskId,
+        VertexId,
+    )
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import Topology
 
@@ -182,7 +190,7 @@ class JobMaster:
     def _checkpoint(self, event: CheckpointEvent, now_ms: int) -> None:
         """Give an event to the checkpoint coordinator, and its commands to whom they concern."""
         if isinstance(event, CheckpointRequested):
-            self._stopper.requested(event)
+            self._stopper.requested(event, now_ms)
             if self._stopper.under_way:
                 self._rescaler.end(RescaleRefused("The job is to end with a savepoint"))
         for command in self._checkpoints.handle(event, now_ms):
@@ -590,10 +598,29 @@ class JobMaster:
             vertices=self._graph.view(self._wall_offset_ms),
             edges=self._graph.topology.edges,
             failures=self._failures.view(),
-            slots=self._slots.view(now_ms),
+            slots=self._slots.view(now_ms, self._named),
             slots_wanted=self._slots.wanted,
             checkpoints=self._checkpoints.statistics,
             settings=self._settings,
             rescales=self._rescaler.rescales,
             counts=self._graph.counts,
+            stopping=self._stopping(now_ms),
         )
+
+    def _stopping(self, now_ms: int) -> StopView | None:
+        """What a stop with savepoint waits for; None where there is none under way."""
+        since_ms, saved = self._stopper.since_ms, self._stopper.saved
+        if since_ms is None or self._over:
+            return None
+        waits = tuple(
+            self._slots.waits(execution, self._named(execution.id), now_ms)
+            for execution in self._graph
+            if not execution.state.is_terminal
+            and (saved is not None or self._checkpoints.waits_for(execution.id))
+        )
+        return StopView(now_ms - since_ms, saved, waits)
+
+    def _named(self, execution: ExecutionId) -> str:
+        """The step of a subtask and its number, as in Flink."""
+        vertex = self._graph.topology.vertex(execution.subtask.vertex)
+        return f"{vertex.name} ({execution.subtask.index + 1}/{vertex.parallelism})"

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate.errors import SlotsMissing
 from tidegate.jobmaster.commands import RequestSlots, SlotsAwaited
-from tidegate.jobmaster.view import SlotView
+from tidegate.jobmaster.view import SlotView, WaitView
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidegate.errors import TidegateError
+    from tidegate.jobmaster.execution_graph import Execution
     from tidegate.model.control import LongCall, Offer, Pulse
-    from tidegate.model.ids import SlotId
+    from tidegate.model.ids import ExecutionId, SlotId
 
 LATE_WAKE_MS: Final = 500
 """A wake-up that comes later than this says that this process stood still, not the slots."""
@@ -35,6 +38,7 @@ class KnownSlot:
     seen_ms: int
     batch_age_ms: int = 0
     long_call: LongCall | None = None
+    calling: ExecutionId | None = None
 
 
 class SlotPool:
@@ -149,6 +153,7 @@ class SlotPool:
             known.seen_ms = now_ms
             known.batch_age_ms = pulse.batch_age_ms
             known.long_call = pulse.long_call
+            known.calling = pulse.calling
 
     def stood_still(self, for_ms: int, now_ms: int) -> None:
         """This process did not run for so long: no slot is to suffer for it.
@@ -177,13 +182,28 @@ class SlotPool:
         """Where a slot's peers dial it."""
         return self._slots[slot].offer.address
 
-    def view(self, now_ms: int) -> tuple[SlotView, ...]:
-        """The slots as frozen values."""
+    def waits(self, execution: Execution, name: str, now_ms: int) -> WaitView:
+        """A subtask that is waited for, and the call that it is in."""
+        known = self._slots.get(execution.slot)
+        if known is None or known.calling != execution.id or not known.batch_age_ms:
+            return WaitView(name, execution.slot)
+        function = known.long_call.function if known.long_call else ""
+        age_ms = known.batch_age_ms + now_ms - known.seen_ms
+        return WaitView(name, execution.slot, age_ms, function)
+
+    def view(self, now_ms: int, name: Callable[[ExecutionId], str]) -> tuple[SlotView, ...]:
+        """The slots as frozen values. name: of a subtask."""
         return tuple(
             SlotView(
-                slot, k.offer.host, k.offer.pid, now_ms - k.seen_ms, k.batch_age_ms, k.long_call
+                slot,
+                known.offer.host,
+                known.offer.pid,
+                now_ms - known.seen_ms,
+                known.batch_age_ms,
+                known.long_call,
+                "" if known.calling is None else name(known.calling),
             )
-            for slot, k in self._slots.items()
+            for slot, known in self._slots.items()
         )
 
 

@@ -40,17 +40,29 @@ class Stopper:
         self._asked: dict[int, CheckpointRequested] = {}
         self._saved: RequestDone | None = None
         self._cancels = False
+        self._since_ms = 0
         self._status: JobStatus | None = None
 
-    def requested(self, asked: CheckpointRequested) -> None:
+    def requested(self, asked: CheckpointRequested, now_ms: int) -> None:
         """Somebody asks for a snapshot; it is remembered where the job is to end with it."""
         if asked.kind.is_synchronous or asked.cancels:
+            self._since_ms = self._since_ms if self.under_way else now_ms
             self._asked[asked.request] = asked
 
     @property
     def under_way(self) -> bool:
         """Whether the job is to end with a savepoint that is being taken, or was."""
         return bool(self._asked) or self._saved is not None
+
+    @property
+    def since_ms(self) -> int | None:
+        """When the job was asked to end; None where it was not."""
+        return self._since_ms if self.under_way else None
+
+    @property
+    def saved(self) -> str | None:
+        """The savepoint with which it ends; None before that is complete."""
+        return None if self._saved is None else self._saved.pointer
 
     def answered(self, done: RequestDone, *, restarting: bool) -> None:
         """A request has its answer, which is kept where it has to wait for the job's end.

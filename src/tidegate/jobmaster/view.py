@@ -58,10 +58,47 @@ class FailureView:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitView:
+    """A subtask that is waited for. task: its step and number. call_ms: since its call began.
+
+    call_ms is 0 outside of any call. function: the user's that has been in it for more than 10 s.
+    """
+
+    task: str
+    slot: SlotId
+    call_ms: int = 0
+    function: str = ""
+
+    def __str__(self) -> str:
+        call = f" of {self.function}" if self.function else ""
+        since = f", in one call{call} for {self.call_ms / 1000:.1f} s" if self.call_ms else ""
+        return f"{self.task} on slot {self.slot}{since}"
+
+
+@dataclass(frozen=True, slots=True)
+class StopView:
+    """The job is to end with a savepoint. for_ms: since that was asked for.
+
+    savepoint: its path once it is complete. waits_for: subtasks that have still to take their share
+    of it; once it is complete, subtasks that have still to end.
+    """
+
+    for_ms: int
+    savepoint: str | None
+    waits_for: tuple[WaitView, ...]
+
+    def __str__(self) -> str:
+        until = "to end" if self.savepoint else "to take their share of the savepoint"
+        who = "; ".join(map(str, self.waits_for))
+        return f"waits for subtasks {until}: {who}" if who else "waits for files to be written"
+
+
+@dataclass(frozen=True, slots=True)
 class SlotView:
     """One slot. pulse_age_ms: since its last sign of life; batch_age_ms: of its running batch.
 
-    long_call: the user's function that has been in one call for more than 10 s, with its stack.
+    calling: the subtask whose batch that is. long_call: the user's function that has been in one
+    call for more than 10 s, with its stack.
     """
 
     id: SlotId
@@ -70,6 +107,7 @@ class SlotView:
     pulse_age_ms: int
     batch_age_ms: int
     long_call: LongCall | None = None
+    calling: str = ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,6 +117,7 @@ class JobView:
     rescales: how often it was given another parallelism. restored: the checkpoint that subtasks
     were restored from last. slots_wanted: slots that the job needs, or is about to need.
     settings: those in force. counts: rows of all attempts, those that were repeated each time.
+    stopping: None unless the job is to end with a savepoint.
     """
 
     job: JobId
@@ -97,6 +136,7 @@ class JobView:
     settings: JobSettings
     rescales: int = 0
     counts: RowCounts = field(default_factory=RowCounts)
+    stopping: StopView | None = None
 
     def __repr__(self) -> str:
         counts = (

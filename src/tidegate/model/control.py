@@ -335,7 +335,8 @@ class SubtaskFigures:
 class Pulse:
     """The slot lives. batch_age_ms: how long the running batch has been running; 0 when idle.
 
-    long_call: the function that has been in one call for long, as it then was.
+    calling: the subtask that runs it. long_call: the function that has been in one call for long,
+    as it then was.
     """
 
     slot: SlotId
@@ -343,6 +344,7 @@ class Pulse:
     memory_bytes: int = 0
     figures: Mapping[ExecutionId, SubtaskFigures] = field(default_factory=dict)
     long_call: LongCall | None = None
+    calling: ExecutionId | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,9 @@ class Calls:
         self._tell = tell
 
     @property
-    def began_ms(self) -> int | None:
-        """Since when the present call lasts; None where none is under way."""
-        return None if self._current is None else self._current.began_ms
+    def current(self) -> Call | None:
+        """The present call; None where none is under way."""
+        return self._current
 
     def begin(self, execution: ExecutionId, now_ms: int) -> Call | None:
         """The subtask's code is called; the result is the call that this one is within."""

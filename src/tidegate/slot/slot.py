@@ -171,10 +171,11 @@ class Slot:
     @property
     def pulse(self) -> Pulse:
         """How the slot is; read by another thread, so nothing here may be changed."""
-        began = self.calls.began_ms
-        age = 0 if began is None else self._world.clock.monotonic_ms() - began
+        call = self.calls.current
+        age = 0 if call is None else self._world.clock.monotonic_ms() - call.began_ms
         figures = {execution: hosted.figures for execution, hosted in list(self._hosted.items())}
-        return Pulse(self.id, batch_age_ms=age, figures=figures)
+        calling = None if call is None else call.execution
+        return Pulse(self.id, batch_age_ms=age, figures=figures, calling=calling)
 
     def send_pulse(self) -> None:
         """Beat over the control link; for slots that have no thread of their own to beat."""

@@ -90,8 +90,12 @@ def _reading(served: ServedJob, base: str) -> list[Route]:
         label = (key, value) if key else None
         return shapes.exceptions(job, int(entries_max), label)
 
+    async def waits(request: Request) -> object:
+        return shapes.waits(await served.job(request))
+
     return [
         Route("GET", base, details),
+        Route("GET", f"{base}/waits", waits),
         Route("GET", f"{base}/status", status),
         Route("GET", f"{base}/plan", plan),
         Route("GET", f"{base}/config", job_config),

@@ -351,3 +351,36 @@ def cluster(job: JobView, version: str) -> Object:
         "flink-version": version,
         "flink-commit": "unknown",
     }
+
+
+def waits(job: JobView) -> Object:
+    """Calls that have lasted for more than 10 s, and what a stop waits for. Not in Flink."""
+    calls = [
+        {
+            "task": slot.calling,
+            "slot": slot.id,
+            "host": slot.host,
+            "duration": slot.batch_age_ms,
+            "function": slot.long_call.function,
+            "stack": slot.long_call.stack.splitlines(),
+        }
+        for slot in job.slots
+        if slot.long_call is not None
+    ]
+    stopping = job.stopping
+    if stopping is None:
+        return {"calls": calls, "stop": None}
+    stop = {
+        "duration": stopping.for_ms,
+        "savepoint": stopping.savepoint,
+        "waits-for": [
+            {
+                "task": each.task,
+                "slot": each.slot,
+                "call-duration": each.call_ms,
+                "function": each.function,
+            }
+            for each in stopping.waits_for
+        ],
+    }
+    return {"calls": calls, "stop": stop}
