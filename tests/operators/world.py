@@ -543,6 +543,10 @@ class FakeCoordinatorContext:
         self.failure: TidegateError | None = None
         self.buffers: dict[str, ResultBuffer] = {}
         self.common: dict[str, object] = {}
+        self.backlogs: list[bool] = []
+
+    def report_backlog(self, backlog: bool) -> None:
+        self.backlogs.append(backlog)
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
         return cast("T", self.common.setdefault(name, make()))

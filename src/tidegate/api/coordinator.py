@@ -43,6 +43,10 @@ class CoordinatorContext(Protocol):
         """Make a call on the loop after a delay; dropped once the coordinator is closed."""
         ...
 
+    def report_backlog(self, backlog: bool) -> None:
+        """Tell the checkpoints that the operator catches up with old records, or no longer does."""
+        ...
+
     def shared(self, name: str, make: Callable[[], T]) -> T:
         """What the coordinators of the job have in common under a name; the first to ask makes it.
 

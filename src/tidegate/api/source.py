@@ -137,6 +137,13 @@ class EnumeratorContext(Protocol[Split_contra]):
         """Make a call after a delay."""
         ...
 
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        """Say that records are old, and to be caught up with, or that they are fresh again.
+
+        While any source says so, ``execution.checkpointing.interval-during-backlog`` counts.
+        """
+        ...
+
     def fail(self, error: TidegateError) -> None:
         """Fail the job."""
         ...

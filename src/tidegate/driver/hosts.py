@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate.api.results import ResultBuffer
 from tidegate.checkpoint.events import (
+    BacklogReported,
     CoordinatorSnapshotFailed,
     CoordinatorSnapshotTaken,
     OperatorEventSent,
@@ -166,6 +167,10 @@ class CoordinatorHosts:
         if self.is_live(host):
             self._post(CoordinatorFailed(host.operator, self.as_ours(error, host.operator)))
 
+    def report_backlog(self, host: _Host, backlog: bool) -> None:
+        """A source has begun to catch up, or ended to."""
+        self._post(BacklogReported(host.operator, backlog))
+
     def is_live(self, host: _Host) -> bool:
         """Whether the host belongs to the present deployment."""
         return self._hosts.get(host.operator) is host
@@ -218,6 +223,7 @@ class _Host:
         self.operator = operator
         self.executions = executions
         self._coordinator: OperatorCoordinator | None = None
+        self._backlog = False
 
     @property
     def coordinator(self) -> OperatorCoordinator:
@@ -250,6 +256,7 @@ class _Host:
                 self._hosts.failed(self, error)
 
     def close(self) -> None:
+        self.report_backlog(False)  # the next one begins without
         if self._coordinator is not None:
             try:
                 self._coordinator.close()
@@ -274,6 +281,11 @@ class _Host:
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self._hosts.later(self, delay_ms, call)
+
+    def report_backlog(self, backlog: bool) -> None:
+        if backlog != self._backlog:
+            self._backlog = backlog
+            self._hosts.report_backlog(self, backlog)
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
         return self._hosts.shared(name, make)

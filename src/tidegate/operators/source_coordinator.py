@@ -189,4 +189,8 @@ class _EnumeratorContext:
         self.no_more_splits = coordinator.no_more_splits
         self.run_blocking = context.run_blocking
         self.call_later = context.call_later
+        self._report_backlog = context.report_backlog
         self.fail = context.fail
+
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        self._report_backlog(is_processing_backlog)
