@@ -14,6 +14,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SEEDS = 2_000
 LIMIT_S = 900
 LEAST_CAUGHT = 0.9
+
+ENDED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
 def main() -> int:
@@ -67,7 +70,10 @@ def hunt(mutant: Mutant, seeds: int) -> tuple[str, float, str]:
         except subprocess.TimeoutExpired:
             return "", LIMIT_S, "not found in time"
     seconds = time.monotonic() - began_s
-    by, how = of_tests(run.stdout) if mutant.tests else of_seeds(run.stdout or run.stderr)
+    if mutant.tests:
+        by, how = of_tests(run.stdout, run.returncode)
+    else:
+        by, how = of_seeds(run.stdout or run.stderr)
     print(f"{mutant.name}: {by or 'not caught'} {how[:100]}", file=sys.stderr, flush=True)
     return by, seconds, how[:90]
 
@@ -86,11 +92,13 @@ def of_seeds(output: str) -> tuple[str, str]:
     return (f"seed {seed}", how) if seed.isdigit() else ("", how)
 
 
-def of_tests(output: str) -> tuple[str, str]:
-    """The test that has fallen."""
-    fallen = [line for line in output.splitlines() if line.startswith("FAILED ")]
-    name, _, how = fallen[0].removeprefix("FAILED ").partition(" - ") if fallen else ("", "", "")
-    return name.rpartition("::")[2], how
+def of_tests(output: str, status: int) -> tuple[str, str]:
+    """The test that has fallen, or has ended them all."""
+    fallen = [line for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if fallen:
+        name, _, how = fallen[0].partition(" ")[2].partition(" - ")
+        return name.rpartition("::")[2], how
+    return ("the end of the tests" if status in ENDED else ""), output[-90:].replace("\n", " ")
 
 
 def mutated(mutant: Mutant, text: str) -> str:

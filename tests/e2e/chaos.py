@@ -14,7 +14,7 @@ import psutil
 from tests.e2e.backpressure import written_slowly
 from tests.e2e.driver import Orders
 from tests.e2e.drivers import ORPHANS_S, START_S, driver
-from tests.e2e.files import committed_rows
+from tests.e2e.files import committed_files, committed_rows
 from tests.e2e.jobs import counted, same
 from tests.e2e.ledger import ledger_rows
 from tests.e2e.runtimes import finished
@@ -102,6 +102,9 @@ SMALL = {"tidegate.batch.rows": 64, "tidegate.net.credit": 2}
 """Little in flight, so that aligned checkpoints come through between the kills as well."""
 
 RATE_OF_DRIVERS = 4_000.0
+RATE_OF_THE_LAST = 1_000_000.0
+"""Nobody kills it, and it has to bring about what the others have left."""
+
 ROWS_A_DRIVER = 40_000
 """More than a driver brings about before it is killed, so that none finds the job over."""
 
@@ -201,9 +204,9 @@ def survive_driver_kills(
     orders = Orders(str(folder), rows=(kills + 1) * ROWS_A_DRIVER, rate=RATE_OF_DRIVERS)
     log, recoveries = folder / "driver.log", list[float]()
     for number in range(1, kills + 1):
-        before, began = len(committed_rows(folder / "out")), monotonic()
+        before, began = len(committed_files(folder / "out")), monotonic()
         with driver(replace(orders, resume=number > 1), log) as process:
-            until(partial(more_than, folder, before, process), "committed rows", START_S)
+            until(partial(more_than, folder, before, process), "committed files", START_S)
             recoveries.append(monotonic() - began)
             sleep(chance.uniform(0, PAUSE_MAX_S))
             assert process.poll() is None, "the job was over before its driver was killed"
@@ -213,7 +216,7 @@ def survive_driver_kills(
             _, alive = psutil.wait_procs(family, timeout=ORPHANS_S)
             assert not alive, f"processes that outlive their driver: {alive}"
         killed(number)
-    with driver(replace(orders, resume=True), log) as process:
+    with driver(replace(orders, resume=True, rate=RATE_OF_THE_LAST), log) as process:
         assert process.wait(END_OF_DRIVER_S) == 0, log.read_text()
     rows = committed_rows(folder / "out")
     lost, doubled = missing_and_repeated((row["number"] for row in rows), orders.rows)
@@ -222,6 +225,6 @@ def survive_driver_kills(
 
 
 def more_than(folder: Path, before: int, process: subprocess.Popen[bytes]) -> bool:
-    """True once more rows are committed; fails where the driver has ended."""
+    """True once more files are committed; fails where the driver has ended."""
     assert process.poll() is None, (folder / "driver.log").read_text()
-    return len(committed_rows(folder / "out")) > before
+    return len(committed_files(folder / "out")) > before

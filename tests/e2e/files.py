@@ -17,13 +17,17 @@ def write_numbers(folder: Path, files: int, rows_each: int) -> None:
 
 
 def committed_rows(folder: Path) -> list[dict[str, int]]:
-    """The rows of all visible part files; what is hidden is not committed."""
-    files = sorted(folder.rglob("[!._]*.parquet")) if folder.exists() else []
+    """The rows of all committed files."""
     return [
         row
-        for file in files
+        for file in committed_files(folder)
         for row in cast("list[dict[str, int]]", pq.read_table(file).to_pylist())
     ]
+
+
+def committed_files(folder: Path) -> list[Path]:
+    """All visible part files; what is hidden is not committed."""
+    return sorted(folder.rglob("[!._]*.parquet")) if folder.exists() else []
 
 
 def hidden_files(folder: Path) -> list[Path]:

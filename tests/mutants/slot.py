@@ -35,13 +35,6 @@ SLOT = [
         "        if execution in self._hosted:\n            pass\n",
         kinds=("calls", "ends"),
     ),
-    Mutant(
-        "a source hands on all that it has at once",
-        "slot/subtask.py",
-        "        head.out.piece_rows = self._intake.rows\n",
-        "        head.out.piece_rows = 1_000_000\n",
-        kinds=("calls",),
-    ),
     # --- how a job ends, and goes on ---
     Mutant(
         "a suspended job deletes what its policy does not keep",
@@ -69,14 +62,14 @@ SLOT = [
         "storage/reading.py",
         "        if known is not None and known != found.file:\n",
         "        if False:\n",
-        kinds=("ends",),
+        tests="tests/storage",
     ),
     Mutant(
         "a stop is not answered whose savepoint is durable late",
         "jobmaster/stopping.py",
         "        self._status = status\n",
         "",
-        kinds=("ends",),
+        tests="tests/jobmaster",
     ),
     Mutant(
         "what a suspended job's last checkpoint ended with is looked at by nobody",

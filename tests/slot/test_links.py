@@ -1,8 +1,11 @@
 """What frames of a link do to the channels of a slot, and those of its neighbour."""
 
+from collections.abc import Callable, Sequence
+
 import pyarrow as pa
 
 from tests.slot.world import rows
+from tidegate.errors import PeerLost
 from tidegate.model.elements import ArrowBatch, Element, Watermark
 from tidegate.model.ids import (
     Attempt,
@@ -21,6 +24,7 @@ from tidegate.slot.room import Room
 from tidegate.transport import codec, protocol
 from tidegate.transport.memory import MemoryNetwork
 from tidegate.transport.protocol import FrameHeader, FrameKind
+from tidegate.transport.wire import Buffer
 
 CHANNEL = ChannelId(0, 1, 0)
 HERE = SlotId("here")
@@ -39,11 +43,26 @@ def element(sent: Element) -> bytes:
     return b"".join(bytes(part) for part in codec.encode(sent))
 
 
-def links() -> Links:
+def links(lost: Callable[[SlotId, PeerLost], None] = print) -> Links:
     def failed(execution: ExecutionId, error: Exception) -> None:
         raise error
 
-    return Links(HERE, MemoryNetwork(), lost=print, failed=failed, timeout_s=1.0)
+    return Links(HERE, MemoryNetwork(), lost=lost, failed=failed, timeout_s=1.0)
+
+
+class FromPeer:
+    """A link that a peer has dialled."""
+
+    peer = "peer"
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        raise AssertionError("nothing is sent here")
+
+    def close(self) -> None:
+        self.closed = True
 
 
 def add_output(to: Links) -> ChannelOutput:
@@ -106,3 +125,15 @@ class _Wire:
 
     def close(self) -> None:
         """Nothing to end."""
+
+
+def test_a_link_that_was_dialled_anew_outlives_the_news_of_the_one_before() -> None:
+    lost: list[SlotId] = []
+    these = links(lambda peer, error: lost.append(peer))
+    former, newer = FromPeer(), FromPeer()
+    old, new = these.accept(former), these.accept(newer)
+    assert former.closed and not newer.closed
+    old.on_closed(PeerLost("it broke"))
+    assert lost == []
+    new.on_closed(PeerLost("it broke too"))
+    assert lost == ["peer"]
