@@ -1,6 +1,7 @@
 """What the pages say is what the job is, not only of the right type."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -8,9 +9,19 @@ from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.rest import SERVED, Rest
 from tests.e2e.runtimes import Jobs
-from tests.e2e.watch import wait_completed, wait_running
+from tests.e2e.watch import view, wait_completed, wait_running
+from tidegate import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+    JobManagerCheckpointStorage,
+)
 
 pytestmark = pytest.mark.slow
+
+KEPT = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+DROPPED = ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS
+Setters = list[tuple[Callable[[CheckpointConfig], CheckpointConfig], str | None, object]]
 
 STARTING = ("SCHEDULED", "DEPLOYING", "INITIALIZING", "RUNNING")
 
@@ -71,3 +82,95 @@ def test_a_checkpoint_that_was_asked_for_is_in_the_history_under_its_id_and_kind
     rest.outcome(f"{rest.job}/savepoints/{savepoint}")
     kinds = {one["id"]: one["checkpoint_type"] for one in rest.get(at)["history"]}
     assert kinds == {taken: "CHECKPOINT", taken + 1: "SAVEPOINT"}
+
+
+ALIGNED: Setters = [
+    (lambda c: c.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE), "mode", "at_least_once"),
+    (lambda c: c.set_checkpoint_interval(701), "interval", 701),
+    (lambda c: c.set_checkpoint_timeout(9_001), "timeout", 9_001),
+    (lambda c: c.set_min_pause_between_checkpoints(51), "min_pause", 51),
+    (lambda c: c.set_max_concurrent_checkpoints(2), "max_concurrent", 2),
+    (lambda c: c.set_fail_on_checkpointing_errors(True), "tolerable_failed_checkpoints", 0),
+    (lambda c: c.set_tolerable_checkpoint_failure_number(3), "tolerable_failed_checkpoints", 3),
+    (
+        lambda c: c.set_externalized_checkpoint_retention(KEPT),
+        "externalization",
+        {"enabled": True, "delete_on_cancellation": False},
+    ),
+    (lambda c: c.enable_unaligned_checkpoints(), "unaligned_checkpoints", True),
+    (lambda c: c.disable_unaligned_checkpoints(), "unaligned_checkpoints", False),
+    (lambda c: c.set_force_unaligned_checkpoints(True), None, None),
+    (lambda c: c.set_alignment_timeout(249), "aligned_checkpoint_timeout", 249),
+    (lambda c: c.set_aligned_checkpoint_timeout(250), "aligned_checkpoint_timeout", 250),
+]
+UNALIGNED: Setters = [
+    (lambda c: c.set_checkpoint_interval(702), "interval", 702),
+    (lambda c: c.enable_unaligned_checkpoints(), "unaligned_checkpoints", True),
+    (lambda c: c.set_fail_on_checkpointing_errors(True), "tolerable_failed_checkpoints", 0),
+    (
+        lambda c: c.set_externalized_checkpoint_retention(DROPPED),
+        "externalization",
+        {"enabled": False, "delete_on_cancellation": True},
+    ),
+    (
+        lambda c: c.set_checkpoint_storage(JobManagerCheckpointStorage()),
+        "checkpoint_storage",
+        "JobManagerCheckpointStorage",
+    ),
+]
+
+
+@pytest.mark.feature("F003")
+@pytest.mark.parametrize("setters", [ALIGNED, UNALIGNED], ids=["aligned", "unaligned"])
+def test_each_setter_of_the_checkpoint_config_is_seen_in_the_job(
+    jobs: Jobs, setters: Setters
+) -> None:
+    """A later setter of one field wins over an earlier one."""
+    env = jobs.env(1, **SERVED)
+    config = env.get_checkpoint_config()
+    folder = jobs.checkpoints.as_uri()
+    if setters is ALIGNED:
+        config.set_checkpoint_storage_dir(folder)
+    for call, _, _ in setters:
+        assert call(config) is config, "setters can be chained"
+    running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "configured")
+    wait_running(client)
+    rest = Rest.of(client)
+    page = rest.get(f"{rest.job}/checkpoints/config")
+    expected = {field: value for _, field, value in setters if field is not None}
+    assert {field: page[field] for field in expected} == expected
+    assert read_back(config) == {field: page[field] for field in read_back(config)}
+    # It only lets the job be made; no page has it.
+    assert config.is_force_unaligned_checkpoints() is (setters is ALIGNED)
+    if setters is ALIGNED:
+        assert page["checkpoint_storage"] == "FileSystemCheckpointStorage"
+        assert view(client).settings.checkpoints.directory == folder
+
+
+def test_every_setter_is_among_them() -> None:
+    tried = {name for call, _, _ in (*ALIGNED, *UNALIGNED) for name in call.__code__.co_names}
+    tried |= {"set_checkpoint_storage_dir"}  # by the test itself
+    prefixes = ("set_", "enable_", "disable_")
+    setters = {name for name in dir(CheckpointConfig) if name.startswith(prefixes)}
+    assert setters == tried & setters
+
+
+def read_back(config: CheckpointConfig) -> dict[str, object]:
+    """What the getters give, under the names of the page."""
+    retention = config.get_externalized_checkpoint_retention()
+    enabled = config.is_externalized_checkpoints_enabled()
+    return {
+        "mode": config.get_checkpointing_mode().value.lower(),
+        "interval": config.get_checkpoint_interval(),
+        "timeout": config.get_checkpoint_timeout(),
+        "min_pause": config.get_min_pause_between_checkpoints(),
+        "max_concurrent": config.get_max_concurrent_checkpoints(),
+        "tolerable_failed_checkpoints": config.get_tolerable_checkpoint_failure_number(),
+        "externalization": {
+            "enabled": enabled,
+            "delete_on_cancellation": retention is not KEPT,
+        },
+        "unaligned_checkpoints": config.is_unaligned_checkpoints_enabled(),
+        "aligned_checkpoint_timeout": config.get_alignment_timeout().to_millis(),
+    }

@@ -30,12 +30,12 @@ def test_a_summary_is_a_few_lines() -> None:
     assert str(summary) == (
         "job 'orders' is FAILED after 12.3 s: 1,250 rows read, 998 written, repeats included\n"
         "  2 rows too late and dropped, 1 row skipped as unreadable, 3 rows sent to dead letters\n"
-        "  12 checkpoints (1 more failed), 1 restart"
+        "  12 checkpoints (1 more given up), 1 restart"
     )
     quiet = JobSummary("orders", JobStatus.FINISHED, 50, RowCounts(1, 1))
     assert str(quiet) == "job 'orders' is FINISHED after 0.1 s: 1 row read, 1 written"
     failed = JobSummary("orders", JobStatus.FINISHED, 50, RowCounts(1, 1), checkpoints_failed=2)
-    assert str(failed).endswith("\n  0 checkpoints (2 more failed)")
+    assert str(failed).endswith("\n  0 checkpoints (2 more given up)")
 
 
 def write_lines(folder: Path) -> FileSource:

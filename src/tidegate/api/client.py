@@ -54,7 +54,7 @@ class JobSummary:
         ran: list[str] = []
         if self.checkpoints or self.checkpoints_failed:
             failed = (
-                f" ({self.checkpoints_failed:,} more failed)" if self.checkpoints_failed else ""
+                f" ({self.checkpoints_failed:,} more given up)" if self.checkpoints_failed else ""
             )
             ran.append(_many(self.checkpoints, "checkpoint") + failed)
         if self.restarts:
