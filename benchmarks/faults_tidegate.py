@@ -246,11 +246,15 @@ def rows_and_checkpoints(session: Session) -> Figures:
 
 
 def longest_gap(session: Session, end_ns: int) -> float:
-    """The longest time without a row of one of the subtasks that work, up to the end."""
+    """The longest time without a row of one of the subtasks that work, up to the end.
+
+    Behind key_by without a row of any: which of them has rows is up to the keys.
+    """
     gaps = [0.0]
     arrived = session.sink.arrived()
-    for index in range(session.args.parallelism):
-        shown = [row.ns for row in arrived if row.index == index and not row.window_ms]
+    subtasks = set(range(session.args.parallelism))
+    for indexes in [subtasks] if session.args.work == "key-by" else [{one} for one in subtasks]:
+        shown = [row.ns for row in arrived if row.index in indexes and not row.window_ms]
         moments = [shown[0] if shown else arrived[0].ns, *shown[1:], end_ns]
         gaps += [(after - before) / 1e9 for before, after in pairwise(moments)]
     return max(gaps)
