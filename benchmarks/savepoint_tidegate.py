@@ -185,7 +185,7 @@ def written(world: World, entries: int, *, canonical: bool, on_disk: bool) -> di
         took.append(writing)
         if number == 2:
             (world.folder / "written").write_bytes(pickle.dumps((state, place.checksums)))
-            size = sum(size for _, size in place.checksums.values())
+            size = sum(file.size for file in place.checksums.values())
         else:
             shutil.rmtree(target)
     backend.close()
@@ -218,7 +218,7 @@ def bounds(world: World, entries: int, *, canonical: bool, on_disk: bool) -> dic
     if canonical:
         wrote, read = rocksdb_bounds(world, sample) if on_disk else messagepack_bounds(sample)
     _, checksums = pickle.loads((world.folder / "written").read_bytes())
-    size = sum(size for _, size in checksums.values())
+    size = sum(file.size for file in checksums.values())
     disk_write, disk_read, disk_copy = disk_bounds(world.folder, size)
     return {
         "written": {"codec": wrote, "disk": disk_write},

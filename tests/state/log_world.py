@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tidegate.checkpoint.registry import SharedStateRegistry, paths_of, shared_handles
 from tidegate.errors import StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.key_groups import KeyGroupRange
@@ -26,7 +27,7 @@ class _File:
         self._files = files
         self._name = name
         self._data = b""
-        self.checksums: dict[str, tuple[int, int]] = {}
+        self.checksums: dict[str, FileChecksum] = {}
 
     def write(self, data: bytes) -> None:
         self._data += data
@@ -35,7 +36,7 @@ class _File:
         self._files[self._name] = self._data
         found = Checksum()
         found.add(self._data)
-        self.checksums[self._name] = (found.crc32c, found.size)
+        self.checksums[self._name] = found.file
         return FileStateHandle(self._name, len(self._data))
 
     def abort(self) -> None:
@@ -124,7 +125,7 @@ class Place:
     ) -> None:
         self._shared = shared
         self.sharing = sharing
-        self.named: dict[str, tuple[int, int]] = {}
+        self.named: dict[str, FileChecksum] = {}
         self._logs = logs
         self._written: list[CheckpointStateOutputStream] = []
 
@@ -160,7 +161,7 @@ class Place:
                 stream.write(part)
             return stream.close_and_get_handle()
 
-    def names(self, checksums: dict[str, tuple[int, int]], fresh_bytes: int) -> None:
+    def names(self, checksums: dict[str, FileChecksum], fresh_bytes: int) -> None:
         self.named.update(checksums)
 
     def delete(self, places: Iterable[str]) -> None:
@@ -168,7 +169,7 @@ class Place:
             del self._logs.files[place]
 
     @property
-    def checksums(self) -> dict[str, tuple[int, int]]:
+    def checksums(self) -> dict[str, FileChecksum]:
         return {
             place: found for stream in self._written for place, found in stream.checksums.items()
         }

@@ -70,7 +70,7 @@ class PendingCheckpoint:
     """A checkpoint under way.
 
     triggered_ms, begun_ms: its trigger on the wall clock and on the monotonic one. location: its
-    folder; None until it is known. checksums: (crc32c, size) of the files written for it, by path.
+    folder; None until it is known. checksums: of the files written for it, by path.
     """
 
     checkpoint: CheckpointId
