@@ -85,6 +85,12 @@ def test_a_fact_that_looks_like_a_signature_is_none(text: str) -> None:
         check_seal(unsigned, decoded(unsigned), KEY)
 
 
+def test_a_signature_without_a_checksum_beside_it_is_none() -> None:
+    data = encoded(snapshot(), KEY).replace(b'"crc32c":"', b'"crc32d":"')
+    with pytest.raises(RestoreRefused, match="was changed since"):
+        check_seal(data, decoded(data), KEY)
+
+
 @given(place=st.integers(0, 1 << 20), bit=st.integers(0, 7))
 def test_no_bit_can_be_changed_even_with_a_new_checksum(place: int, bit: int) -> None:
     data = bytearray(encoded(snapshot(), KEY))

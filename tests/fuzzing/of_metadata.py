@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.fuzzing.cases import Opened, Reader
 from tests.savepoints.snapshot_world import JobWorld, Kind
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.checkpoint import metadata
 from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.metadata.provenance import (
@@ -17,27 +18,33 @@ from tidegate.checkpoint.metadata.provenance import (
     provenance_of,
     sealed,
 )
+from tidegate.checkpoint.metadata.signing import encoded
 from tidegate.driver.door import read_sign
-from tidegate.errors import FormatError
+from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 from tidegate.model.snapshots import FINISHED
+from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
 from tidegate.storage.memory import MemoryFiles
+from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
     from tidegate.model.snapshots import CheckpointMetadata
 
+KEY = b"a key that nobody else has"
 FIXTURES = Path(__file__).parent.parent / "flink" / "fixtures"
 
 
 def readers_of_metadata() -> list[Reader]:
-    """Each refuses with FormatError alone."""
+    """Each refuses with FormatError, or with what says that the input is none of ours."""
     return [
         Reader("metadata", _metadata, (FormatError,)),
         Reader("provenance", _provenance, (FormatError,)),
+        Reader("signed metadata", _signed, (FormatError, RestoreRefused)),
+        Reader("declared states", _declared, (ConfigError,), text=True),
         Reader("record chain", _records, (FormatError,), text=True),
         Reader("signs of doors", _signs, (FormatError,), text=True),
     ]
@@ -98,6 +105,33 @@ def _provenance() -> Opened:
         hook_states(found)
         sealed(data, found)
         check_seal(data, found)
+
+    return Opened(seeds, read)
+
+
+def _signed() -> Opened:
+    seeds = [encoded(_decoded(data), KEY) for data in written_metadata()]
+
+    def read(_: int, data: bytes) -> None:
+        found = _decoded(data)
+        check_seal(data, found, KEY)
+        assert data in seeds, "somebody else has signed it"
+
+    return Opened(seeds, read)
+
+
+def _declared() -> Opened:
+    seeds: list[bytes] = []
+    for descriptor in (
+        ValueStateDescriptor("state", Types.LONG()),
+        MapStateDescriptor("state", Types.STRING(), Types.TUPLE([Types.INT(), Types.DOUBLE()])),
+        ListStateDescriptor("state"),
+    ):
+        declared, _ = StateDeclaration.of(descriptor, where="here")
+        seeds.append(DeclaredTypes(declared, Types.STRING(), Types.LONG()).to_text().encode())
+
+    def read(_: int, data: bytes) -> None:
+        DeclaredTypes.from_text("state", data.decode("utf-8", "replace"))
 
     return Opened(seeds, read)
 

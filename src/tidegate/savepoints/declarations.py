@@ -118,6 +118,7 @@ class DeclaredTypes:
             state = StateDeclaration(
                 name, StateKind(found["kind"]), serializer, bool(found["expires"])
             )
+            state.values()  # raises for a serializer that cannot write its type
             return DeclaredTypes(state, _type(found["key"]), _type(found["namespace"]))
         except _NO_DECLARATION as error:
             raise ConfigError(
