@@ -1,7 +1,7 @@
 """A master hook of a whole job: called at each trigger, restored with it, closed at its end."""
 
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 import structlog
@@ -13,6 +13,7 @@ from tests.e2e.probes import BreakingOnce
 from tests.e2e.regions import pipeline
 from tests.e2e.runtimes import Jobs, failure_of
 from tests.e2e.watch import (
+    PATIENCE_S,
     attempts,
     completed,
     until,
@@ -20,6 +21,7 @@ from tests.e2e.watch import (
     wait_completed,
     wait_for,
     wait_recovered,
+    wait_running,
 )
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
 from tidegate.checkpoint import metadata
@@ -27,6 +29,8 @@ from tidegate.driver import hooks, start
 from tidegate.model.ids import CheckpointId
 
 pytestmark = pytest.mark.slow
+
+CLIENTS = 100
 
 
 class Numbers:
@@ -186,3 +190,49 @@ def test_an_identifier_is_taken_once_and_never_blank(jobs: Jobs) -> None:
     assert env.add_master_hook(Snapshots("one")) is False
     with pytest.raises(ConfigError, match="blank identifier"):
         env.add_master_hook(Snapshots(" "))
+
+
+class OneAtATime(Snapshots):
+    """Sees how many trigger sequences are under way; each of its own lasts until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way = self.most = 0
+
+    def trigger_checkpoint(
+        self, checkpoint_id: CheckpointId, timestamp_ms: int
+    ) -> Future[int | None]:
+        self.triggered.append((checkpoint_id, timestamp_ms))
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        done: Future[int | None] = Future()
+        threading.Timer(0.002, self._let_go, (done,)).start()
+        return done
+
+    def _let_go(self, done: Future[int | None]) -> None:
+        self.under_way -= 1
+        done.set_result(1)
+
+
+@pytest.mark.feature("F049")
+def test_savepoints_that_many_ask_for_at_once_are_triggered_one_after_the_other(
+    jobs: Jobs,
+) -> None:
+    hook = OneAtATime()
+    env = jobs.env(1)
+    env.add_master_hook(hook)
+    running_counts(env, None, 500).filter(lambda row: not row).print()
+    client = jobs.start(env, "asked")
+    wait_running(client)
+    begin = threading.Barrier(CLIENTS)
+
+    def ask(number: int) -> str:
+        begin.wait()
+        return client.trigger_savepoint(jobs.folder / "savepoints").result(PATIENCE_S)
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        paths = list(clients.map(ask, range(CLIENTS)))
+    assert len(set(paths)) == CLIENTS
+    assert len({checkpoint for checkpoint, _ in hook.triggered}) == CLIENTS
+    assert hook.most == 1
+    assert view(client).checkpoints.counts.completed == CLIENTS
