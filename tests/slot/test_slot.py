@@ -1,6 +1,7 @@
 """A slot under its driver: deployments, links, failures, and what it leaves behind."""
 
 import asyncio
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -131,6 +132,39 @@ def test_a_failure_in_a_function_is_told_with_its_place_and_traceback(
         assert isinstance(failed.error, UserCodeFailed)
         assert "ZeroDivisionError: row 7" in str(failed.error)
         assert "sink (1/1)" in str(failed.error) and "raise ZeroDivisionError" in failed.error.trace
+
+    operators = {"source": [ScriptedSource("s", [], ["x", *NOTHING])], "sink": [Broken("b", [])]}
+    run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)
+
+
+def test_a_cancel_that_comes_while_a_failure_is_told_breaks_nothing_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signal may find the slot in a library that it calls itself, such as `copy`."""
+    calls: list[Any] = []
+    signalled: list[bool] = []
+
+    class Odd(UserCodeFailed):
+        def __copy__(self) -> "Odd":
+            call = calls[0].current
+            calls[0].interrupt([] if call is None else [call.execution], sys._getframe())
+            signalled.append(True)
+            return self
+
+        def __reduce__(self) -> tuple[object, ...]:
+            return UserCodeFailed, (self.what,)
+
+    class Broken(Recorder):
+        def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+            raise Odd("row 7")
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        calls.append(cluster.slots[slot].calls)
+        _, sink = await cluster.deploy([slot])
+        failed = await cluster.changed_to(sink, ExecutionState.FAILED)
+        assert "row 7" in str(failed.error) and signalled
+        assert not cluster.running[slot].done()
 
     operators = {"source": [ScriptedSource("s", [], ["x", *NOTHING])], "sink": [Broken("b", [])]}
     run(lambda: Cluster(ONE_BY_ONE, operators), work, monkeypatch)

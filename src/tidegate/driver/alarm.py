@@ -71,9 +71,9 @@ class Alarm:
         self._not_before_ms = now_ms + HEAR_FIRST_MS
         if late_ms > TOLD_MS:
             self._log.warning(
-                "the driver stood still: its process was stopped, or a call in C held its "
-                "interpreter. Slots of other machines end, and are replaced, when they do not hear "
-                "from it for heartbeat.timeout",
+                "the driver stood still: its process was stopped, a call in C held its "
+                "interpreter, or the machine has too much to do. Slots of other machines end, and "
+                "are replaced, when they do not hear from it for heartbeat.timeout",
                 for_ms=late_ms,
             )
         return True

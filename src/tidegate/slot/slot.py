@@ -276,13 +276,14 @@ class Slot:
         """Call a subtask's code; what it raises is its failure, or the end asked for."""
         outer = self.calls.begin(execution, self._world.clock.monotonic_ms())
         try:
-            call()
+            try:
+                call()
+            finally:
+                self.calls.end(outer)  # what follows is our own, and not to be broken off
         except CallInterrupted:
             self._end(execution, ExecutionState.CANCELED)
         except Exception as error:
             self._fail(execution, error)
-        finally:
-            self.calls.end(outer)
 
     def _encode_for_a_while(self) -> None:
         """Slices of snapshots: long ones while the input waits anyway, else short ones."""
