@@ -276,14 +276,15 @@ def test_a_wake_up_within_the_poll_counts() -> None:
 def test_without_room_nothing_is_read_and_credit_makes_it_go_on() -> None:
     world = World(Recorder("a", []), credit=1).start()
     full = RowBatch([1, 2, 3, 4])
-    for _ in range(4):
+    for _ in range(40):
         world.put(0, full)
     world.run()
-    assert len(world.granted) == 2 and not world.subtask.runnable  # one left, one waits
-    world.grant()
-    assert world.subtask.runnable
-    world.run()
-    assert len(world.granted) == 3
+    read = len(world.granted)
+    assert 2 <= read < 20 and not world.subtask.runnable  # one has left, and what waits is little
+    while len(world.granted) == read:
+        world.grant()
+        world.run()
+    assert read < len(world.granted) < 40
 
 
 def test_a_barrier_passes_a_source_that_has_no_room() -> None:
