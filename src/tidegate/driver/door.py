@@ -28,6 +28,7 @@ from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError,
 from tidegate.model.control import JobStatus
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
+from tidegate.typeinfo.decoders import json_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -224,7 +225,7 @@ def read_sign(store: Store, job_name: str) -> DoorSign | None:
     if not signs:
         return None
     try:
-        return msgspec.json.decode(store.read(signs[-1]), type=DoorSign)
+        return json_decoder(DoorSign).decode(store.read(signs[-1]))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FormatError(
             f"The sign that says how to reach the job can't be read: {error}",

@@ -11,6 +11,7 @@ import msgspec
 from tidegate.model.snapshots import SavepointFormatType
 from tidegate.rest.answers import BadRequest, RequestTimeout
 from tidegate.rest.patience import REQUEST_TIMEOUT_S
+from tidegate.typeinfo.decoders import json_decoder
 
 if TYPE_CHECKING:
     from aiohttp.web import Request
@@ -87,7 +88,7 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
     except TimeoutError as error:
         raise RequestTimeout("The body of the request has not come in time.") from error
     try:
-        body = msgspec.json.decode(data or b"{}", type=kind)
+        body = json_decoder(kind).decode(data or b"{}")
     except msgspec.MsgspecError as error:
         raise BadRequest(
             "Bad request received. Request did not conform to expected format."

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from tidegate.errors import FormatError, TidegateError
+from tidegate.typeinfo.decoders import msgpack_decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -415,7 +416,7 @@ def _header(data: memoryview, magic: bytes, kind: type[H], where: str) -> H:
             found=f"{found!r} version {version}",
         )
     try:
-        return msgspec.msgpack.decode(cursor.take(size), type=kind)
+        return msgpack_decoder(kind).decode(cursor.take(size))
     except (msgspec.DecodeError, ValueError) as error:
         raise FormatError(
             f"The header of a file of state can't be read: {error}", where=where, offset=_START.size

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import msgspec
 
 from tidegate.errors import FormatError
+from tidegate.typeinfo.decoders import msgpack_decoder
 from tidegate.typeinfo.descriptions import describe, type_described
 from tidegate.typeinfo.pickling import pickled, unpickled, unpickled_parts
 from tidegate.typeinfo.rebuilding import WRITTEN_AS_TEXT, all_rebuilt
@@ -540,7 +541,7 @@ def _decoder(type_info: TypeInformation) -> Any:
     if _has_members(type_info):
         return None
     try:
-        return msgspec.msgpack.Decoder(list[shape_of(type_info)]).decode
+        return msgpack_decoder(list[shape_of(type_info)]).decode
     except (TypeError, NameError, AttributeError):
         # A class whose hints are known only where it was written: values are rebuilt one by one.
         return None

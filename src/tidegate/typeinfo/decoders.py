@@ -1,0 +1,27 @@
+"""Decoders of classes, made by one thread at a time.
+
+What msgspec learns of a class it keeps with the class, and other threads see it before it is whole:
+to decode with that ends the process, as when subtasks of one slot are restored side by side.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import msgspec
+
+_MAKING: Final = threading.Lock()
+"""Held while msgspec looks at classes; guards nothing that belongs to a job."""
+
+
+def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """A decoder of MessagePack for a class, or a type made of classes."""
+    with _MAKING:
+        return msgspec.msgpack.Decoder(kind)
+
+
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder of JSON for a class, or a type made of classes."""
+    with _MAKING:
+        return msgspec.json.Decoder(kind)
