@@ -77,8 +77,9 @@ def calls_before_barriers(journal: Journal) -> list[int]:
                 calls[pid] = calls.get(pid, 0) + 1
             case "source cut":
                 began_at.setdefault(checkpoint, dict(calls))
-            case _:
-                found.append(calls.get(pid, 0) - began_at[checkpoint].get(pid, 0))
+            case _:  # the barrier may be here before the note of who sent it
+                began = began_at.setdefault(checkpoint, dict(calls))
+                found.append(calls.get(pid, 0) - began.get(pid, 0))
     return found
 
 
