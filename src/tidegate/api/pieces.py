@@ -75,12 +75,14 @@ class PieceSize:
 class Portion:
     """Learns how many rows to give at once to channels, so that few have to wait for credit.
 
-    In no channel more than about one batch is to wait. Many more are tried where nothing waits,
-    so that channels which get nothing, or take all that they get, hold nothing back.
+    In no channel more than about one batch is to wait: a sender that waits for one reader has
+    nothing for the others. More are tried where nothing waits, so that channels which get nothing,
+    or take all that they get, hold nothing back.
     """
 
     def __init__(self) -> None:
         self.rows = 1
+        self._growth = PIECE_GROWTH
         self._waiting: dict[Hashable, float] = {}
 
     def crowded(self, channel: Hashable, batches: float) -> None:
@@ -93,8 +95,9 @@ class Portion:
         self._waiting.clear()
         if most >= 2:
             self.rows = max(1, int(rows / most))
+            self._growth = 2  # with more care, once it is known where it ends
         elif most <= 0.5 and in_full:
-            growth = 2 if most else PIECE_GROWTH
+            growth = 2 if most else self._growth
             self.rows = min(ROWS_UNBOUNDED, growth * max(self.rows, rows))
 
     def forget(self) -> None:
