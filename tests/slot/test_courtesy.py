@@ -1,7 +1,7 @@
 """Which subtasks of a slot wait with slow calls while a checkpoint is under way."""
 
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
-from tidegate.slot.courtesy import STEPS_S, Courtesy
+from tidegate.slot.courtesy import MOMENT_S, MOMENTS, STEPS_S, Courtesy
 
 
 def execution(number: int) -> ExecutionId:
@@ -27,7 +27,21 @@ def test_a_slow_subtask_that_is_cut_waits_for_a_call_like_its_own_and_a_moment_m
     world.cut(1, call_s=0.5)
     assert world.waits(100.0) and world.waits(100.5 + STEPS_S / 2)
     assert not world.waits(100.5 + STEPS_S)
-    assert not world.waits(100.0), "once a checkpoint"
+
+
+def test_a_moment_is_left_behind_each_of_the_next_calls_while_the_part_is_not_done() -> None:
+    world = Open(1)
+    world.cut(1, call_s=0.04)
+    assert not world.waits(101), "the first wait is over"
+    for call in range(1, MOMENTS):
+        assert world.waits(101 + call) and world.waits(101 + call + 0.007)
+        assert not world.waits(101 + call + 0.009), "a call begins"
+    assert not world.waits(200)
+    world.cut(1, call_s=60)
+    assert not world.waits(300)
+    assert world.waits(400) and not world.waits(400 + MOMENT_S)
+    world.checkpoints.clear()
+    assert not world.waits(500)
 
 
 def test_it_goes_on_once_the_part_of_the_slot_is_done() -> None:

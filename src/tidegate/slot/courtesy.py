@@ -4,10 +4,15 @@ The subtasks of a slot share its loop. Where one that has been cut went on at on
 50 ms, each step of the checkpoint (a barrier to another subtask, a slice of a snapshot, the end of
 a write) would wait for another call, and slots that wait for each other's barriers would wait for
 each other's calls in a row.
+
+Where a barrier comes later than a call takes, as through channels in front of slow functions, the
+slot's steps would each wait for a call all the same. So a moment is left behind each of the next
+calls too.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tidegate.api.pieces import TURN_S
@@ -20,6 +25,23 @@ if TYPE_CHECKING:
 STEPS_S: Final = 0.03
 """What a slot's part of a checkpoint may need beside the calls that other slots are in."""
 
+MOMENTS: Final = 10
+"""Behind so many calls a moment is left to one checkpoint."""
+
+MOMENT_S: Final = 0.01
+MOMENT_OF_CALL: Final = 0.2
+"""How long a moment is: the lesser of the first and this share of a call."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A subtask that waits. until_s: None while it is in a call; moments: those that are left."""
+
+    checkpoint: CheckpointId
+    call_s: float
+    until_s: float | None
+    moments: int = MOMENTS
+
 
 class Courtesy:
     """Knows which subtasks of a slot wait, and for which checkpoint.
@@ -29,7 +51,7 @@ class Courtesy:
 
     def __init__(self, is_open: Callable[[CheckpointId], bool]) -> None:
         self._is_open = is_open
-        self._waiting: dict[ExecutionId, tuple[CheckpointId, float]] = {}
+        self._waiting: dict[ExecutionId, _Waiting] = {}
 
     def cut(
         self, execution: ExecutionId, checkpoint: CheckpointId, call_s: float, now_s: float
@@ -40,16 +62,22 @@ class Courtesy:
         behind that. To give up then would be to have waited for nothing.
         """
         if call_s > TURN_S:
-            self._waiting[execution] = checkpoint, now_s + call_s + STEPS_S
+            self._waiting[execution] = _Waiting(checkpoint, call_s, now_s + call_s + STEPS_S)
 
     def waits(self, execution: ExecutionId, now_s: float) -> bool:
-        """Whether a subtask begins no further call for the moment."""
-        if execution not in self._waiting:
+        """Whether a subtask begins no further call for the moment; one begins where it does."""
+        waiting = self._waiting.get(execution)
+        if waiting is None:
             return False
-        checkpoint, until_s = self._waiting[execution]
-        if now_s < until_s and self._is_open(checkpoint):
+        if not waiting.moments or not self._is_open(waiting.checkpoint):
+            del self._waiting[execution]
+            return False
+        if waiting.until_s is None:
+            waiting.until_s = now_s + min(MOMENT_S, waiting.call_s * MOMENT_OF_CALL)
+        if now_s < waiting.until_s:
             return True
-        del self._waiting[execution]
+        waiting.until_s = None
+        waiting.moments -= 1
         return False
 
     def given_up(self, checkpoint: CheckpointId) -> None:
@@ -57,7 +85,7 @@ class Courtesy:
         self._waiting = {
             execution: waiting
             for execution, waiting in self._waiting.items()
-            if waiting[0] != checkpoint
+            if waiting.checkpoint != checkpoint
         }
 
     def forget(self, execution: ExecutionId) -> None:
