@@ -34,10 +34,11 @@ def main() -> int:
     venv.create(ENVIRONMENT, with_pip=True, clear=True)
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in lowest.items()))
     tools = [each for each in optional["dev"] if "pytest" in each]
-    wanted = [f"{ROOT}[{','.join(extras)}]", "hypothesis", "psutil", *tools]
     install = ["-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
-    if exit_code := run(*install, "--editable", *wanted):
-        return exit_code
+    # One after the other: of a version that is not there, pip would blame the tools for an hour.
+    for wanted in (["--editable", f"{ROOT}[{','.join(extras)}]"], ["hypothesis", "psutil", *tools]):
+        if exit_code := run(*install, *wanted):
+            return exit_code
     print("\n".join(f"{name} {version}" for name, version in sorted(lowest.items())))
     quick = ["-m", "not slow and not spark", "--hypothesis-profile=quick", "-p", "no:cacheprovider"]
     arguments = sys.argv[1:] or ["tests", "--ignore=tests/house", "--ignore=tests/spark"]

@@ -57,7 +57,8 @@ class Authority:
             .not_valid_after(now + DAY)
             .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            # Python 3.13 takes no certificate that does not say by which key it was signed.
+            # Python 3.13 wants to be told what a key is for, and by which one it was signed.
+            .add_extension(_usage(signs=is_authority), critical=True)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
                 critical=False,
@@ -67,6 +68,20 @@ class Authority:
             )
             .sign(self._key, hashes.SHA256())
         )
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _name(text: str) -> x509.Name:
