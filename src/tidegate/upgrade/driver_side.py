@@ -131,6 +131,9 @@ class _Inert:
         """Raises it."""
         raise error
 
+    def report_backlog(self, backlog: bool) -> None:
+        """Nobody takes checkpoints."""
+
     def results(self, name: str) -> ResultBuffer:
         """A buffer that nobody reads."""
         from tidegate.api.results import ResultBuffer
