@@ -80,6 +80,15 @@ def test_a_subtask_with_nothing_to_do_tells_nothing_and_has_nothing_in_flight() 
     assert world.subtask.figures.in_flight_ms == 0
 
 
+def test_time_in_which_there_is_nothing_to_do_does_not_count() -> None:
+    world = Debloated(row_ms=1)
+    world.subtask.start()
+    for pause_ms in [90] * 20 + [5_000] * 20:
+        world.put(0, rows(*range(10))).run()
+        world.pass_time(pause_ms)
+    assert min(world.announced, default=10) >= 10
+
+
 def test_time_in_which_a_subtask_waits_for_credit_counts() -> None:
     world = Debloated(row_ms=0, credit=1)
     world.subtask.start()
