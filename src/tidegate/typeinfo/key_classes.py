@@ -105,6 +105,11 @@ def with_numbers(type_info: TypeInformation) -> TypeInformation:
             return NumberTypeInfo(DOUBLE) if is_number(type_info) else type_info
 
 
+def has_numbers(type_info: TypeInformation) -> bool:
+    """Whether some part of the keys hashes by value."""
+    return is_number(type_info) or any(map(has_numbers, type_info.children))
+
+
 def in_one_form(key: Any, type_info: TypeInformation) -> Any:
     """A key as it is written where equal ones have to be written alike."""
     match type_info:

@@ -12,7 +12,7 @@ from tidegate.errors import ConfigError, UserError
 from tidegate.state.keys import paired
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.typeinfo.convert import Converter
-from tidegate.typeinfo.key_classes import in_one_form, with_numbers
+from tidegate.typeinfo.key_classes import has_numbers, in_one_form, with_numbers
 from tidegate.typeinfo.serializers import TypedSerializer, is_packed, serializer_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class StoredKeys:
             own = self._keys.of(self._own([key])[0])
             serializer = self._serializer = paired(own, self._namespace)
             mixed = with_numbers(own.type_info)
-            if not self._keys.declared and mixed != own.type_info:
+            if not self._keys.declared and has_numbers(mixed):
                 # Undeclared numbers that are equal may be of several types.
                 self._mixed = paired(serializer_of(mixed), self._namespace)
         return serializer
