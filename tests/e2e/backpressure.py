@@ -125,28 +125,6 @@ def check_rescaled_under_backpressure(jobs: Jobs, parallelisms: tuple[int, ...])
     check_each_counted_once(ledger_rows(jobs.folder / "out"), TOTAL)
 
 
-def durations_ms(jobs: Jobs, count: int, row_s: float, **settings: object) -> list[int]:
-    """How long checkpoints take under backpressure: the first ``count``, or what they took so far.
-
-    Those under way count once they have taken half a minute.
-    """
-    env = jobs.checkpointed(2, 200, **{**UNALIGNED, **settings})
-    slow_counts(env, jobs.folder, rows=None, rate=None, row_s=row_s)
-    client = jobs.start(env, "measured")
-    seen = wait_for(
-        client,
-        lambda seen: (
-            len(completed(seen)) >= count
-            or any(each.duration_ms > 30_000 for each in seen.checkpoints.history)
-        ),
-        "checkpoints under backpressure",
-        timeout_s=90,
-    )
-    found = [each.duration_ms for each in reversed(seen.checkpoints.history)]
-    client.cancel().result(timeout=60)
-    return found[:count]
-
-
 DEBLOAT_KEYS = "taskmanager.network.memory.buffer-debloat."
 TARGET_MS = 200
 DEBLOATED = {
