@@ -36,7 +36,9 @@ def test_behind_a_slow_sink_all_is_held_back_and_event_time_goes_on(jobs: Jobs) 
     def held_back() -> bool:
         seen = [rest.get(page) for page in (source, middle)]
         assert {page["status"] for page in seen} <= {"ok", "deprecated"}
-        return all(page["backpressureLevel"] == "high" for page in seen)
+        return all(
+            page["backpressureLevel"] == "high" and len(page["subtasks"]) == 2 for page in seen
+        )
 
     until(held_back, "source and middle are held back")
     for page in (source, middle):
@@ -53,7 +55,8 @@ def test_behind_a_slow_sink_all_is_held_back_and_event_time_goes_on(jobs: Jobs) 
     def at_work() -> bool:
         last = rest.get(sink)
         assert last["backpressureLevel"] == "ok"
-        return all(subtask["busyRatio"] > 0.5 for subtask in last["subtasks"])
+        busy = [subtask["busyRatio"] > 0.5 for subtask in last["subtasks"]]
+        return busy == [True, True]
 
     until(at_work, "the slow step is at work all the time")
     check_watermarks(rest, pages)

@@ -204,7 +204,9 @@ def job(tmp_path: Path) -> Path:
 def test_a_program_runs_as_it_is_in_this_process_and_in_slots_of_their_own(
     job: Path, parallelism: str
 ) -> None:
-    result = CliRunner().invoke(commands, ["run", "--pyflink", "-p", parallelism, str(job)])
+    result = CliRunner().invoke(
+        commands, ["run", "--pyflink", "--runtime", "local", "-p", parallelism, str(job)]
+    )
     sys.modules.pop("beside", None)
     assert result.exit_code == 0, result.output
     assert result.stdout == "[1, 2, 3]\n"

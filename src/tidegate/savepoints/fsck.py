@@ -136,10 +136,7 @@ def _scope_of(stores: Stores, location: str) -> Scope:
 def _still_there(stores: Stores, checks: Iterable[SnapshotCheck]) -> Iterator[Finding]:
     """What was found of snapshots that their job has not deleted meanwhile."""
     for check in checks:
-        if check.findings and (
-            stores.open(check.path).info(paths.METADATA) is not None
-            or any(finding.fault is Fault.UNREADABLE for finding in check.findings)
-        ):
+        if check.findings and stores.open(check.path).info(paths.METADATA) is not None:
             yield from check.findings
 
 
