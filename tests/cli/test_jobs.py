@@ -33,7 +33,7 @@ def test_a_relative_target_is_taken_from_where_the_command_runs(
     known = KnownJob("counts", record, DoorSign("here", 1, "/nowhere"))
     seen: list[Any] = []
     monkeypatch.setattr(JobFolder, "job", lambda self, name: known)
-    monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request: seen.append(request))
+    monkeypatch.setattr(jobs, "ask_at", lambda sign, name, request, **_: seen.append(request))
     monkeypatch.chdir(tmp_path)
     JobFolder(str(tmp_path)).ask("counts", {"do": "savepoint", "directory": target})
     expected = None if asked is None else asked.format(here=tmp_path)

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import structlog
 
 from tests.datastream.fakes import Client
+from tidegate.driver import stops
 from tidegate.driver.door import Door, DoorSign, answer, ask_at, read_sign
 from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
-from tidegate.model.ids import Epoch
+from tidegate.jobmaster.view import StopView, WaitView
+from tidegate.model.ids import Epoch, SlotId
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
@@ -89,8 +92,48 @@ def test_an_error_is_an_answer_that_says_what_where_and_what_to_do(
     assert not isinstance(failed.value, UserError)
 
 
+class Slow(Saving):
+    """A client whose savepoints are there once its view was asked for twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.path: Future[str] = Future()
+        self.looks = 0
+
+    def stop_with_savepoint(self, *args: object, **settings: object) -> Future[str]:
+        return self.path
+
+    def view(self) -> object:
+        self.looks += 1
+        if self.looks == 1:
+            wait = WaitView("Count (1/2)", SlotId("slot-1"))
+            return SimpleNamespace(stopping=StopView(1, None, (wait,)), slots=())
+        self.path.set_result("/savepoints/savepoint-2")
+        raise PeerLost("The driver is busy")
+
+
+def test_whoever_asks_is_told_what_the_answer_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stops, "TELL_EVERY_MS", 10)
+    door, told = Door(JOB, str(tmp_path), structlog.get_logger()), list[str]()
+    door.open(Slow(), Epoch(7))
+    try:
+        request = {"do": "stop", "drain": False}
+        path = ask_at(sign_in(tmp_path), JOB, request, tell=told.append)
+    finally:
+        door.shut()
+        door.close()
+    assert path == "/savepoints/savepoint-2"
+    assert told == [
+        "stop: not done after 0.01 s; it waits for subtasks to take their share of the savepoint: "
+        "Count (1/2) on slot slot-1",
+        "stop: not done after 0.02 s; it cannot say why: The driver is busy",
+    ]
+
+
 def test_a_request_of_another_version_is_refused(client: Saving) -> None:
-    refused = answer(client, {"do": "dance"})
+    [refused] = answer(client, {"do": "dance"})
     assert refused["user"] is True and "'dance'" in json.dumps(refused)
 
 

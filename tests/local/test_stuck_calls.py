@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -13,6 +15,7 @@ import psutil
 import pytest
 import structlog
 
+from tests.house.source import ROOT
 from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
 from tidegate.driver import stops
 from tidegate.minicluster.forking import forking
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from tidegate.jobmaster.view import WaitView
 
 LIMIT_S = 120.0
+
+SOURCES = ROOT / "src"
 
 
 def sleeps(folder: str) -> str:
@@ -151,6 +156,39 @@ def test_a_stop_with_savepoint_says_which_call_it_waits_for(
     (wait,) = stop["waits-for"]
     assert (wait["task"], wait["slot"]) == (call["task"], call["slot"])
     assert wait["function"] == call["function"] and wait["call-duration"] >= 10_000
+
+
+@pytest.mark.slow
+def test_the_command_that_stops_a_job_says_what_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stops, "TELL_EVERY_MS", 500)
+    called, release = tmp_path / "called", tmp_path / "release"
+
+    def ask(number: int) -> int:
+        called.touch()
+        while not release.exists():
+            time.sleep(0.02)
+        return number
+
+    settings = {"execution.checkpointing.dir": str(tmp_path / "checkpoints")}
+    env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
+    env.generate(lambda number: number, rate=100).map(ask).name("Ask").print()
+    client = env.execute_async("stuck")
+    waited_for(called.exists)
+    target = str(tmp_path / "savepoints")
+    stop = ["stop", "stuck", "-p", target, "-d", settings["execution.checkpointing.dir"]]
+    command = [sys.executable, "-m", "tidegate.cli.main", *stop]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=SOURCES, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        told = process.stderr.readline()
+        release.touch()
+        path = process.stdout.read().strip()
+        process.stderr.read()
+    assert told.startswith("stop: not done after 0.5 s; it waits for subtasks to take their share")
+    assert "Ask" in told and process.returncode == 0 and Path(path).is_dir()
+    client.get_job_execution_result().result(LIMIT_S)
 
 
 def waited_for(reached: Callable[[], bool]) -> None:

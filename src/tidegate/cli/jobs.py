@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import click
+
 from tidegate.config import options
 from tidegate.config.load import load_configuration
 from tidegate.driver.door import DoorSign, ask_at, read_sign
@@ -97,7 +99,10 @@ class JobFolder:
         return any(status not in GONE for status in statuses)
 
     def ask(self, name: str, request: Mapping[str, object]) -> object:
-        """Ask a running job. Raises UserError where it does not run, and what it answers."""
+        """Ask a running job. Raises UserError where it does not run, and what it answers.
+
+        What a long request waits for is printed to standard error meanwhile.
+        """
         job = self.job(name)
         if job.record.status is not JobStatus.RUNNING:
             raise UserError(
@@ -117,7 +122,7 @@ class JobFolder:
         if isinstance(target, str) and target.strip():
             # The driver has a current folder of its own.
             request = {**request, "directory": paths.absolute(target)}
-        return ask_at(job.sign, job.name, request)
+        return ask_at(job.sign, job.name, request, tell=lambda text: click.echo(text, err=True))
 
 
 def status_of(job: KnownJob) -> str:

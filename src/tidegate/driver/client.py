@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
+from tidegate.driver.stops import why_waiting
 from tidegate.driver.suspending import suspend
 from tidegate.errors import (
     JobCanceled,
@@ -225,8 +226,7 @@ class DriverClient:
         return self._request(done, ask, "the job has ended: no savepoint can be taken")
 
     def _why_waiting(self) -> str:
-        stopping = self.view().stopping
-        return "is not complete" if stopping is None else str(stopping)
+        return why_waiting(self.view())
 
     def rescale(self, parallelism: int) -> Future[None]:
         """Run on with another parallelism; done when it does."""

@@ -2,7 +2,8 @@
 
 A Unix socket in a folder that only this user may enter, so nothing has to be kept secret, and a
 sign beside the job's records that says where it is. A connection carries one request and one
-answer, a line of JSON each. The door knows the job by its `JobClient` alone. It has threads of its
+answer, a line of JSON each; before the answer come lines that say what it waits for, where the
+request asks for them. The door knows the job by its `JobClient` alone. It has threads of its
 own, for a stop is answered when the driver's loop has ended.
 """
 
@@ -16,6 +17,7 @@ import socket
 import socketserver
 import tempfile
 import threading
+from concurrent.futures import wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -23,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from tidegate.api.client import CheckpointDone
+from tidegate.driver import stops
 from tidegate.driver.requests import begin
 from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
 from tidegate.model.control import JobStatus
@@ -31,7 +34,9 @@ from tidegate.storage.stores import Stores
 from tidegate.typeinfo.decoders import json_decoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
+    from io import BufferedIOBase
 
     import structlog
 
@@ -51,7 +56,7 @@ _POLL_S: Final = 0.05
 REQUEST_BYTES_MAX: Final = 64 * 1024
 
 ANSWER_TIMEOUT_S: Final = 3_600.0
-"""How long an answer is waited for; a savepoint has its own, shorter time."""
+"""How long a line of an answer is waited for; a savepoint has its own, shorter time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,7 @@ class _Server(socketserver.ThreadingUnixStreamServer):
             raise
 
     def __init__(
-        self, place: str, answers: Callable[[Mapping[str, Any]], dict[str, object]]
+        self, place: str, answers: Callable[[Mapping[str, Any]], Iterator[dict[str, object]]]
     ) -> None:
         self.answers = answers
         super().__init__(place, _Handler)
@@ -193,17 +198,35 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         line = self.rfile.readline(REQUEST_BYTES_MAX)
-        answered = cast("_Server", self.server).answers(json.loads(line))
-        self.wfile.write(json.dumps(answered).encode() + b"\n")
+        for answered in cast("_Server", self.server).answers(json.loads(line)):
+            self.wfile.write(json.dumps(answered).encode() + b"\n")
 
 
-def answer(client: JobClient, request: Mapping[str, Any]) -> dict[str, object]:
-    """Do what a request asks for, and wait for it; an error is an answer too."""
+def answer(client: JobClient, request: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    """Do what a request asks for, and wait for it; an error is an answer too.
+
+    The answer comes last. What is waited for comes before, each time it has lasted for as long
+    again, where the request has ``tell``.
+    """
     try:
-        return {"done": _plain(begin(client, request).result())}
+        done = cast("Future[Any]", begin(client, request))
+        if request.get("tell"):
+            every_s, waited_s = stops.TELL_EVERY_MS / 1000, 0.0
+            while not wait([done], every_s).done:
+                waited_s += every_s
+                why = _why_waiting(client)
+                yield {"waits": f"{request['do']}: not done after {waited_s:g} s; it {why}"}
+        yield {"done": _plain(done.result())}
     except TidegateError as error:
         told = {"what": error.what, "where": error.where, "remedy": error.remedy}
-        return {"error": told, "user": isinstance(error, UserError)}
+        yield {"error": told, "user": isinstance(error, UserError)}
+
+
+def _why_waiting(client: JobClient) -> str:
+    try:
+        return stops.why_waiting(client.view())
+    except PeerLost as error:  # the request goes on, and so does whoever waits for it
+        return f"cannot say why: {error.what}"
 
 
 def _plain(result: str | JobStatus | CheckpointDone | None) -> object:
@@ -235,10 +258,17 @@ def read_sign(store: Store, job_name: str) -> DoorSign | None:
         ) from error
 
 
-def ask_at(sign: DoorSign, job_name: str, request: Mapping[str, object]) -> object:
+def ask_at(
+    sign: DoorSign,
+    job_name: str,
+    request: Mapping[str, object],
+    *,
+    tell: Callable[[str], None] | None = None,
+) -> object:
     """Ask the driver of a job, and wait for its answer, at most an hour.
 
-    Raises UserError where it cannot be reached from here, PeerLost where it is gone, and what the
+    tell: is told every 10 s what the answer waits for, and then the wait has no limit. Raises
+    UserError where the driver cannot be reached from here, PeerLost where it is gone, and what the
     driver answers.
     """
     where = f"job '{job_name}', process {sign.pid} on {sign.host}"
@@ -252,9 +282,12 @@ def ask_at(sign: DoorSign, job_name: str, request: Mapping[str, object]) -> obje
         with socket.socket(socket.AF_UNIX) as link, link.makefile("rwb") as stream:
             link.settimeout(ANSWER_TIMEOUT_S)
             link.connect(sign.socket)
-            stream.write(json.dumps(dict(request)).encode() + b"\n")
+            stream.write(json.dumps({**request, "tell": tell is not None}).encode() + b"\n")
             stream.flush()
-            line = stream.readline()
+            answered = _read(stream)
+            while answered is not None and tell is not None and "waits" in answered:
+                tell(answered["waits"])
+                answered = _read(stream)
     except PermissionError as error:
         raise UserError(
             "The job belongs to another user",
@@ -263,12 +296,17 @@ def ask_at(sign: DoorSign, job_name: str, request: Mapping[str, object]) -> obje
         ) from error
     except OSError as error:
         raise _gone(where) from error
-    if not line:
+    if answered is None:
         raise _gone(where)
-    answered = cast("dict[str, Any]", json.loads(line))
     if "error" in answered:
         raise (UserError if answered["user"] else TidegateError)(**answered["error"])
     return answered["done"]
+
+
+def _read(stream: BufferedIOBase) -> dict[str, Any] | None:
+    """The next line of an answer; None where there is no other."""
+    line = stream.readline()
+    return cast("dict[str, Any]", json.loads(line)) if line else None
 
 
 def _gone(where: str) -> PeerLost:

@@ -1,4 +1,4 @@
-"""Watches over a stop with savepoint, and says what it waits for."""
+"""Says what a stop with savepoint waits for, and watches over it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ TELL_EVERY_MS: Final = 10_000
 """What a stop waits for is told when it has lasted for so long, and again each time."""
 
 _LOOK_S: Final = 1.0
+
+
+def why_waiting(view: JobView) -> str:
+    """What a savepoint, or a stop with one, waits for: the verb and what follows it."""
+    if view.stopping is not None:
+        return str(view.stopping)
+    calls = [
+        f"{slot.calling} has been in {slot.long_call.function} for {slot.batch_age_ms / 1000:.0f} s"
+        for slot in view.slots
+        if slot.long_call is not None
+    ]
+    return "; ".join(["is not complete", *calls])
 
 
 async def watch_stops(
