@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,7 @@ from tidegate.errors import (
     TidegateError,
     UserCodeFailed,
 )
+from tidegate.ha.chain import last_beat
 from tidegate.ha.leadership import HaWorld, latest, lead
 from tidegate.ha.memory import MemoryHaStore
 from tidegate.jobmaster.events import CancelRequested, SuspendRequested
@@ -37,7 +39,6 @@ from tidegate.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult
     from tidegate.graph.job_graph import JobGraph
@@ -53,9 +54,9 @@ def graph(map_: Callable[[int], int] = lambda n: n + 1, **settings: str) -> JobG
     return env.get_job_graph("numbers")
 
 
-def endless_graph(**settings: str) -> JobGraph:
+def endless_graph(uid: str = "numbers", **settings: str) -> JobGraph:
     env = StreamExecutionEnvironment.local(1, configuration=Configuration.from_dict(settings))
-    env.generate(lambda n: n, rate=100).filter(lambda n: False).print()
+    env.generate(lambda n: n, rate=100).uid(uid).filter(lambda n: False).print()
     return env.get_job_graph("numbers")
 
 
@@ -248,6 +249,45 @@ def test_a_job_that_was_cancelled_or_suspended_says_so_and_goes_on_with_latest(
         assert again.driver.view().restored == record.completed[-1].checkpoint
         again.driver.post(CancelRequested())
         await running
+
+    run(work)
+
+
+def lose_metadata(checkpoint: str) -> None:
+    Path(checkpoint, "_metadata").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_driver_that_is_refused_its_start_leaves_the_job_as_it_was_and_free_to_lead(
+    damaged: bool, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        store = MemoryHaStore()
+
+        async def chain(graph: JobGraph) -> HaStore:
+            return store
+
+        world = World(endless_graph("numbers", **on_disk(tmp_path)), chain=chain)
+        running = asyncio.ensure_future(world.run())
+        await world.until(JobStatus.RUNNING)
+        await world.completed(1)
+        world.driver.post(CancelRequested("the test"))
+        await running
+        before = await latest(store)
+        assert before is not None and before.status is JobStatus.CANCELED
+        if damaged:
+            lose_metadata(before.completed[-1].location)
+        restore = {**on_disk(tmp_path), "execution.state-recovery.path": "latest"}
+        for _ in range(2):
+            uid = "numbers" if damaged else "other numbers"
+            again = World(endless_graph(uid, **restore), IdleProvider(), chain=chain)
+            await again.run()
+            assert isinstance(again.result.exception(), RestoreRefused)
+            left = await latest(store)
+            assert left is not None and left.epoch > before.epoch
+            assert (left.status, left.completed) == (before.status, before.completed)
+            assert await last_beat(store) == ""
 
     run(work)
 

@@ -180,8 +180,9 @@ class Driver:
             storage = self._world.storage(self._graph, leadership.job)
             if self._graph.settings.checkpoints.periodic:
                 await self._blocking(storage.initialize_base_locations)
-            completed = await start.read(leadership)
-            topology = await self._fitted(start, leadership.job, completed)
+            async with leadership.starting():
+                completed = await start.read(leadership)
+                topology = await self._fitted(start, leadership.job, completed)
             machine = self._make_machine(leadership, topology, completed)
             loop = asyncio.get_running_loop()
             staging = self._staging = Staging(self._graph, self._world, leadership)

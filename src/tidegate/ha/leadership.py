@@ -13,7 +13,14 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidegate.errors import ConfigError, FormatError, LeadershipLost, OutcomeUnknown, StorageFailed
+from tidegate.errors import (
+    ConfigError,
+    FormatError,
+    LeadershipLost,
+    OutcomeUnknown,
+    StorageFailed,
+    UserError,
+)
 from tidegate.ha.chain import (
     JobRecord,
     Pointer,
@@ -34,7 +41,7 @@ from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, JobId
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 
     from tidegate.clock import Clock
     from tidegate.ha.chain import HaStore
@@ -319,6 +326,26 @@ class Leadership:
                 replace(self._record, completed=kept, next_id=self._next_id, status=status)
             )
         await self.close()
+
+    @contextlib.asynccontextmanager
+    async def starting(self) -> AsyncGenerator[None]:
+        """A start that is refused within leaves the job as it was, for others to lead at once."""
+        try:
+            yield
+        except UserError:
+            await self._give_back()
+            raise
+
+    async def _give_back(self) -> None:
+        if self._record.released:
+            return
+        before = self._previous
+        same = before is not None and before.job == self.job and before.released
+        status = before.status if before is not None and same else JobStatus.SUSPENDED
+        # Where that cannot be said, others lead after the lease.
+        with contextlib.suppress(LeadershipLost, OutcomeUnknown, StorageFailed):
+            await self.end(status)
+            await self.conclude()
 
     async def conclude(self) -> None:
         """Says that nothing is left to be done for the job that has ended: no sign of life stays.
