@@ -19,6 +19,7 @@ from tidegate.driver import stops
 from tidegate.driver.door import Door, DoorSign, answer, ask_at, read_sign
 from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
 from tidegate.jobmaster.view import StopView, WaitView
+from tidegate.model.control import JobStatus
 from tidegate.model.ids import Epoch, SlotId
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
@@ -130,6 +131,28 @@ def test_whoever_asks_is_told_what_the_answer_waits_for(
         "Count (1/2) on slot slot-1",
         "stop: not done after 0.02 s; it cannot say why: The driver is busy",
     ]
+
+
+def test_a_status_is_told_alone_or_with_figures(door: Door, client: Saving, tmp_path: Path) -> None:
+    """Commands of 0.1 ask for it alone."""
+    began = {JobStatus.INITIALIZING: 1_000, JobStatus.RUNNING: 2_000}
+    vertices = [SimpleNamespace(parallelism=n) for n in (1, 3, 2)]
+    view = SimpleNamespace(
+        status=JobStatus.RUNNING, timestamps_ms=began, vertices=vertices, restarts=4
+    )
+    status: Future[JobStatus] = Future()
+    status.set_result(JobStatus.RUNNING)
+    client.view = lambda: view  # type: ignore[method-assign]
+    client.get_job_status = lambda: status  # type: ignore[method-assign]
+    sign = sign_in(tmp_path)
+    assert ask_at(sign, JOB, {"do": "status"}) == "RUNNING"
+    assert ask_at(sign, JOB, {"do": "status", "figures": True}) == {
+        "status": "RUNNING",
+        "start_ms": 1_000,
+        "running_since_ms": 2_000,
+        "parallelism": 3,
+        "restarts": 4,
+    }
 
 
 def test_a_request_of_another_version_is_refused(client: Saving) -> None:

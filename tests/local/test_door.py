@@ -1,5 +1,6 @@
 """A running job, reached from other processes by the command line."""
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -36,7 +37,12 @@ def test_a_job_is_found_by_name_and_id_saved_and_stopped(jobs: Jobs) -> None:
     client = counting(jobs, 1, 4_000, 1_000)
     wait_rows(client, 100)
     [head, listed] = printed(tidegate(jobs, "list")).splitlines()
-    assert head.split() == ["job", "status", "id", "rest", "newest", "checkpoint"]
+    columns = ["job", "status", "start time", "uptime", "parallelism", "restarts", "id", "rest"]
+    assert head.split() == " ".join([*columns, "newest checkpoint"]).split()
+    [figures] = json.loads(printed(tidegate(jobs, "list", "--json")))
+    began_ms = client.view().timestamps_ms[JobStatus.INITIALIZING]  # type: ignore[attr-defined]
+    assert (figures["start_time"], figures["parallelism"], figures["restarts"]) == (began_ms, 1, 0)
+    assert isinstance(figures["uptime"], int)
     assert listed.startswith(JOB) and "RUNNING" in listed and client.get_job_id() in listed
     target = str(jobs.folder / "savepoints")
     again = ["savepoint", JOB, target, "--trigger-id", "nightly", "-t", "native"]
@@ -55,7 +61,8 @@ def test_a_job_is_found_by_name_and_id_saved_and_stopped(jobs: Jobs) -> None:
     assert [info.path for info in list_savepoints(target)] == [last]
     finished(counting(jobs, 1, 4_000, None, start_from="latest", interval_ms=100))
     check_each_counted_once(ledger_rows(jobs.folder / "out"), 4_000)
-    assert "FINISHED" in printed(tidegate(jobs, "list"))
+    [ended] = json.loads(printed(tidegate(jobs, "list", "--json")))
+    assert (ended["status"], ended["start_time"], ended["restarts"]) == ("FINISHED", None, None)
 
 
 @pytest.mark.parametrize("saved", [False, True])

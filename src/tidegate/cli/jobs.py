@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
@@ -95,7 +95,7 @@ class JobFolder:
 
     def lives(self, name: str) -> bool:
         """Whether a job of that name runs, as far as can be known from here."""
-        statuses = [status_of(job) for job in self.jobs() if job.name == name]
+        statuses = [state_of(job).status for job in self.jobs() if job.name == name]
         return any(status not in GONE for status in statuses)
 
     def ask(self, name: str, request: Mapping[str, object]) -> object:
@@ -125,18 +125,36 @@ class JobFolder:
         return ask_at(job.sign, job.name, request, tell=lambda text: click.echo(text, err=True))
 
 
-def status_of(job: KnownJob) -> str:
-    """What a job does, as far as can be known from here."""
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """What a job does, as far as can be known from here. start_ms, running_since_ms: wall clock.
+
+    None of the figures is known unless the driver answers.
+    """
+
+    status: str
+    start_ms: int | None = None
+    running_since_ms: int | None = None
+    parallelism: int | None = None
+    restarts: int | None = None
+
+
+def state_of(job: KnownJob) -> JobState:
+    """Asks the driver of a job that is not over."""
     if job.record.status is not JobStatus.RUNNING:
-        return job.record.status.value
+        return JobState(job.record.status.value)
     if job.sign is None:
-        return "not reachable"
+        return JobState("not reachable")
     try:
-        return str(ask_at(job.sign, job.name, {"do": "status"}))
+        answered = ask_at(job.sign, job.name, {"do": "status", "figures": True})
     except UserError:
-        return f"on {job.sign.host}"
+        return JobState(f"on {job.sign.host}")
     except TidegateError:
-        return DRIVER_GONE
+        return JobState(DRIVER_GONE)
+    if not isinstance(answered, dict):
+        return JobState(str(answered))  # a driver of version 0.1 knows no figures
+    known = {field.name for field in fields(JobState)}
+    return JobState(**{name: value for name, value in answered.items() if name in known})
 
 
 def _known(store: Store, directory: str, name: str) -> KnownJob | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from tidegate.cli.jobs import ENDED, GONE, folder_of, status_of
+from tidegate.cli.jobs import ENDED, GONE, folder_of, state_of
 from tidegate.cli.options import with_folder, with_json
 from tidegate.cli.tables import show
+from tidegate.clock import SystemClock
 from tidegate.model.control import JobStatus
 from tidegate.savepoints.folders import list_savepoints
 
@@ -24,6 +26,17 @@ _MEANT: Final = {
     "scheduled": _SCHEDULED,
     "running": {status.value for status in JobStatus} - _SCHEDULED - ENDED,
 }
+_HEAD: Final = (
+    "job",
+    "status",
+    "start time",
+    "uptime",
+    "parallelism",
+    "restarts",
+    "id",
+    "rest",
+    "newest checkpoint",
+)
 
 
 @click.command("list")
@@ -43,27 +56,45 @@ def list_jobs(
 ) -> None:
     """List the jobs of a checkpoint folder.
 
-    What they do, their ids, where their REST interfaces are, and what each would start from.
+    What they do, since when they do and since when without a restart (uptime), their ids, where
+    their REST interfaces are, and what each would start from. As JSON, times are milliseconds.
     """
     if savepoints is not None:
         _list_savepoints(savepoints, as_json=as_json)
         return
     folder = folder_of(dynamic, config, checkpoints)
+    now_ms = SystemClock().wall_ms()
     rows = [
         (
             job.name,
-            status,
+            state.status,
+            _moment(state.start_ms, as_json=as_json),
+            _duration(state.running_since_ms, now_ms, as_json=as_json),
+            state.parallelism,
+            state.restarts,
             job.record.job,
-            job.sign.rest if job.sign and status not in GONE else None,
+            job.sign.rest if job.sign and state.status not in GONE else None,
             job.record.completed[-1].location if job.record.completed else None,
         )
-        for job, status in ((job, status_of(job)) for job in folder.jobs())
-        if which == "all" or status in _MEANT[which]
+        for job, state in ((job, state_of(job)) for job in folder.jobs())
+        if which == "all" or state.status in _MEANT[which]
     ]
     meant = "no job" if which == "all" else f"no {which} job"
-    head = "job", "status", "id", "rest", "newest checkpoint"
     none = f"{meant} has kept records in {folder.directory}"
-    _show(head, rows, none=none, as_json=as_json)
+    _show(_HEAD, rows, none=none, as_json=as_json)
+
+
+def _moment(at_ms: int | None, *, as_json: bool) -> object:
+    if at_ms is None or as_json:
+        return at_ms
+    return str(datetime.fromtimestamp(at_ms // 1000).astimezone().replace(tzinfo=None))
+
+
+def _duration(since_ms: int | None, now_ms: int, *, as_json: bool) -> object:
+    if since_ms is None:
+        return None
+    lasted_ms = max(0, now_ms - since_ms)
+    return lasted_ms if as_json else str(timedelta(seconds=lasted_ms // 1000))
 
 
 def _list_savepoints(folder: str, *, as_json: bool) -> None:

@@ -229,7 +229,7 @@ def _why_waiting(client: JobClient) -> str:
         return f"cannot say why: {error.what}"
 
 
-def _plain(result: str | JobStatus | CheckpointDone | None) -> object:
+def _plain(result: str | dict[str, object] | JobStatus | CheckpointDone | None) -> object:
     match result:
         case JobStatus():
             return result.value

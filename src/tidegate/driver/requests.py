@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import UserError
+from tidegate.model.control import JobStatus
 from tidegate.model.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from concurrent.futures import Future
 
     from tidegate.api.client import CheckpointDone, JobClient
-    from tidegate.model.control import JobStatus
+    from tidegate.jobmaster.view import JobView
 
 
 def begin(
     client: JobClient, request: Mapping[str, Any]
-) -> Future[str] | Future[None] | Future[CheckpointDone] | Future[JobStatus]:
+) -> (
+    Future[str]
+    | Future[None]
+    | Future[CheckpointDone]
+    | Future[JobStatus]
+    | Future[dict[str, object]]
+):
     """Begin what a request asks for; its result comes when that is done.
 
     request: plain values by name; ``do`` says what. Raises UserError for what cannot be asked for.
@@ -36,6 +43,10 @@ def begin(
             return client.cancel()
         case "checkpoint":
             return client.trigger_checkpoint(full=bool(request.get("full")))
+        case "status" if request.get("figures"):
+            figures: Future[dict[str, object]] = Future()
+            figures.set_result(_figures(client.view()))
+            return figures
         case "status":
             return client.get_job_status()
         case other:
@@ -43,3 +54,15 @@ def begin(
                 f"The job's driver does not know the request {other!r}",
                 remedy="Use the version of Tidegate that runs the job.",
             )
+
+
+def _figures(job: JobView) -> dict[str, object]:
+    """Its status, and in ms of the wall clock when it began and since when it runs."""
+    running = job.status is JobStatus.RUNNING
+    return {
+        "status": job.status.value,
+        "start_ms": job.timestamps_ms.get(JobStatus.INITIALIZING),
+        "running_since_ms": job.timestamps_ms.get(JobStatus.RUNNING) if running else None,
+        "parallelism": max((vertex.parallelism for vertex in job.vertices), default=1),
+        "restarts": job.restarts,
+    }
