@@ -1,6 +1,7 @@
 """What Spark keeps of Arrow's types, and files under one schema."""
 
 import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate import BadRecord, GraphError
+from tidegate.api.columns import Columns, as_found
 from tidegate.connectors.frame_files import holds_files, rows_in, settle, spark_schema
 
 
@@ -93,6 +95,50 @@ def test_files_that_cannot_be_one_are_refused_by_column(tmp_path: Path) -> None:
     write(tmp_path / "out", "part-2.parquet", {"a": pa.array(["x"])})
     with pytest.raises(BadRecord, match="column 'a' is int64 in some records and string in others"):
         settle(str(tmp_path / "out"), None)
+
+
+def write_rows(folder: Path, name: str, values: list[object]) -> None:
+    """Rows of no declared type, as they are on their way to Spark."""
+    folder.mkdir(exist_ok=True)
+    batch = as_found(Columns(None).batch([{"v": value} for value in values]))
+    pq.write_table(pa.Table.from_batches([batch]), folder / name)
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        ([["1.50"], ["2"]], pa.decimal128(38, 18)),
+        ([["1.50", None], [None]], pa.decimal128(38, 18)),
+        ([["1.5"], ["1e-20"]], pa.decimal128(21, 20)),
+        ([["1.5"], ["123456789012345678901"]], pa.decimal128(22, 1)),
+    ],
+)
+def test_decimals_that_were_found_are_as_wide_in_every_run(
+    tmp_path: Path, files: list[list[str | None]], kind: pa.DataType
+) -> None:
+    numbers = [[None if text is None else Decimal(text) for text in file] for file in files]
+    for index, values in enumerate(numbers):
+        write_rows(tmp_path / "out", f"part-{index}.parquet", [*values])
+    assert settle(str(tmp_path / "out"), None) == pa.schema([("v", kind)])
+    read = [pq.read_table(path) for path in sorted((tmp_path / "out").iterdir())]
+    assert [table["v"].to_pylist() for table in read] == numbers
+    assert {table["v"].type for table in read} == {kind}
+
+
+def test_decimals_within_found_columns_are_as_wide_too(tmp_path: Path) -> None:
+    write_rows(tmp_path / "out", "part-1.parquet", [{"a": [Decimal("1.5")], "b": "x"}])
+    wide = pa.struct([("a", pa.list_(pa.decimal128(38, 18))), ("b", pa.string())])
+    assert settle(str(tmp_path / "out"), None) == pa.schema([("v", wide)])
+
+
+def test_decimals_that_were_given_stay_as_they_are(tmp_path: Path) -> None:
+    given = pa.array([Decimal("1.50")], pa.decimal128(10, 2))
+    path = write(tmp_path / "out", "part-1.parquet", {"v": given})
+    before = path.stat().st_mtime_ns
+    assert settle(str(tmp_path / "out"), None) == pa.schema([("v", given.type)])
+    assert path.stat().st_mtime_ns == before
+    write_rows(tmp_path / "out", "part-2.parquet", [Decimal("2.5")])
+    assert settle(str(tmp_path / "out"), None) == pa.schema([("v", given.type)])
 
 
 def test_no_file_has_the_declared_schema_or_none(tmp_path: Path) -> None:

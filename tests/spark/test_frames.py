@@ -274,6 +274,19 @@ def test_found_columns_are_brought_under_one_type(spark: SparkSession, local_job
     assert sorted(row["v"] for row in frame.collect()) == expected
 
 
+@pytest.mark.slow
+def test_decimals_keep_their_width_or_have_sparks_own(
+    spark: SparkSession, local_jobs: Jobs
+) -> None:
+    prices = spark.createDataFrame([(Decimal("12.50"),)], "price decimal(10,2)")
+    passed = local_jobs.env(1).from_spark(prices).to_spark(spark=spark)
+    assert passed.schema.simpleString() == "struct<price:decimal(10,2)>"
+    rows = local_jobs.env(1).from_spark(prices).map(lambda row: {"price": row["price"]})
+    found = rows.to_spark(spark=spark)
+    assert found.schema == spark.createDataFrame([(Decimal("12.50"),)], ["price"]).schema
+    assert found.collect() == passed.collect() == prices.collect()
+
+
 def test_what_cannot_become_a_frame_is_refused_early(
     spark: SparkSession, local_jobs: Jobs, tmp_path: Path
 ) -> None:

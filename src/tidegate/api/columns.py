@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from tidegate.typeinfo.types import TypeInformation
 
+_FOUND: Final = {b"tidegate.found": b"values"}
+"""Metadata of a field whose type nobody has given: it is what some values happened to need."""
+
 _REMEDY: Final = "Make its values of one type in a step before, or declare the type."
 
 
@@ -81,6 +84,17 @@ def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema | None:
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch under a schema of ``one_schema``; raises BadRecord where a value would change."""
     return _cast(batch, schema, missing=True)
+
+
+def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with a mark on each column, which files keep: its type was found in values."""
+    fields = [field.with_metadata(_FOUND) for field in batch.schema]
+    return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
+
+
+def is_found(field: pa.Field) -> bool:
+    """Whether a column has the mark of `as_found`, or holds nothing that has a type."""
+    return pa.types.is_null(field.type) or _FOUND.items() <= (field.metadata or {}).items()
 
 
 def _apart(one: pa.Schema, other: pa.Schema) -> BadRecord:

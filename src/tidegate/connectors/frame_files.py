@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.api.columns import fitted, one_schema
+from tidegate.api.columns import fitted, is_found, one_schema
 from tidegate.connectors.files.encoders import ParquetEncoding
 from tidegate.connectors.files.enumerator import files_at
 from tidegate.connectors.files.parts import hidden
@@ -15,9 +15,10 @@ from tidegate.connectors.files.writers import abort_file
 from tidegate.errors import GraphError
 from tidegate.storage.store import open_stream
 from tidegate.storage.stores import Stores
+from tidegate.typeinfo.arrow import DECIMAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _DIGITS_MAX: Final = 38
 _SAME: Final = (
@@ -65,13 +66,13 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 def settle(folder: str, declared: pa.Schema | None) -> pa.Schema:
     """Bring all Parquet files of a folder under one schema, and say which it is. Blocking.
 
-    declared: what they all have; None finds it. Files of another schema are written anew, in the
-    place of the old. Raises BadRecord that names the column which cannot be of one type.
+    declared: what they all have; None finds it, with the same width for all decimals that were
+    found in values. Files of another schema are written anew, in the place of the old. Raises
+    BadRecord that names the column which cannot be of one type.
     """
     stores = Stores()
     schemas = {file.path: _schema_of(stores, file.path) for file in files_at(stores, folder)}
-    found = declared or one_schema(schemas.values()) or pa.schema([])
-    schema = spark_schema(found)
+    schema = spark_schema(declared or _found_schema(schemas.values()))
     for path, own in schemas.items():
         if not own.equals(schema):
             _rewrite(stores, path, schema)
@@ -87,6 +88,30 @@ def rows_in(folder: str) -> int:
 def holds_files(folder: str) -> bool:
     """Whether there is a file in a folder that readers would see. Blocking."""
     return next(files_at(Stores(), folder), None) is not None
+
+
+def _found_schema(schemas: Collection[pa.Schema]) -> pa.Schema:
+    """What all go together in. Decimals that were found in values are as wide in every run."""
+    merged = one_schema(schemas) or pa.schema([])
+    given = {field.name for schema in schemas for field in schema if not is_found(field)}
+    return pa.schema(
+        [
+            field if field.name in given else pa.field(field.name, _widened(field.type))
+            for field in merged
+        ]
+    )
+
+
+def _widened(kind: pa.DataType) -> pa.DataType:
+    """A type that was found in values, with decimals as Flink and Spark have undeclared ones."""
+    if pa.types.is_decimal(kind):
+        whole_digits, whole_max = kind.precision - kind.scale, DECIMAL.precision - DECIMAL.scale
+        return DECIMAL if whole_digits <= whole_max and kind.scale <= DECIMAL.scale else kind
+    if pa.types.is_list(kind):
+        return pa.list_(_widened(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _widened(field.type)) for field in kind])
+    return kind
 
 
 def _kept(kind: pa.DataType) -> pa.DataType | None:

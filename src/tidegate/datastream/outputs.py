@@ -174,7 +174,8 @@ class StreamOutputs(Generic[T]):
         """Run the program, which has to end, and get this stream's records as a Spark DataFrame.
 
         They are written to Parquet files, exactly-once, which the DataFrame reads whenever it is
-        used. Columns are made as by `to_arrow`.
+        used. Columns are made as by `to_arrow`, but decimals whose width nobody has declared are
+        decimal(38, 18).
 
         schema: the columns: Spark's, as a StructType or a text, or Arrow's; None takes the declared
         type, else finds them. folder: an empty one for the files, which then stay; None makes one

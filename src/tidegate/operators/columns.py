@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.api.columns import as_found
 from tidegate.api.operator import Operator
 from tidegate.model.elements import ArrowBatch
 
@@ -14,12 +15,20 @@ if TYPE_CHECKING:
 
 
 class ToColumns(Operator):
-    """Gives each batch its columns, of the declared types where there are such."""
+    """Gives each batch its columns, of the declared types where there are such.
+
+    Where rows have none declared, the columns are marked as found.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Emit the batch as columns; timestamps end here."""
-        records = batch.batch if isinstance(batch, ArrowBatch) else batch.values
-        out.emit(ArrowBatch(self._columns.batch(records)))
+        if isinstance(batch, ArrowBatch):
+            made = self._columns.batch(batch.batch)
+        else:
+            made = self._columns.batch(batch.values)
+            if self._columns.schema is None:
+                made = as_found(made)
+        out.emit(ArrowBatch(made))

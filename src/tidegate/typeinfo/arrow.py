@@ -35,7 +35,7 @@ from tidegate.typeinfo.types import (
     names_of,
 )
 
-_DECIMAL: Final = pa.decimal128(38, 18)
+DECIMAL: Final = pa.decimal128(38, 18)
 """Flink's own width for a decimal of unknown width."""
 
 PLAIN_ARROW: Final[dict[TypeInformation, pa.DataType]] = {
@@ -48,7 +48,7 @@ PLAIN_ARROW: Final[dict[TypeInformation, pa.DataType]] = {
     BOOLEAN: pa.bool_(),
     STRING: pa.string(),
     CHAR: pa.string(),
-    BIG_DEC: _DECIMAL,
+    BIG_DEC: DECIMAL,
     BYTES: pa.binary(),
     SQL_DATE: pa.date32(),
     SQL_TIME: pa.time64("us"),
