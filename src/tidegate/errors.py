@@ -61,6 +61,13 @@ class TidegateError(Exception):
         return (_rebuild, (type(self), self.args, dict(self.__dict__)))
 
 
+def with_article(kind: type) -> str:
+    """A class as messages name it: ``an int``, ``a str``, ``None`` for the class of None."""
+    if kind is type(None):
+        return "None"
+    return f"{'an' if kind.__name__[0] in 'aeioAEIO' else 'a'} {kind.__name__}"
+
+
 def _rebuild(
     kind: type[TidegateError], args: tuple[object, ...], fields: dict[str, object]
 ) -> TidegateError:

@@ -122,7 +122,7 @@ class Wrong(Pages):
     ("answer", "text"),
     [
         ([1, 2], "poll returned a list, not a Page"),
-        (None, "poll returned a NoneType, not a Page"),
+        (None, "poll returned None, not a Page"),
         (Page("abc", 1), "the rows of a page are a str"),
         (Page([1, 2], 1, timestamps_ms=[5]), "2 rows and 1 timestamps"),
     ],

@@ -73,7 +73,7 @@ def test_a_column_is_its_values_in_python(column: Any) -> None:
     [
         ({"a": 1}, "a mapping, of which only the keys would be taken"),
         ("abc", "a text, of which each character would be a record"),
-        (5, "was given a int"),
+        (5, "was given an int"),
     ],
 )
 def test_what_is_no_collection_is_refused(given: Any, told: str) -> None:

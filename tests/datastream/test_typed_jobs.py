@@ -196,7 +196,7 @@ def test_a_rolling_aggregate_gives_what_each_key_has_come_to() -> None:
 
 def test_a_sum_beyond_its_type_is_told() -> None:
     numbers = local().from_collection([100, 100], Types.BYTE()).key_by(lambda n: 0)
-    assert "200, a int, is no Byte" in failure(numbers.sum())
+    assert "200, an int, is no Byte" in failure(numbers.sum())
 
 
 # Keys

@@ -72,7 +72,7 @@ def test_another_number_of_rows_from_map_batches_is_refused(world: World) -> Non
         (pd.DataFrame({"m": [1]}), "field 'm' is missing|field 'n' is missing"),
         (pd.DataFrame({"n": ["x"]}), "data frame that does not become Arrow columns"),
         (pl.DataFrame({"n": ["x"]}), "data frame that does not become Arrow columns"),
-        (7, "returned a int, not a batch"),
+        (7, "returned an int, not a batch"),
     ],
 )
 def test_a_result_of_another_schema_is_refused_by_field(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.errors import BadRecord
+from tidegate.errors import BadRecord, with_article
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _mapping(row: object, index: int) -> Mapping[str, Any]:
     if dataclasses.is_dataclass(row) and not isinstance(row, type):
         return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
     raise BadRecord(
-        f"a {type(row).__name__} has no named fields, so it cannot become Arrow columns",
+        f"{with_article(type(row))} has no named fields, so it cannot become Arrow columns",
         where=f"row {index} of a batch: {shown(row)}",
         remedy="Make it a dict, a named tuple, a dataclass or a Row with names in a `map` before.",
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.api.batches import shown
-from tidegate.errors import UserCodeFailed
+from tidegate.errors import UserCodeFailed, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.types import is_any
@@ -82,6 +82,7 @@ def field_name(path: tuple[str, ...]) -> str:
 
 def misfit_text(misfit: Misfit) -> str:
     """What was found and what was expected."""
-    kind = type(misfit.value).__name__
+    value = misfit.value
+    found = "None" if value is None else f"{shown(value)}, {with_article(type(value))},"
     reason = f" ({misfit.reason})" if misfit.reason else ""
-    return f"{shown(misfit.value)}, a {kind}, is no {misfit.expected}{reason}"
+    return f"{found} is no {misfit.expected}{reason}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from tidegate.connectors.split_list import SplitListEnumerator
-from tidegate.errors import UserError
+from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class PollingReader:
             return cast("Page[Any]", found)
         name = type(self._source).__name__
         raise UserError(
-            f"poll returned a {type(found).__name__}, not a Page",
+            f"poll returned {with_article(type(found))}, not a Page",
             where=f"source '{name}'",
             remedy="Return Page(rows, position), with the position of the next call.",
         )
@@ -244,7 +244,7 @@ def _batch_of(page: Page[Any], name: str) -> Batch:
     if type(rows).__name__ == "RecordBatch":
         return ArrowBatch(cast("Any", rows), None if times is None else _as_array(times))
     raise UserError(
-        f"the rows of a page are a {type(rows).__name__}",
+        f"the rows of a page are {with_article(type(rows))}",
         where=f"source '{name}'",
         remedy="Give a list of values, or a pyarrow.RecordBatch.",
     )

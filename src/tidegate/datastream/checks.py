@@ -22,7 +22,7 @@ from tidegate.api.functions import (
 from tidegate.api.output_tag import OutputTag
 from tidegate.api.sink import Sink
 from tidegate.api.watermarks import WatermarkStrategy
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, with_article
 from tidegate.model.ids import OperatorId
 from tidegate.model.key_groups import PARALLELISM_MAX, check_parallelism
 
@@ -42,7 +42,7 @@ def check_function(given: object, kind: type[Function], call: str) -> None:
             _check_returns_at_once(getattr(given, method), kind, call)
         return
     if isinstance(given, Function) or not callable(given) or _is_function_class(given):
-        raise _unfit(given, f"a {kind.__name__} or a plain function", call)
+        raise _unfit(given, f"{with_article(kind)} or a plain function", call)
     _check_returns_at_once(given, kind, call)
 
 
@@ -108,7 +108,7 @@ def check_function_object(
 ) -> None:
     """Raises GraphError unless it is a function object of that kind; otherwise: the remedy."""
     if not isinstance(given, kind):
-        raise _unfit(given, f"a {kind.__name__}", call, otherwise)
+        raise _unfit(given, with_article(kind), call, otherwise)
     _check_complete(given, call)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sized
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, with_article
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ def values_of(given: object) -> list[Any]:
     if as_python is not None:
         return getattr(given, as_python)()
     if not isinstance(given, Iterable):
-        raise _unfit(given, f"a {type(given).__name__}", "a list, or another iterable of values")
+        raise _unfit(given, with_article(type(given)), "a list, or another iterable of values")
     values = cast("Iterable[Any]", given)
     if isinstance(given, Sized):
         return list(values)

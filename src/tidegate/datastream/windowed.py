@@ -31,7 +31,7 @@ from tidegate.api.windows import (
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream import checks, types
 from tidegate.datastream.told import name_of
-from tidegate.errors import GraphError
+from tidegate.errors import GraphError, with_article
 from tidegate.operators.aligned_windows import AlignedWindowOperator
 from tidegate.operators.sessions import SessionOperator
 from tidegate.operators.window import WindowOperator
@@ -213,7 +213,7 @@ def _check_kind(given: object, kind: type, call: str) -> None:
     if not isinstance(given, kind):
         found = f"the class {given.__name__}" if isinstance(given, type) else type(given).__name__
         raise GraphError(
-            f"{call} takes a {kind.__name__}, not {found}",
+            f"{call} takes {with_article(kind)}, not {found}",
             where=call,
             remedy=f"Give an object of a class derived from {kind.__name__}.",
         )

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.api.batches import as_arrow
-from tidegate.errors import BadRecord, TidegateError, UserCodeFailed
+from tidegate.errors import BadRecord, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.operators.failures import ReturnedBeside, user_code_failed
 from tidegate.operators.frames import giver, taken
@@ -74,7 +74,7 @@ class BatchOperator(FunctionOperator):
             ) from error
         if found is None:
             raise self._wrong(
-                f"returned a {type(result).__name__}, not a batch",
+                f"returned {with_article(type(result))}, not a batch",
                 "Return a pyarrow RecordBatch or Table, or a DataFrame of pandas or polars.",
             )
         if declared is None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.api.batches import shown
-from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.operators.reduce import ReduceOperator
 from tidegate.typeinfo.row import Row
 
@@ -120,7 +120,7 @@ class _Access(dict[type, "tuple[Get, Put]"]):
         names = _names(kind)
         if names is None:
             if field != 0:
-                raise TypeError(f"a {kind.__name__} has no field {field!r}")
+                raise TypeError(f"{with_article(kind)} has no field {field!r}")
             return _same, _other
         name = names[field] if isinstance(field, int) else field
         return operator.attrgetter(name), partial(_record_with, name)

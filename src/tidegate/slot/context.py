@@ -13,7 +13,7 @@ from tidegate.api.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.errors import UserError
+from tidegate.errors import UserError, with_article
 from tidegate.model.control import Remark
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ class SlotRuntimeContext:
     def _state(self, given: object, kind: type[StateDescriptor], call: str) -> Any:
         if not isinstance(given, kind):
             raise UserError(
-                f"{call} takes a {kind.__name__}, not {given!r}",
+                f"{call} takes {with_article(kind)}, not {given!r}",
                 where=f"operator '{self._context.name}'",
                 remedy="Describe the state by its name and type, and ask by the call of its kind.",
             )

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as spark_types
 
 from tidegate.connectors.frame_files import holds_files, rows_in
-from tidegate.errors import ConfigError, JobCanceled, StorageFailed
+from tidegate.errors import ConfigError, JobCanceled, StorageFailed, with_article
 from tidegate.spark.addresses import is_local
 from tidegate.spark.session import session_for as session_for  # for who loads this module
 from tidegate.storage import paths
@@ -57,7 +57,7 @@ class StagedFrame:
     def __init__(self, frame: object, folder: str | None) -> None:
         if not isinstance(frame, DataFrame):
             raise ConfigError(
-                f"This is no Spark DataFrame but a {type(frame).__name__}",
+                f"This is no Spark DataFrame but {with_article(type(frame))}",
                 where="from_spark",
                 remedy="Give one, such as spark.table('orders') or spark.read.parquet(…).",
             )
@@ -181,7 +181,7 @@ def declared_schema(schema: object) -> pa.Schema:
             ) from error
     if not isinstance(schema, spark_types.StructType):
         raise ConfigError(
-            f"A {type(schema).__name__} is no schema",
+            f"{with_article(type(schema))} is no schema",
             where="to_spark",
             remedy="Give a StructType, 'id bigint, name string' in words, or an Arrow schema.",
         )

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 
+from tidegate.errors import with_article
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.typeinfo.types import (
@@ -478,7 +479,7 @@ class _Fields:
             if kind is self._type.python_class:
                 return [getattr(value, name) for name in self._names]
             if hasattr(value, "__dataclass_fields__") or hasattr(value, "_fields"):
-                raise Misfit(self._type, value, f"it is a {kind.__name__}")
+                raise Misfit(self._type, value, f"it is {with_article(kind)}")
         if kind is Row:
             return self._parts_of_row(value)
         if isinstance(value, tuple | list):
