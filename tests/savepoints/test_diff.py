@@ -301,6 +301,16 @@ def test_the_command_tells_what_differs_and_exits_with_1(pair: tuple[str, str]) 
     assert not told["same"] and len(told["operators"][0]["states"][0]["entries"]) == 1
 
 
+def test_states_that_differ_come_first(tmp_path: Path) -> None:
+    with JobWorld(Kind("hashmap"), root=str(tmp_path)) as world:
+        world.put({"key": 1})
+        world.splits(["one"])
+        before = world.checkpoint()
+        world.splits(["one", "two"])
+        output = run(before, world.checkpoint())[1]
+    assert output.index("source  splits    changed") < output.index("counts  count     same")
+
+
 def test_the_command_exits_with_0_where_nothing_differs(pair: tuple[str, str]) -> None:
     code, output = run(pair[0], pair[0])
     assert code == 0 and "both hold the same" in output

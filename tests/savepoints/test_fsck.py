@@ -413,6 +413,14 @@ def test_the_command_tells_that_all_is_well(on_disk: JobWorld) -> None:
     assert on_disk.folder in result.output
 
 
+def test_small_state_is_no_file_of_its_own(tmp_path: Path) -> None:
+    with JobWorld(Kind("hashmap", inline_threshold=20_000), root=str(tmp_path)) as world:
+        world.work()
+        world.checkpoint()
+    result = CliRunner().invoke(commands, ["fsck", world.root])
+    assert "1 snapshot, 0 files beside _metadata, 0 bytes: healthy" in result.output
+
+
 def test_the_command_tells_what_is_wrong_and_exits_with_1(on_disk: JobWorld) -> None:
     file = next(Path(on_disk.folder, "shared").iterdir())
     file.write_bytes(file.read_bytes()[:-1])

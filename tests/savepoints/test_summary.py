@@ -167,6 +167,11 @@ def test_the_command_shows_operators_states_and_key_groups(path: str) -> None:
     ]
 
 
+def test_states_that_hold_nothing_come_last() -> None:
+    shown = CliRunner().invoke(commands, ["inspect", str(FIXTURES / "pyflink-chk")]).output
+    assert shown.index("python-state-words") < shown.index("SourceReaderState")
+
+
 def test_the_command_prints_all_as_json(path: str) -> None:
     shown = CliRunner().invoke(commands, ["inspect", path, "--json"])
     assert json.loads(shown.output) == json.loads(json.dumps(inspect_snapshot(path).to_json()))

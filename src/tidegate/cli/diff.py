@@ -75,6 +75,7 @@ def _print(found: SnapshotDiff) -> None:
         ),
     )
     states = [(operator, state) for operator in found.operators for state in operator.states]
+    states.sort(key=lambda each: each[1].change == SAME)  # what differs comes first
     if states:
         click.echo()
     head = "of", "state", "", "type", "added", "removed", "changed", "same", "note"

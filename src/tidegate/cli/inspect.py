@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.tables import show
+from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
 from tidegate.savepoints.inspect import describe_file
 from tidegate.savepoints.summary import inspect_snapshot
@@ -48,7 +48,8 @@ def _print_snapshot(summary: SnapshotSummary) -> None:
     written = " ".join(f"{name} {version}" for name, version in summary.versions.items())
     by = "Flink, and can be migrated" if summary.job is None else f"job {summary.job!r}, {written}"
     click.echo(f"{summary.path}: {summary.kind} {summary.checkpoint}{form}")
-    click.echo(f"written by {by}; {summary.files} files, {summary.size_bytes:,} bytes of state")
+    files, size = counted(summary.files, "file"), counted(summary.size_bytes, "byte")
+    click.echo(f"written by {by}; {files}, {size} of state")
     if summary.hooks:
         click.echo(f"hooks: {', '.join(summary.hooks)}")
     click.echo()
@@ -91,6 +92,10 @@ def _print_operators(summary: SnapshotSummary) -> None:
 
 
 def _print_states(summary: SnapshotSummary) -> None:
+    states = [
+        (operator, state) for operator in summary.operators for state in operator.states or ()
+    ]
+    states.sort(key=lambda each: each[1].entries == 0)  # what holds nothing comes last
     rows = [
         (
             _name(operator),
@@ -105,8 +110,7 @@ def _print_states(summary: SnapshotSummary) -> None:
             state.skew,
             state.largest_key_group,
         )
-        for operator in summary.operators
-        for state in operator.states or ()
+        for operator, state in states
     ]
     head = "of", "state", "kind", "key", "namespace", "value", "entries", "bytes", "key groups"
     if rows:
