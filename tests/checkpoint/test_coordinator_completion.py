@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,7 @@ from tests.checkpoint.world import (
     restored_checkpoint,
     started,
 )
+from tests.house.source import ROOT
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import StorageFailed
@@ -227,6 +230,29 @@ def test_after_the_end_nothing_is_restored_any_more() -> None:
     world.send(events.JobEnded(JobStatus.SUSPENDED))
     with pytest.raises(AssertionError, match="is shut down"):
         world.coordinator.latest_completed()
+
+
+ENDED = """
+from tests.checkpoint.world import World
+from tidegate.checkpoint.events import JobEnded
+from tidegate.model.control import JobStatus
+world = World(acknowledges=True)
+world.start()
+world.advance(1_000)
+world.send(JobEnded(JobStatus.SUSPENDED))
+print("optimized" if not __debug__ else "not optimized", flush=True)
+world.coordinator.latest_completed()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.feature("F199")
+def test_nor_where_python_leaves_assertions_out() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-O", "-c", ENDED], cwd=ROOT, capture_output=True, text=True
+    )
+    assert ran.returncode == 1 and ran.stdout == "optimized\n"
+    assert ran.stderr.strip().splitlines()[-1].startswith("AssertionError: it is shut down")
 
 
 @pytest.mark.feature("F205")

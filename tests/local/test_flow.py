@@ -99,7 +99,7 @@ def test_the_six_steps_of_a_checkpoint_come_in_their_order(jobs: Jobs) -> None:
         assert last.latest_ack_ms <= complete["ms"] + CLOCKS_MS
 
 
-@pytest.mark.feature("F093", "F111")
+@pytest.mark.feature("F093", "F107", "F111")
 def test_the_barrier_goes_on_before_the_state_is_written_on_another_thread(
     jobs: Jobs, held: Latch
 ) -> None:

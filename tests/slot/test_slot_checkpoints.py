@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -126,8 +127,13 @@ def test_operator_and_keyed_state_are_both_in_the_acknowledgement(
     )
 
 
-@pytest.mark.feature("F100", "F023")
-def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def overtaken(
+    options: CheckpointOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    check: Callable[[CheckpointAcknowledged], None],
+) -> None:
+    """Check what a subtask acknowledges that has batches in its input and in its output."""
+
     class Passing(Counting):
         def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
             super().process(batch, port, out)
@@ -152,17 +158,9 @@ def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.M
         for execution in (source, count):  # not the sink: what it is sent stays where it is
             cluster.tell(slot, Start(execution))
         await cluster.settle()
-        options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
         at_ms = cluster.clock.wall_ms()
         cluster.tell(slot, TriggerCheckpoint(source, CheckpointId(1), at_ms, options))
-        acknowledged = await cluster.acknowledged(count, 1)
-        (state,) = (acknowledged.state or {}).values()
-        assert isinstance(state.managed_keyed, KeyGroupsStateHandle)
-        assert isinstance(state.managed_operator, OperatorStreamStateHandle)
-        assert state.input_channel and state.result_subpartition
-        assert acknowledged.figures.unaligned and acknowledged.figures.persisted_bytes > 0
-        folders = {place.rpartition("/")[0] for place in acknowledged.figures.checksums}
-        assert len(folders) == 1 and len(acknowledged.figures.checksums) == 3
+        check(await cluster.acknowledged(count, 1))
 
     run(
         lambda: Cluster(
@@ -174,6 +172,39 @@ def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.M
         work,
         monkeypatch,
     )
+
+
+@pytest.mark.feature("F100", "F023")
+def test_a_snapshot_yields_a_handle_for_each_kind_of_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(acknowledged: CheckpointAcknowledged) -> None:
+        (state,) = (acknowledged.state or {}).values()
+        assert isinstance(state.managed_keyed, KeyGroupsStateHandle)
+        assert isinstance(state.managed_operator, OperatorStreamStateHandle)
+        assert state.input_channel and state.result_subpartition
+        assert acknowledged.figures.unaligned and acknowledged.figures.persisted_bytes > 0
+        folders = {place.rpartition("/")[0] for place in acknowledged.figures.checksums}
+        assert len(folders) == 1 and len(acknowledged.figures.checksums) == 3
+
+    overtaken(CheckpointOptions(alignment=AlignmentType.UNALIGNED), monkeypatch, check)
+
+
+@pytest.mark.feature("F175")
+@pytest.mark.parametrize("target", [None, "memory:/mine/one"])
+def test_in_flight_data_lie_in_the_folder_of_their_checkpoint_or_in_the_one_asked_for(
+    monkeypatch: pytest.MonkeyPatch, target: str | None
+) -> None:
+    folder = target or f"memory:/checkpoints/{JOB}/chk-1"
+
+    def check(acknowledged: CheckpointAcknowledged) -> None:
+        (state,) = (acknowledged.state or {}).values()
+        for handle in (*state.input_channel, *state.result_subpartition):
+            assert isinstance(handle.delegate, RelativeFileStateHandle)
+            place = f"{folder}/{handle.delegate.relative_path}"
+            assert place in acknowledged.figures.checksums
+        assert state.input_channel and state.result_subpartition
+
+    options = CheckpointOptions(alignment=AlignmentType.UNALIGNED, target=target)
+    overtaken(options, monkeypatch, check)
 
 
 @pytest.mark.feature("F022")

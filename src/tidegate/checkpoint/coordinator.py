@@ -152,8 +152,13 @@ class CheckpointCoordinator:
         return any(each.is_savepoint and each.waits_for(execution) for each in pending)
 
     def latest_completed(self) -> CompletedCheckpoint | None:
-        """What to restore from; None where there is nothing. To be asked while ``settled``."""
-        assert self._ending is None and self.settled, "it is shut down, or the latest is not known"
+        """What to restore from; None where there is nothing. To be asked while ``settled``.
+
+        Raises AssertionError once the job has ended, under ``python -O`` too: its checkpoints may
+        be deleted by then.
+        """
+        if self._ending is not None or not self.settled:
+            raise AssertionError("it is shut down, or the latest is not known")
         return self._completed.latest
 
     def handle(
