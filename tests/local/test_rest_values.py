@@ -7,15 +7,17 @@ import pytest
 
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink
-from tests.e2e.rest import SERVED, Rest
-from tests.e2e.runtimes import Jobs
+from tests.e2e.rest import DAY_MS, SERVED, Rest
+from tests.e2e.runtimes import END_S, Jobs
 from tests.e2e.watch import view, wait_completed, wait_running
 from tidegate import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,
     JobManagerCheckpointStorage,
+    SavepointFormatType,
 )
+from tidegate.rest.shapes.checkpoints import checkpoint
 
 pytestmark = pytest.mark.slow
 
@@ -63,7 +65,7 @@ def test_the_pages_of_a_job_tell_its_plan_its_start_and_its_checkpoints(jobs: Jo
     assert {1, 2, 3} <= set(completed)
 
 
-@pytest.mark.feature("F061", "F076")
+@pytest.mark.feature("F061")
 def test_a_checkpoint_that_was_asked_for_is_in_the_history_under_its_id_and_kind(
     jobs: Jobs,
 ) -> None:
@@ -82,6 +84,41 @@ def test_a_checkpoint_that_was_asked_for_is_in_the_history_under_its_id_and_kind
     rest.outcome(f"{rest.job}/savepoints/{savepoint}")
     kinds = {one["id"]: one["checkpoint_type"] for one in rest.get(at)["history"]}
     assert kinds == {taken: "CHECKPOINT", taken + 1: "SAVEPOINT"}
+
+
+@pytest.mark.feature("F076", "F231")
+@pytest.mark.parametrize("unaligned", [False, True], ids=["aligned", "unaligned"])
+def test_each_snapshot_is_in_the_history_under_its_type_and_its_format(
+    jobs: Jobs, unaligned: bool
+) -> None:
+    settings = {
+        "execution.checkpointing.min-pause": DAY_MS,
+        "execution.checkpointing.unaligned.enabled": unaligned,
+    }
+    env = jobs.checkpointed(1, DAY_MS, **settings, **SERVED)
+    running_counts(env, None, 1_000).sink_to(LedgerSink(jobs.folder / "out"))
+    client = jobs.start(env, "counts")
+    rest, savepoints = Rest.of(client), str(jobs.folder / "savepoints")
+    wait_running(client)
+    at = f"{rest.job}/checkpoints"
+    for kind in ("CONFIGURED", "FULL"):
+        rest.outcome(f"{at}/{rest.begin(at, {'checkpointType': kind})}")
+    for form in ("CANONICAL", "NATIVE"):
+        asked = {"target-directory": savepoints, "formatType": form}
+        begun = rest.begin(f"{rest.job}/savepoints", asked)
+        rest.outcome(f"{rest.job}/savepoints/{begun}")
+    shown = rest.get(at)["history"]
+    client.stop_with_savepoint(False, savepoints, format=SavepointFormatType.NATIVE).result(END_S)
+    # Nobody serves a job that is over, so its last entry is made here.
+    shown.insert(0, checkpoint(view(client).checkpoints.history[0]))
+    checkpoints = "UNALIGNED_CHECKPOINT" if unaligned else "CHECKPOINT"
+    assert [(one["checkpoint_type"], one["savepointFormat"]) for one in reversed(shown)] == [
+        (checkpoints, None),
+        (checkpoints, None),
+        ("SAVEPOINT", "CANONICAL"),
+        ("SAVEPOINT", "NATIVE"),
+        ("SYNC_SAVEPOINT", "NATIVE"),
+    ]
 
 
 ALIGNED: Setters = [
