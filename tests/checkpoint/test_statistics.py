@@ -59,6 +59,31 @@ def test_a_subtask_s_share_is_shown_in_full() -> None:
     assert row.vertex(VertexId(b"?" * 16)) is None
 
 
+@pytest.mark.feature("F233")
+def test_a_checkpoint_that_failed_keeps_the_shares_of_those_that_were_in_time() -> None:
+    world = started(replace(EVERY_SECOND, timeout_ms=500))
+    source, other = world.subtask("source", 0), world.subtask("source", 1)
+    world.states = {source: keyed_state("/chk-1/a", size=500)}
+    world.advance(0)
+    world.now_ms = 40
+    world.acknowledge(1, source, figures=CheckpointFigures(async_ms=30, bytes_written=100))
+    (seen,) = world.coordinator.statistics.history
+    assert (seen.status, seen.acknowledged) == (CheckpointStatus.IN_PROGRESS, 1)
+    world.advance(600)
+    failed = world.coordinator.statistics.latest_failed
+    assert failed is not None and failed.reason is FailureReason.CHECKPOINT_EXPIRED
+    assert (failed.acknowledged, failed.subtasks) == (1, 6)
+    assert (failed.state_size, failed.checkpointed_size) == (500, 100)
+    assert failed.vertices == seen.vertices
+    share = failed.vertex(source.vertex)
+    assert share is not None and share.subtasks[1] is None
+    assert [(each.index, each.ack_delay_ms, each.async_ms) for each in share.acknowledged] == [
+        (0, 40, 30)
+    ]
+    world.acknowledge(1, other)
+    assert world.coordinator.statistics.find(CheckpointId(1)) == failed, "it came too late"
+
+
 def test_a_vertex_sums_up_its_subtasks() -> None:
     world = started()
     world.advance(0)

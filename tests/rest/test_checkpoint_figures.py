@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.statistics import (
     CheckpointStatistics,
@@ -111,6 +113,24 @@ def test_a_vertex_shows_the_sums_of_its_subtasks_and_their_slowest() -> None:
             "num_acknowledged_subtasks": 2,
         }
     }
+
+
+@pytest.mark.feature("F233")
+def test_a_checkpoint_that_failed_shows_who_had_acknowledged_it() -> None:
+    failed = replace(RUNNING, status=CheckpointStatus.FAILED, failed_ms=1_500, failure="over")
+    page = checkpoints.subtasks(failed, VERTEX)
+    assert (page["status"], page["num_subtasks"], page["num_acknowledged_subtasks"]) == (
+        "FAILED",
+        3,
+        2,
+    )
+    shares = page["subtasks"]
+    assert isinstance(shares, list)
+    assert [(each["index"], each["status"], each.get("aborted")) for each in shares] == [
+        (0, "completed", False),
+        (1, "completed", False),
+        (2, "pending_or_failed", None),
+    ]
 
 
 def test_the_spread_over_subtasks_is_of_the_figure_that_it_is_named_after() -> None:
