@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.slot.operators import (
 )
 from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
+from tidegate.checkpoint.channel_state import chunk, file_header
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     Cancel,
@@ -32,12 +34,17 @@ from tidegate.model.control import (
 )
 from tidegate.model.elements import AlignmentType, Batch, CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.handles import (
+    ByteStreamStateHandle,
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
     RelativeFileStateHandle,
+    StreamStateHandle,
 )
-from tidegate.model.ids import CheckpointId
+from tidegate.model.ids import ChannelId, CheckpointId
+from tidegate.model.snapshots import InFlightData
 from tidegate.model.topology import Partitioner
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.transport.codec import encode
 
 
 @pytest.mark.feature("F085")
@@ -205,6 +212,55 @@ def test_in_flight_data_lie_in_the_folder_of_their_checkpoint_or_in_the_one_aske
 
     options = CheckpointOptions(alignment=AlignmentType.UNALIGNED, target=target)
     overtaken(options, monkeypatch, check)
+
+
+class Opened:
+    """A storage that notes what it is asked to read."""
+
+    def __init__(self, storage: CheckpointStorage, handles: list[StreamStateHandle]) -> None:
+        self._storage = storage
+        self._handles = handles
+
+    def open_handle(self, handle: StreamStateHandle, **more: Any) -> object:
+        self._handles.append(handle)
+        return self._storage.open_handle(handle, **more)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._storage, name)
+
+
+@pytest.mark.feature("F154")
+@pytest.mark.parametrize("restored", [False, True])
+def test_in_flight_data_are_read_where_a_restore_brings_some_and_nothing_is_otherwise(
+    monkeypatch: pytest.MonkeyPatch, restored: bool
+) -> None:
+    log: list[str] = []
+    opened: list[StreamStateHandle] = []
+    batch = b"".join(bytes(part) for part in encode(RowBatch(["in flight"])))
+    file = ByteStreamStateHandle("in flight", file_header() + chunk(batch))
+
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        (_, source), (_, sink) = cluster.deployments([slot])
+        if restored:
+            data = InFlightData(ChannelId(0, 0, 0), file, (len(file_header()),))
+            sink = replace(sink, in_flight=(data,), restored=CheckpointId(1))
+        for deploy in (source, sink):
+            cluster.tell(slot, deploy)
+            await cluster.changed_to(deploy.execution, ExecutionState.INITIALIZING)
+        for deploy in (source, sink):
+            cluster.tell(slot, Start(deploy.execution))
+            await cluster.changed_to(deploy.execution, ExecutionState.RUNNING)
+        await cluster.settle()
+        cluster.trigger(slot, source.execution, 2)
+        await cluster.acknowledged(sink.execution, 2)
+
+    def made() -> Cluster:
+        return Cluster(ONE_BY_ONE, pair(log), wrap=lambda storage: Opened(storage, opened))
+
+    run(made, work, monkeypatch)
+    assert opened == ([file] if restored else [])
+    assert ("sink: rows ['in flight']" in log) is restored
 
 
 @pytest.mark.feature("F022")
