@@ -393,6 +393,27 @@ def test_a_checkpoint_that_its_job_has_passed_meanwhile_is_not_missed(
     assert check(Passing(world), snapshots.folder).findings == ()
 
 
+def test_a_checkpoint_that_its_job_deletes_while_it_is_read_is_not_missed(
+    healthy: dict[Kind, Snapshots],
+) -> None:
+    snapshots = healthy[HEAP].restored()
+
+    class Deleting(Stores):
+        """The job deletes checkpoint 1 when somebody comes to read it."""
+
+        def open(self, location: str) -> Store:
+            if location == snapshots.chk(1):
+                for file in [*snapshots.files]:
+                    if file.startswith(f"{location}/"):
+                        del snapshots.files[file]
+            return super().open(location)
+
+    world = MemoryFiles()
+    world.files = snapshots.files
+    report = check(Deleting(world), snapshots.folder)
+    assert snapshots.chk(1) not in str(report.findings)
+
+
 # --- the command ---
 
 
