@@ -451,7 +451,7 @@ def test_a_schema_holds_rows_to_its_types(world: World, tmp_path: Path) -> None:
     [
         ({"n": "x"}, "column 'n' holds 'x', which does not fit int32"),
         ({"n": 1, "m": 2}, "columns that the schema does not: m"),
-        (42, "a int has no named fields"),
+        (42, "an int has no named fields"),
     ],
 )
 def test_a_row_that_does_not_fit_is_shown(
