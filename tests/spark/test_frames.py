@@ -173,9 +173,11 @@ def test_a_query_that_fails_says_why_and_leaves_nothing(spark: SparkSession, job
 @pytest.mark.slow
 def test_a_job_that_is_cancelled_ends_the_query(spark: SparkSession, jobs: Jobs) -> None:
     env = jobs.env(1)
-    frame = spark.range(0, 10**12, 1, 2).selectExpr("sha2(string(id), 256) as x")
-    env.from_spark(frame).print()
-    client = jobs.start(env, "endless")
+    # Spark looks for a kill where it reads files or a shuffle, not in a range: one without an end
+    # would be written on, behind a job that is over, until the disk is full.
+    naps = "java_method('java.lang.Thread', 'sleep', cast(100 as bigint)) as x"
+    env.from_spark(spark.range(0, 600, 1, 2).selectExpr(naps)).print()
+    client = jobs.start(env, "half a minute")
     tracker = spark.sparkContext.statusTracker()
     until(tracker.getActiveJobsIds, "Spark writes the frame", 30)
     client.cancel().result(timeout=100)
