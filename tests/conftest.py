@@ -120,6 +120,17 @@ def nothing_is_left_behind(
     assert not alive, f"processes are left behind: {alive}"
 
 
+@pytest.fixture(autouse=True)
+def no_session_of_other_tests(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that a test runs without Spark does not go to the session of Spark's tests."""
+    if request.node.get_closest_marker("spark") is None and "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+
+
 @pytest.fixture(scope="session")
 def zookeeper(
     tmp_path_factory: pytest.TempPathFactory, known_processes: set[psutil.Process]
