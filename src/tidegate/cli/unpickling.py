@@ -1,31 +1,28 @@
 """What commands make of pickled state: data, unless somebody trusts those who wrote it.
 
-A pickle runs code by naming it. Python tells of each name before it is looked up, so that one hook
-covers every reader of state, whatever the snapshot holds. What the user's own program unpickles by
-itself, such as a model, is none of the hook's business.
+A pickle runs code by naming it. State is unpickled in one module, which has each name checked
+before it is looked up, whatever the snapshot holds. What the user's own program unpickles by
+itself, such as a model, is its own affair.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
-from contextlib import contextmanager
+from contextlib import nullcontext
 from enum import Enum
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from tidegate.api.windows import Window
 from tidegate.errors import UnpicklingRefused
+from tidegate.typeinfo.pickling import names_checked
 from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-_READERS: Final = frozenset({"tidegate.typeinfo.pickling", "tidegate.transport.codec"})
-"""Modules that unpickle state."""
+    from contextlib import AbstractContextManager
 
 _DATA: Final = tuple(f"tidegate.{name}." for name in ("api", "connectors", "model", "typeinfo"))
 """Packages whose records and rows are data."""
@@ -52,28 +49,17 @@ unsafe_unpickle = click.option(
 )
 
 
-@contextmanager
-def state_as_data(*, trusted: bool) -> Generator[None]:
+def state_as_data(*, trusted: bool) -> AbstractContextManager[None]:
     """In the block, state that names code raises UnpicklingRefused. trusted: it may."""
-    shut = not trusted
+    return nullcontext() if trusted else names_checked(_refuse_code)
 
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event != "pickle.find_class" or not shut:
-            return
-        reader = sys._getframe(1).f_globals  # pyright: ignore[reportPrivateUsage]  # it is documented
-        if reader.get("__name__") in _READERS and not _is_data(*args):
-            module, name = args
-            raise UnpicklingRefused(
-                f"The state names {module}.{name}, which is code; --unsafe-unpickle lets it run",
-                remedy="Add --unsafe-unpickle if you trust all who could write the snapshot.",
-            )
 
-    if shut:
-        sys.addaudithook(hook)
-    try:
-        yield
-    finally:
-        shut = False  # nobody can take the hook away
+def _refuse_code(module: str, name: str) -> None:
+    if not _is_data(module, name):
+        raise UnpicklingRefused(
+            f"The state names {module}.{name}, which is code; --unsafe-unpickle lets it run",
+            remedy="Add --unsafe-unpickle if you trust all who could write the snapshot.",
+        )
 
 
 def _is_data(module: str, name: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate.errors import FormatError, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, Element, Mark, RowBatch
+from tidegate.typeinfo.pickling import loads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +53,7 @@ def decode(data: memoryview) -> Element:
     if kind == _ARROW:
         return _decode_arrow(body, extra)
     if kind == _MARK:
-        return cast("Mark", pickle.loads(body))
+        return cast("Mark", loads(body))
     raise FormatError("unknown kind of element", offset=0, expected="1, 2 or 3", found=str(kind))
 
 
@@ -90,7 +91,7 @@ def _by_value(columns: object) -> bytes:
 
 def _unpickled(body: memoryview) -> tuple[list[object], Times, Keys, Groups]:
     try:
-        return pickle.loads(body)
+        return loads(body)
     except Exception as error:  # whatever the objects' own hooks raise
         raise UserCodeFailed(
             f"a row cannot be read in this process: {type(error).__name__}: {error}",
@@ -114,7 +115,7 @@ def _decode_arrow(body: memoryview, side_bytes: int) -> ArrowBatch:
 
     timestamps, key_column, groups = cast(
         "tuple[np.ndarray | None, str | None, np.ndarray | None]",
-        pickle.loads(body[:side_bytes]),
+        loads(body[:side_bytes]),
     )
     with pa.ipc.open_stream(pa.py_buffer(body[side_bytes:])) as reader:
         batch = reader.read_next_batch()

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import pickle
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.errors import FormatError, UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
 
+_CHECKS: Final[list[Callable[[str, str], None]]] = []
 _ATOMS: Final = frozenset({int, str, float, bytes, bool, type(None)})
 
 
@@ -69,12 +71,30 @@ def unpickled(body: memoryview) -> list[Any]:
 
     Raises UserError where a class is missing, FormatError for bytes that are no pickle.
     """
-    return _loaded(pickle.Unpickler(io.BytesIO(body)))
+    return _loaded(_unpickler(body))
 
 
 def unpickled_value(data: bytes) -> object:
     """The way back from `pickled_value`; raises what `unpickled` raises."""
-    return _loaded(pickle.Unpickler(io.BytesIO(data)))
+    return _loaded(_unpickler(data))
+
+
+def loads(data: bytes | memoryview) -> Any:
+    """As `pickle.loads`, for data that may come out of a snapshot."""
+    return _unpickler(data).load() if _CHECKS else pickle.loads(data)
+
+
+@contextmanager
+def names_checked(check: Callable[[str, str], None]) -> Generator[None]:
+    """In the block, on every thread, a pickle of state names nothing that `check` raises for.
+
+    check: takes module and name, before they are looked up.
+    """
+    _CHECKS.append(check)
+    try:
+        yield
+    finally:
+        _CHECKS.remove(check)
 
 
 def unpickled_parts(body: memoryview, classes: Collection[type]) -> list[Any]:
@@ -114,7 +134,18 @@ class Parts:
                 return dict(zip(names, self.args, strict=True))
 
 
-class _PartsUnpickler(pickle.Unpickler):
+def _unpickler(data: bytes | memoryview) -> pickle.Unpickler:
+    return (_Unpickler if _CHECKS else pickle.Unpickler)(io.BytesIO(data))
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module_name: str, global_name: str, /) -> Any:
+        for check in _CHECKS:
+            check(module_name, global_name)
+        return super().find_class(module_name, global_name)
+
+
+class _PartsUnpickler(_Unpickler):
     def __init__(self, body: io.BytesIO, classes: Collection[type]) -> None:
         super().__init__(body)
         self._classes = classes
