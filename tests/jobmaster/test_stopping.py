@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.jobmaster.test_failover import pass_time
+from tests.jobmaster.test_failover import STRANDS, pass_time
 from tests.jobmaster.test_rescaling import RESTARTS, ask, made
 from tests.jobmaster.world import World
 from tidegate.checkpoint.commands import AddPointer, RequestDone, WriteMetadata
@@ -163,6 +163,32 @@ def test_a_failure_while_the_savepoint_is_being_made_durable_names_it_once_it_is
     assert isinstance(done.error, StopWithSavepointFailed) and done.error.savepoint == "/chk-2"
     pass_time(world, world.now_ms + 1_000)
     assert restored_from(world) == 2
+
+
+def test_what_had_not_failed_when_the_savepoint_became_durable_goes_back_to_it_too() -> None:
+    """It ends behind the savepoint, and would lack what comes after."""
+    world = made(RESTARTS, STRANDS)
+    world.prompt = False
+    stop(world)
+    while not world.of(AddPointer)[1:]:
+        world.deliver()
+    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
+    world.waiting.remove(added)
+    world.prompt = True
+    broken, *others = world.executions
+    world.change(broken, ExecutionState.FAILED, BROKEN)
+    world.send(added)
+    for execution in others:
+        if execution in world.executions:
+            world.change(execution, ExecutionState.FINISHED)
+    pass_time(world, world.now_ms + 1_000)
+    assert restored_from(world) == 2
+    assert world.of(Deployed)[-1].subtasks == len(world.executions) == 6
+    assert all(
+        now.attempt > then.attempt
+        for now, then in zip(world.executions, (broken, *others), strict=True)
+    )
+    assert world.status is JobStatus.RUNNING
 
 
 def test_a_failure_before_the_savepoint_is_complete_ends_the_stop_and_not_the_job() -> None:

@@ -46,3 +46,8 @@ ENDS_FAILED: dict[int, str] = {
     5589: "the simulator took a savepoint for a checkpoint that the next job has completed",
 }
 """The same for runs whose job people end, and go on with."""
+
+CALLS_AND_ENDS_FAILED: dict[int, str] = {
+    487218772: "subtasks ended behind a savepoint that was complete after another had failed",
+}
+"""The same for runs in which calls take time, too."""

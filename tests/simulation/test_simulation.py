@@ -4,7 +4,7 @@ import pytest
 
 from tests.simulation.jobs import MODES
 from tests.simulation.people import DAMAGES
-from tests.simulation.seeds import ENDS_FAILED, FAILED, UNHEARD_FAILED
+from tests.simulation.seeds import CALLS_AND_ENDS_FAILED, ENDS_FAILED, FAILED, UNHEARD_FAILED
 from tests.simulation.simulation import simulate
 
 SEEDS = [*FAILED, *range(1, 61)]
@@ -65,7 +65,8 @@ def test_however_people_end_the_job_they_can_go_on_with_it() -> None:
 
 
 def test_people_end_the_job_while_calls_take_their_time() -> None:
-    runs = [simulate(seed, calls=True, ends=True) for seed in range(600, 620)]
+    seeds = [*CALLS_AND_ENDS_FAILED, *range(600, 620)]
+    runs = [simulate(seed, calls=True, ends=True) for seed in seeds]
     assert [(run.seed, run.faults) for run in runs if run.faults] == []
     assert sum(run.calls > 100 for run in runs) >= 5
 

@@ -201,8 +201,10 @@ class JobMaster:
                     failure = Failure(error, self._task(execution.subtask.vertex))
                     self._failed(failure, (execution.subtask,), now_ms)
                 case RequestDone():
-                    self._stopper.answered(command, restarting=self._redeployment is not None)
-                    if self._stopper.cancels:
+                    restarting = self._redeployment is not None
+                    if self._stopper.answered(command, restarting=restarting):
+                        self._take_along(None, now_ms)
+                    elif self._stopper.cancels:
                         self._end_with(cancelled(self._name, "its savepoint is complete"), now_ms)
                 case _ if isinstance(command, _TO_SUBTASK):
                     self._to_subtask(command)

@@ -64,20 +64,23 @@ class Stopper:
         """The savepoint with which it ends; None before that is complete."""
         return None if self._saved is None else self._saved.pointer
 
-    def answered(self, done: RequestDone, *, restarting: bool) -> None:
+    def answered(self, done: RequestDone, *, restarting: bool) -> bool:
         """A request has its answer, which is kept where it has to wait for the job's end.
 
-        restarting: something has failed already while the savepoint was being made durable.
+        restarting: something has failed already while the savepoint was being made durable. Then
+        the whole job has to be restored, which is returned: what has not failed ends behind it.
         """
         asked = self._asked.pop(done.request, None)
         if asked is None or done.error is not None:
             self._tell(done)
-            return
+            return False
         self._saved, self._cancels = done, asked.cancels
         if self._status is not None:
             self._answer_at_the_end(self._status)  # it became durable while the job was ending
         elif restarting and not self._cancels:
             self._give_up(self._interrupted(None))
+            return True
+        return False
 
     @property
     def cancels(self) -> bool:
