@@ -203,10 +203,12 @@ def test_more_is_given_at_once_as_long_as_nothing_has_to_wait() -> None:
     assert portion.rows == 1
     for rows_given in (1, 8):
         sent.channels[0].rows(rows(*range(rows_given)), 0)
-        portion.given(rows_given, in_full=True)
+        portion.given(rows_given, rows_given)
     assert portion.rows == 64
-    portion.given(3, in_full=False)
-    assert portion.rows == 64, "fewer rows than were allowed tell nothing"
+    portion.given(3, 64)
+    assert portion.rows == 64, "few rows of those that were allowed tell nothing"
+    portion.given(60, 64)
+    assert portion.rows > 64, "but who gives rows in groups cannot give all"
 
 
 def test_where_less_than_half_a_batch_waits_more_is_given_with_care() -> None:
@@ -215,10 +217,10 @@ def test_where_less_than_half_a_batch_waits_more_is_given_with_care() -> None:
     channel = sent.channels[0]
     channel.rows(rows(*range(100)), 0)
     channel.arrow(ArrowBatch(pa.record_batch({"v": list(range(50))})))
-    portion.given(50, in_full=True)
+    portion.given(50, 50)
     assert portion.rows == 100
     channel.arrow(ArrowBatch(pa.record_batch({"v": list(range(100))})))
-    portion.given(100, in_full=True)
+    portion.given(100, 100)
     assert portion.rows == 100
 
 
@@ -228,15 +230,15 @@ def test_so_many_rows_are_given_at_once_that_no_channel_has_more_than_one_batch_
     first, second = sent.channels
     first.rows(rows(*range(12)), 0)
     second.rows(rows(*range(4)), 0)
-    portion.given(20, in_full=True)
+    portion.given(20, 20)
     assert portion.rows == 2, "ten of twenty rows waited in one channel"
     first.granted(10)
     first.rows(rows(1, 2), 0)
-    portion.given(2, in_full=True)
+    portion.given(2, 2)
     assert portion.rows == 1
     first.granted(2)
     first.rows(rows(1), 0)
-    portion.given(1, in_full=True)
+    portion.given(1, 1)
     assert portion.rows == 1, "one batch waits, and more is not tried"
 
 
@@ -246,7 +248,7 @@ def test_a_channel_that_gets_nothing_holds_nothing_back() -> None:
     sent.channels[1].resize(1)
     for count in (1, 8, 64, 512):
         sent.channels[0].rows(rows(*range(count)), 0)
-        portion.given(count, in_full=True)
+        portion.given(count, count)
     assert portion.rows == 4_096
 
 
@@ -255,7 +257,7 @@ def test_what_waited_for_another_reason_is_forgotten() -> None:
     portion = sent.room.portion()
     sent.channels[0].rows(rows(*range(12)), 0)
     portion.forget()
-    portion.given(1, in_full=True)
+    portion.given(1, 1)
     assert portion.rows == 8
 
 

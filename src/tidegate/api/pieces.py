@@ -89,8 +89,10 @@ class Portion:
         """So many more batches have to wait in a channel."""
         self._waiting[channel] = self._waiting.get(channel, 0.0) + batches
 
-    def given(self, rows: int, *, in_full: bool) -> None:
-        """So many rows were given at once. in_full: they were as many as was allowed."""
+    def given(self, rows: int, allowed: int) -> None:
+        """So many rows were given at once, of as many as were allowed."""
+        # Who gives rows in groups never gives quite as many.
+        in_full = 2 * rows > allowed
         most = max(self._waiting.values(), default=0.0)
         self._waiting.clear()
         if most >= 2:
@@ -134,7 +136,7 @@ class Intake:
         """All that was taken in is done."""
         rows = self._in_hand
         if rows:
-            self._portion.given(rows, in_full=rows >= self.rows)
+            self._portion.given(rows, self.rows)
             self._piece.took(rows, self._worked_s)
             grown = max(self._batch_rows, rows * PIECE_GROWTH)
             self._batch_rows = min(self._piece.rows_in(self._batch_s), grown)

@@ -97,7 +97,7 @@ class ChainOutput:
             began_s = self._now_s()
             convert = self._convert_main
             self._give(self._main, batch if convert is None else convert(batch))
-            self._portion.given(count, in_full=count >= self.rows_max)
+            self._portion.given(count, self.rows_max)
             self.worked_s += self._now_s() - began_s
 
     def emit_side(self, tag: str, batch: Batch) -> None:
