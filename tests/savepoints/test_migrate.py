@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -36,10 +37,8 @@ from tidegate.savepoints.flink.target import NewSnapshot
 from tidegate.savepoints.read import Snapshot, StateKind
 from tidegate.typeinfo.key_hash import KeyHasher
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 PYFLINK = FIXTURES / "pyflink-savepoint-canonical"
+CONTINUED = Path(__file__).parents[1] / "pyflink" / "savepoint"
 FLAGS = [
     "--state=alpha-py-keyed/count=value:LONG",
     "--state=alpha-py-keyed/any=value:PICKLED_BYTE_ARRAY",
@@ -101,6 +100,16 @@ def test_keys_of_pyflink_get_the_key_groups_that_they_have_here(tmp_path: Path) 
     assert [group for group, _, _ in counts] == groups.tolist()
     pickled = entries(tmp_path / "out", "alpha-py-pickled")["c"]
     assert {type(key) for _, key, _ in pickled} == {tuple} and len(pickled) == 10
+
+
+def test_a_list_is_taken_whole_whose_values_pyflink_wrote_as_one(tmp_path: Path) -> None:
+    """All that is added to a list in one bundle becomes one element there."""
+    told = CliRunner().invoke(migrate, [str(CONTINUED), "--dry-run"]).output
+    assert "--state 'known/all=list:INT'" in told, told
+    flags = ["--state=known/all=list:INT", "--state=known/last=value:INT"]
+    CliRunner().invoke(migrate, [str(CONTINUED), str(tmp_path / "out"), *flags])
+    lists = {key: value for _, key, value in entries(tmp_path / "out", "known")["all"]}
+    assert lists == {"ada": [3, 5, 3], "bob": [20, 10], "cem": [7]}
 
 
 def test_a_timer_of_each_kind_is_taken_with_its_key(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _PLAIN: Final = (
 _OF_MANY: Final = ("TUPLE", "ROW")
 _OF_PARTS: Final = {"LIST": 1, "PRIMITIVE_ARRAY": 1, "BASIC_ARRAY": 1, "OBJECT_ARRAY": 1, "MAP": 2}
 _KINDS: Final = ("value", "list", "map", "reducing", "aggregating", "broadcast")
+_UNKNOWN: Final = "TYPE"
 _TOKEN: Final = re.compile(r"\s*([A-Za-z_]+|[(),])")
 _DECLARATION: Final = re.compile(r"(?P<uid>.+)/(?P<name>[^/=]+)=(?P<kind>[a-z]+):(?P<type>.+)")
 
@@ -142,24 +143,27 @@ def proposal(uid: str, state: FlinkState, values: Sequence[Any]) -> str:
     if isinstance(state.value, ListSerializer):
         lists = cast("Sequence[list[Any]]", values)
         kind = "list" if any(len(each) > 1 for each in lists) else "value"
-        options = _options(element for each in lists for element in each)
-        shown, others = options[0], options[1:]
+        elements = [element for each in lists for element in each]
+        options = _options(elements)
+        if not options:
+            options = _options(elements, several=True)
+            kind = "list" if options else kind
+        shown, others = options[0] if options else _UNKNOWN, options[1:]
     else:
         maps = cast("Sequence[dict[Any, Any]]", values)
         kind = "map" if state.is_keyed else "broadcast"
-        keys = _options(key for each in maps for key in each)
-        of_values = _options(value for each in maps for value in each.values())
+        keys = _options(key for each in maps for key in each) or [_UNKNOWN]
+        of_values = _options(value for each in maps for value in each.values()) or [_UNKNOWN]
         shown = f"{keys[0]},{of_values[0]}"
         others = [f"{key},{value}" for key in keys for value in of_values][1:]
     alike = f" (or, as far as its bytes tell, {'; '.join(others)})" if others else ""
     return f"--state '{uid}/{name}={kind}:{shown}'{alike}"
 
 
-def _options(elements: Iterable[Any]) -> list[str]:
+def _options(elements: Iterable[Any], *, several: bool = False) -> list[str]:
     data: list[Any] = [each.value if isinstance(each, TtlValue) else each for each in elements]
-    return [_name(each) for each in likely_types(each for each in data if each is not None)] or [
-        "TYPE"
-    ]
+    there = [each for each in data if each is not None]
+    return [_name(each) for each in likely_types(there, several=several)]
 
 
 def _name(type_info: TypeInformation) -> str:

@@ -115,26 +115,45 @@ def decode_coder(type_info: TypeInformation | None, data: bytes) -> Any:
     return value
 
 
-def likely_types(samples: Iterable[bytes]) -> list[TypeInformation]:
-    """Types as which all of some elements can be read."""
+def decode_coders(type_info: TypeInformation | None, data: bytes) -> list[Any]:
+    """The values of an element of a list, in which PyFlink writes all that one bundle has added.
+
+    Raises what `decode_coder` raises.
+    """
+    reader = Reader(data)
+    found: list[Any] = []
+    while left := reader.remaining:
+        found.append(_read(type_info or PICKLED, reader))
+        if reader.remaining == left:
+            reader.end("values of no bytes are followed by some", expected=f"{type_info}")
+    return found
+
+
+def likely_types(samples: Iterable[bytes], *, several: bool = False) -> list[TypeInformation]:
+    """Types as which all of some elements can be read. several: of more than one value each."""
     found = list(samples)
-    return [each for each in _GUESSES if all(_can_be(each, data) for data in found)]
+    return [each for each in _GUESSES if all(_can_be(each, data, several) for data in found)]
 
 
-def _can_be(type_info: TypeInformation, data: bytes) -> bool:
+def _can_be(type_info: TypeInformation, data: bytes, several: bool) -> bool:
     if type_info == PICKLED:  # nothing is unpickled before somebody has said so
-        return data[4:5] == b"\x80" and data[-1:] == b"." and _is_prefixed(data)
+        return all(each[:1] == b"\x80" and each[-1:] == b"." for each in _blobs(data, several))
     if type_info == BOOLEAN:
-        return data in (b"\x00", b"\x01")
+        return set(data) <= {0, 1} and (several or len(data) == 1)
     try:
-        decode_coder(type_info, data)
+        (decode_coders if several else decode_coder)(type_info, data)
     except Exception:
         return False
     return True
 
 
-def _is_prefixed(data: bytes) -> bool:
-    return int.from_bytes(data[:4], "big") == len(data) - 4
+def _blobs(data: bytes, several: bool) -> list[bytes]:
+    """What lies behind its length; one empty piece where the lengths do not fit."""
+    try:
+        found = decode_coders(BYTES, data)
+    except Exception:
+        return [b""]
+    return found if several or len(found) == 1 else [b""]
 
 
 def _number(shape: str) -> Callable[[Reader], Any]:

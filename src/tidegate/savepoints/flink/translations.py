@@ -17,7 +17,7 @@ from tidegate.model.handles import StateDistribution
 from tidegate.savepoints.flink import serializers as java
 from tidegate.savepoints.flink.composites import ListSerializer, MapSerializer, TtlSerializer
 from tidegate.savepoints.flink.headers import KEY
-from tidegate.savepoints.flink.pyflink import PREFIX, decode_coder, is_python_state
+from tidegate.savepoints.flink.pyflink import PREFIX, decode_coder, decode_coders, is_python_state
 from tidegate.savepoints.flink.types import type_of
 from tidegate.savepoints.flink.values import TtlValue, python_value
 from tidegate.state.kinds import Kind
@@ -121,12 +121,7 @@ def _python_state(state: FlinkState, descriptor: StateDescriptor | None) -> Tran
         case MapStateDescriptor():
             return _python_map(descriptor, ttl=ttl)
         case ListStateDescriptor():
-            element, type_info = _element(descriptor.type_info, ttl=ttl)
-            of_list = None if type_info is None else ListTypeInfo(type_info)
-            kind = Kind.LIST
-            return Translation(
-                descriptor.name, kind.value, of_list, lambda v: list(map(element, v)), ttl=ttl
-            )
+            return _python_list(descriptor, ttl=ttl)
         case ValueStateDescriptor():
             kind = Kind.VALUE
         case ReducingStateDescriptor():
@@ -139,6 +134,23 @@ def _python_state(state: FlinkState, descriptor: StateDescriptor | None) -> Tran
     return Translation(
         descriptor.name, kind.value, type_info, lambda v: element(_only(v, kind)), ttl=ttl
     )
+
+
+def _python_list(descriptor: ListStateDescriptor, *, ttl: bool) -> Translation:
+    declared = descriptor.type_info
+    _, stored = _element(declared, ttl=ttl)
+    of_list = None if stored is None else ListTypeInfo(stored)
+
+    def convert(elements: list[Any]) -> list[Any]:
+        if not ttl:
+            return [value for each in elements for value in decode_coders(declared, each)]
+        return [
+            (each.last_access_ms, value)
+            for each in elements
+            for value in decode_coders(declared, each.value)
+        ]
+
+    return Translation(descriptor.name, Kind.LIST.value, of_list, convert, ttl=ttl)
 
 
 def _python_map(descriptor: MapStateDescriptor, *, ttl: bool) -> Translation:
