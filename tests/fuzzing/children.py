@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from tests.fuzzing.cases import Fault, Reader, fault_of, fault_of_growth
+from tidegate.slot.serve import share_heaps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -173,6 +174,7 @@ class Child:
         reader = self.reader
         opened = reader.open()
         gc.freeze()
+        share_heaps()  # one each for RocksDB's threads would be all of the memory below
         limit = _memory_now() + (MEMORY_MB << 20)
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

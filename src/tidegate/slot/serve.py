@@ -56,7 +56,7 @@ def serve(invitation: SlotInvitation) -> str:
     Leaves nothing behind in the process but a limit on its heaps: no thread, socket, handler or
     import hook. Raises PeerLost where the driver cannot be reached.
     """
-    _share_heaps()
+    share_heaps()
     make_room()
     chance = SeededChance(secrets.randbits(64))
     host = invitation.host or address_towards(invitation.driver)
@@ -92,7 +92,7 @@ def serve(invitation: SlotInvitation) -> str:
         guard.stop()
 
 
-def _share_heaps() -> None:
+def share_heaps() -> None:
     """Have all threads use a few heaps, as glibc gives each thread one of its own otherwise.
 
     What one of RocksDB's threads or of the pool has freed there is of no use to the others, so
