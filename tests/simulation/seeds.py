@@ -48,6 +48,7 @@ ENDS_FAILED: dict[int, str] = {
 """The same for runs whose job people end, and go on with."""
 
 CALLS_AND_ENDS_FAILED: dict[int, str] = {
+    6001071: "slow calls waited for checkpoints that came one upon the other, and never began",
     487218772: "subtasks ended behind a savepoint that was complete after another had failed",
 }
 """The same for runs in which calls take time, too."""

@@ -73,3 +73,17 @@ def test_a_subtask_that_is_over_is_forgotten() -> None:
     world.cut(1, call_s=60)
     world.courtesy.forget(execution(0))
     assert not world.waits(101)
+
+
+def test_nobody_waits_twice_without_a_call_however_many_checkpoints_come() -> None:
+    world = Open(1, 2, 3, 4)
+    world.cut(1, call_s=0.5)
+    assert world.waits(100.2)
+    world.cut(2, call_s=0.5)
+    world.courtesy.called(execution(0), 0.001)  # a watermark, not a call
+    assert world.waits(100.5) and not world.waits(100.5 + STEPS_S)
+    world.cut(3, call_s=0.5)
+    assert not world.waits(100.6), "it has waited"
+    world.courtesy.called(execution(0), 0.5)
+    world.cut(4, call_s=0.5)
+    assert world.waits(100.2)

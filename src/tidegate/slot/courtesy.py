@@ -8,6 +8,9 @@ each other's calls in a row.
 Where a barrier comes later than a call takes, as through channels in front of slow functions, the
 slot's steps would each wait for a call all the same. So a moment is left behind each of the next
 calls too.
+
+Where checkpoints come one upon the other, the slot always has something to do for one. So nobody
+waits twice without a call in between.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ class Courtesy:
     def __init__(self, is_open: Callable[[CheckpointId], bool]) -> None:
         self._is_open = is_open
         self._waiting: dict[ExecutionId, _Waiting] = {}
+        self._until_s: dict[ExecutionId, float] = {}  # of who has waited, and not called since
 
     def cut(
         self, execution: ExecutionId, checkpoint: CheckpointId, call_s: float, now_s: float
@@ -62,7 +66,13 @@ class Courtesy:
         behind that. To give up then would be to have waited for nothing.
         """
         if call_s > TURN_S:
-            self._waiting[execution] = _Waiting(checkpoint, call_s, now_s + call_s + STEPS_S)
+            until_s = self._until_s.setdefault(execution, now_s + call_s + STEPS_S)
+            self._waiting[execution] = _Waiting(checkpoint, call_s, until_s)
+
+    def called(self, execution: ExecutionId, seconds: float) -> None:
+        """A turn of a subtask that was not for a checkpoint took so long."""
+        if seconds > TURN_S:
+            self._until_s.pop(execution, None)
 
     def waits(self, execution: ExecutionId, now_s: float) -> bool:
         """Whether a subtask begins no further call for the moment; one begins where it does."""
@@ -91,3 +101,4 @@ class Courtesy:
     def forget(self, execution: ExecutionId) -> None:
         """A subtask is over."""
         self._waiting.pop(execution, None)
+        self._until_s.pop(execution, None)

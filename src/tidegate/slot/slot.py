@@ -270,7 +270,11 @@ class Slot:
         )
 
     def _turn(self, subtask: Subtask) -> None:
+        clock, is_urgent = self._world.clock, subtask.is_urgent
+        began_s = clock.precise_s()
         self._call(subtask.execution, subtask.turn)
+        if not is_urgent:
+            self._courtesy.called(subtask.execution, clock.precise_s() - began_s)
 
     def _call(self, execution: ExecutionId, call: Callable[[], None]) -> None:
         """Call a subtask's code; what it raises is its failure, or the end asked for."""
