@@ -34,6 +34,18 @@ def stop(world: World, kind: SnapshotKind = SnapshotKind.SUSPEND, request: int =
     world.send(CheckpointRequested(request, kind, "/savepoints"))
 
 
+def asked_and_almost_durable(world: World) -> PointerAdded:
+    """Ask for a stop; the store's answer that makes its savepoint durable is still to be sent."""
+    world.prompt = False
+    stop(world)
+    while not world.of(AddPointer)[1:]:
+        world.deliver()
+    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
+    world.waiting.remove(added)
+    world.prompt = True
+    return added
+
+
 def answers(world: World, request: int = 9) -> list[RequestDone]:
     return [done for done in world.of(RequestDone) if done.request == request]
 
@@ -149,13 +161,7 @@ def test_without_restarts_the_job_fails_with_the_path_in_its_message() -> None:
 def test_a_failure_while_the_savepoint_is_being_made_durable_names_it_once_it_is() -> None:
     """Nobody knows before whether it stands; from then on the job starts from it."""
     world = made(RESTARTS)
-    world.prompt = False
-    stop(world)
-    while not world.of(AddPointer)[1:]:
-        world.deliver()
-    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
-    world.waiting.remove(added)
-    world.prompt = True
+    added = asked_and_almost_durable(world)
     world.change(world.executions[0], ExecutionState.FAILED, BROKEN)
     assert not answers(world)
     world.send(added)
@@ -168,13 +174,7 @@ def test_a_failure_while_the_savepoint_is_being_made_durable_names_it_once_it_is
 def test_what_had_not_failed_when_the_savepoint_became_durable_goes_back_to_it_too() -> None:
     """It ends behind the savepoint, and would lack what comes after."""
     world = made(RESTARTS, STRANDS)
-    world.prompt = False
-    stop(world)
-    while not world.of(AddPointer)[1:]:
-        world.deliver()
-    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
-    world.waiting.remove(added)
-    world.prompt = True
+    added = asked_and_almost_durable(world)
     broken, *others = world.executions
     world.change(broken, ExecutionState.FAILED, BROKEN)
     world.send(added)
@@ -264,13 +264,7 @@ def test_a_savepoint_that_becomes_durable_while_the_job_is_suspended_is_named_al
     None
 ):
     world = made()
-    world.prompt = False
-    stop(world)
-    while not world.of(AddPointer)[1:]:
-        world.deliver()
-    added = next(event for event in world.waiting if isinstance(event, PointerAdded))
-    world.waiting.remove(added)
-    world.prompt = True
+    added = asked_and_almost_durable(world)
     world.send(SuspendRequested("Ctrl-C"))
     assert world.over is not None and world.over.status is JobStatus.SUSPENDED
     assert not answers(world)
