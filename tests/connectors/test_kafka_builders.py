@@ -362,12 +362,25 @@ def test_what_is_no_committable_is_refused(data: bytes) -> None:
         TransactionName.from_bytes(data)
 
 
+ATTEMPTS = ("1-9", "2-2", "2-3", "2-4", "3-0")
+
+
 def test_a_restore_clears_what_is_above_its_checkpoint_and_of_nobody_else() -> None:
-    ids = TransactionIds("p.q", 1)
+    ids = TransactionIds("p.q", 1, "00abcdef", (1, 2))
     there = ["p.q-1-7", "p.q-1-8", "p.q-4-9", "p.q-0-9", "pxq-1-9", "p.q-1-9-x", "p.q-check"]
-    assert ids.of(8) == "p.q-1-8"
-    assert ids.left_behind(there, parallelism=3, restored=7) == ["p.q-1-8", "p.q-4-9"]
+    there = [*there, *(f"{each}-12345678-3-4" for each in there)]
+    left = ["p.q-1-8", "p.q-4-9"]
+    left += [f"{each}-12345678-3-4" for each in left]
+    assert ids.left_behind(there, parallelism=3, restored=7) == left
     assert ids.left_behind(there, parallelism=1, restored=7) == []
+
+
+def test_an_attempt_clears_what_earlier_ones_of_its_job_left_and_no_later_ones() -> None:
+    ids = TransactionIds("p", 1, "00abcdef", (2, 3))
+    assert ids.of(8) == "p-1-8-00abcdef-2-3"
+    there = [f"p-{subtask}-8-00abcdef-{attempt}" for subtask in (1, 3) for attempt in ATTEMPTS]
+    earlier = [each for each in there if each.endswith(("-1-9", "-2-2"))]
+    assert ids.left_behind(there, parallelism=2, restored=7) == earlier
 
 
 def test_the_second_client_reaches_the_cluster_as_the_first_one_does() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.e2e.kafka import KafkaServer
 from tests.e2e.watch import until
-from tests.operators.world import Hosted, Snapshot, World
+from tests.operators.world import JOB, Hosted, Snapshot, World
 from tidegate.connectors import (
     DeliveryGuarantee,
     JsonSchema,
@@ -43,7 +43,8 @@ def sink(
 
 
 def opened(world: World, made: KafkaSink, before: Snapshot | None = None, **options: int) -> Hosted:
-    """A subtask of the sink, restored from what a subtask had in a checkpoint."""
+    """A subtask of the sink, restored from what a subtask had in a checkpoint: its attempt 1."""
+    options.setdefault("attempt", 0 if before is None else 1)
     subtask = options.get("subtask", 0)
     lists = {} if before is None else before.redistributed(options.get("parallelism", 1))[subtask]
     checkpoint = options.pop("restored", 0 if before is None else 1)
@@ -60,6 +61,11 @@ def killed(world: World) -> None:
 
 def transactions(kafka: KafkaServer, made: KafkaSink) -> Transactions:
     return Transactions(connection_settings(made.properties, "test"), "test")
+
+
+def id_of(topic: str, number: int, attempt: int = 0) -> str:
+    """The transactional id of subtask 0."""
+    return f"to-{topic}-0-{number}-{JOB[:8]}-1-{attempt}"
 
 
 def state_of(kafka: KafkaServer, made: KafkaSink, transactional_id: str) -> str:
@@ -156,11 +162,11 @@ def test_a_crash_between_commit_and_confirmation_commits_again_without_harm(
     first.complete(1)
     first.rows(2)
     killed(world)
-    for _ in range(2):
-        second = opened(world, made, before)
+    for attempt in (1, 2):
+        second = opened(world, made, before, attempt=attempt)
         second.rows(2)
         killed(world)
-    last = opened(world, made, before)
+    last = opened(world, made, before, attempt=3)
     last.rows(2)
     last.snapshot(2)
     last.complete(2)
@@ -182,10 +188,10 @@ def test_transactions_that_no_checkpoint_has_are_aborted_at_the_start(
     first.rows(3)
     killed(world)
     assert kafka.values(topic, committed=False) == ["1", "2", "3"]
-    assert state_of(kafka, made, f"to-{topic}-0-3") == ONGOING
+    assert state_of(kafka, made, id_of(topic, 3)) == ONGOING
     second = opened(world, made, before)
     for number in (2, 3):
-        assert state_of(kafka, made, f"to-{topic}-0-{number}") != ONGOING
+        assert state_of(kafka, made, id_of(topic, number)) != ONGOING
     # Nothing holds readers back any more: what is plain comes into sight behind it.
     kafka.write(topic, ["plain"])
     assert kafka.values(topic) == ["1", "plain"]
@@ -248,6 +254,25 @@ def test_an_attempt_that_is_over_cannot_write_any_more(kafka: KafkaServer, world
     second.operator.close()
 
 
+def test_an_attempt_that_is_over_takes_no_transaction_from_the_next(
+    kafka: KafkaServer, world: World
+) -> None:
+    topic = kafka.topic()
+    made = sink(kafka, topic).build()
+    first = opened(world, made)
+    first.rows(1)
+    before = first.snapshot(1)
+    second = opened(world, made, before, attempt=2)
+    second.rows(2)
+    second.snapshot(2)
+    # What a pool still had to do for an attempt that is over: it looks and opens late.
+    opened(world, made, before, attempt=1)
+    world.forget()
+    second.complete(2)
+    assert kafka.values(topic) == ["1", "2"]
+    second.operator.close()
+
+
 def test_a_job_that_is_cancelled_holds_no_reader_back(kafka: KafkaServer, world: World) -> None:
     topic = kafka.topic()
     made = sink(kafka, topic).build()
@@ -255,7 +280,7 @@ def test_a_job_that_is_cancelled_holds_no_reader_back(kafka: KafkaServer, world:
     step.rows(1)
     until(lambda: kafka.values(topic, committed=False) == ["1"], "the record has arrived")
     step.operator.close()
-    until(lambda: state_of(kafka, made, f"to-{topic}-0-1") != ONGOING, "it was aborted")
+    until(lambda: state_of(kafka, made, id_of(topic, 1)) != ONGOING, "it was aborted")
     assert kafka.values(topic) == []
 
 
@@ -268,8 +293,8 @@ def test_a_transaction_that_the_broker_has_ended_is_told_as_lost(
     first.rows(1)
     before = first.snapshot(1)
     killed(world)
-    until(lambda: state_of(kafka, made, f"to-{topic}-0-1") != ONGOING, "the timeout")
-    with pytest.raises(CommitFailed, match=f"'to-{topic}-0-1'.*Its records are lost") as lost:
+    until(lambda: state_of(kafka, made, id_of(topic, 1)) != ONGOING, "the timeout")
+    with pytest.raises(CommitFailed, match=f"'{id_of(topic, 1)}'.*Its records are lost") as lost:
         opened(world, made, before)
     assert "transaction.timeout.ms" in str(lost.value) and lost.value.where == "KafkaSink"
     world.forget()
@@ -284,9 +309,9 @@ def test_a_transaction_that_is_over_before_its_checkpoint_fails_that(
     step.rows(1)
     until(lambda: kafka.values(topic, committed=False) == ["1"], "the record has arrived")
     thief = transactions(kafka, made)
-    thief.abort_all(f"to-{topic}-0-1", 60_000)
+    thief.abort_all(id_of(topic, 1), 60_000)
     thief.close()
-    with pytest.raises(StorageFailed, match=f"'to-{topic}-0-1' is not open any more"):
+    with pytest.raises(StorageFailed, match=f"'{id_of(topic, 1)}' is not open any more"):
         step.snapshot(1)
     world.forget()
 

@@ -61,7 +61,7 @@ class TransactionalWriter:
         self._context = context
         self._sink = sink
         self._where = f"operator '{context.operator}'"
-        self._ids = TransactionIds(sink.prefix, context.subtask)
+        self._ids = TransactionIds.of_writer(sink.prefix, context)
         settings = connection_settings(sink.properties, self._where)
         self._transactions = Transactions(settings, self._where)
         self._restored = self._barrier = self._number = int(context.restored_checkpoint or 0)

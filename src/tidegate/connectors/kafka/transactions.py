@@ -6,10 +6,14 @@ means to abort what is open under it. So a transaction is always ended by a requ
 (EndTxn), which any process can send: there is one path for the commit behind a checkpoint and for
 the one after a restore. The committable is described in docs/formats/kafka-sink.md.
 
-Ids are ``<prefix>-<subtask>-<number>``, each used for one transaction. The transactions of records
-behind the barrier of checkpoint n have numbers above n, those ahead of it have not. So after a
-restore from n, whatever is open under a number above n is of no checkpoint, and is aborted; and a
-new attempt that takes the same number shuts out the old one that may still write.
+Ids are ``<prefix>-<subtask>-<number>-<job>-<epoch>-<attempt>``, each used for one transaction. The
+transactions of records behind the barrier of checkpoint n have numbers above n, those ahead of it
+have not. So after a restore from n, whatever is open under a number above n is of no checkpoint,
+and is aborted, which shuts out the attempt that may still write it.
+
+To take an id into use aborts what is open under it, and a call on a pool outlives the attempt that
+made it: it may reach the broker when the next attempt has already left a transaction to a
+checkpoint. So no two attempts have an id in common, and none aborts what a later one has open.
 """
 
 from __future__ import annotations
@@ -37,7 +41,10 @@ from tidegate.errors import CommitFailed, ConfigError, FormatError, StorageFaile
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping, Sequence
 
+    from tidegate.api.sink import WriterContext
+
 _VERSION: Final = 1
+_JOB_DIGITS: Final = 8
 _TRIES: Final = 100
 _PAUSE_S: Final = 0.1
 _END_VERSION_MAX: Final = 4
@@ -139,26 +146,40 @@ class TransactionName:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIds:
-    """The transactional ids of one subtask of a sink."""
+    """The transactional ids of an attempt at a subtask of a sink. attempt: its epoch and number."""
 
     prefix: str
     subtask: int
+    job: str
+    attempt: tuple[int, int]
+
+    @staticmethod
+    def of_writer(prefix: str, context: WriterContext) -> TransactionIds:
+        """Those of the attempt that the writer is of."""
+        _, epoch, attempt, _ = context.attempt_name.split("-")
+        job = context.job[:_JOB_DIGITS]
+        return TransactionIds(prefix, context.subtask, job, (int(epoch), int(attempt)))
 
     def of(self, number: int) -> str:
         """The id of that number."""
-        return f"{self.prefix}-{self.subtask}-{number}"
+        epoch, attempt = self.attempt
+        return f"{self.prefix}-{self.subtask}-{number}-{self.job}-{epoch}-{attempt}"
 
     def left_behind(self, ids: Iterable[str], parallelism: int, restored: int) -> list[str]:
         """Those of the ids that this subtask has to clear after a restore from a checkpoint.
 
-        They are its own and, of subtasks that there are no more, its share.
+        They are its own and, of subtasks that there are no more, its share; of this job, only
+        those of earlier attempts. Ids of 0.1 end behind the number.
         """
-        shape = re.compile(rf"{re.escape(self.prefix)}-(\d+)-(\d+)")
+        shape = re.compile(
+            rf"{re.escape(self.prefix)}-(\d+)-(\d+)(?:-([0-9a-f]{{{_JOB_DIGITS}}})-(\d+)-(\d+))?"
+        )
         found: list[str] = []
         for each in ids:
             if match := shape.fullmatch(each):
-                subtask, number = (int(part) for part in match.groups())
-                if subtask % parallelism == self.subtask and number > restored:
+                subtask, number = int(match[1]), int(match[2])
+                earlier = match[3] != self.job or (int(match[4]), int(match[5])) < self.attempt
+                if subtask % parallelism == self.subtask and number > restored and earlier:
                     found.append(each)
         return found
 
