@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.properties import examples
@@ -107,6 +107,7 @@ def test_equal_keys_are_in_one_key_group_whichever_came_first(
 
 
 @examples(200)
+@example(keys=[float("inf"), Decimal("Infinity"), np.float32("inf")])
 @given(keys=equal_keys())
 def test_equal_keys_are_one_entry_of_a_dict_and_one_name_on_disk(keys: list[object]) -> None:
     assume(len({isinstance(key, Pair) for key in keys}) == 1)

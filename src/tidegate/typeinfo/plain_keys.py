@@ -215,8 +215,9 @@ def number_in_one_form(key: Any) -> Any:
         return int(key)
     if isinstance(key, float):
         return int(key) if key.is_integer() and -_LONG_BOUND <= key < _LONG_BOUND else key
-    if isinstance(key, decimal.Decimal) and key.is_finite():
-        if key == key.to_integral_value() and -_LONG_BOUND <= key < _LONG_BOUND:
+    if isinstance(key, decimal.Decimal):
+        whole = key.is_finite() and key == key.to_integral_value()
+        if whole and -_LONG_BOUND <= key < _LONG_BOUND:
             return int(key)
         return float(key) if float(key) == key else key
     return key
