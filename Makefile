@@ -1,6 +1,6 @@
 # Each target sets itself up; `make setup` alone is never needed. The logic stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check simulate mutants chaos fuzz soak features release bench docs clean
+.PHONY: help setup demo test check properties simulate mutants chaos fuzz soak features release bench docs clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
@@ -16,6 +16,9 @@ test: setup ## everything that must hold
 
 check: setup ## format, lint, types, contracts, house style, quick tests: under a minute
 	@bash scripts/check.sh
+
+properties: setup ## the properties on fresh examples, ten times as many as in make test
+	@.venv/bin/python -m pytest -q -n 2 -m hypothesis --hypothesis-profile=fresh
 
 simulate: setup ## random jobs under random faults, on virtual time: make simulate SEEDS=1000 FIRST=1 KINDS="calls ends"
 	@.venv/bin/python -m scripts.simulate $(or $(SEEDS),1000) $(or $(FIRST),1) $(KINDS)
