@@ -59,7 +59,7 @@ class FileMerging:
         return self._position
 
     def close(self) -> None:
-        """Make all that was written durable. Raises StorageFailed; then `discard` is left to do."""
+        """Make all that was written durable. Raises StorageFailed; then call ``abort``."""
         if self._file is not None:
             written = self._file.close()
             self._written[self._place] = FileChecksum(written.crc32c, written.size)
