@@ -67,8 +67,6 @@ from tidegate.api.sink import Committer as Committer
 from tidegate.api.sink import Prepared as Prepared
 from tidegate.api.sink import Sink as Sink
 from tidegate.api.sink import SinkWriter as SinkWriter
-from tidegate.api.sink import WithPostCommitTopology as WithPostCommitTopology
-from tidegate.api.sink import WithPreCommitTopology as WithPreCommitTopology
 from tidegate.api.sink import WriterContext as WriterContext
 from tidegate.api.source import EnumeratorContext as EnumeratorContext
 from tidegate.api.source import ReaderContext as ReaderContext
@@ -175,6 +173,8 @@ from tidegate.datastream.slot_sharing import MemorySize as MemorySize
 from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
+from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology
+from tidegate.datastream.topologies import WithPreCommitTopology as WithPreCommitTopology
 from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils
 from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
 from tidegate.datastream.windowed import WindowedStream as WindowedStream

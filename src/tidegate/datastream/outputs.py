@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from tidegate.api.functions import SinkFunction
-from tidegate.api.sink import Sink, WithPostCommitTopology, WithPreCommitTopology
+from tidegate.api.sink import Sink
 from tidegate.datastream import checks, results
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.datastream.told import step_text
+from tidegate.datastream.topologies import WithPostCommitTopology, WithPreCommitTopology
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 

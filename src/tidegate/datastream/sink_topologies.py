@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.sink import WithPostCommitTopology, WithPreCommitTopology
 from tidegate.datastream.stream import DataStream
 from tidegate.datastream.stream_sink import DataStreamSink
+from tidegate.datastream.topologies import WithPostCommitTopology, WithPreCommitTopology
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 from tidegate.operators.sink_topology import CommitterOperator, SinkWriterOperator
