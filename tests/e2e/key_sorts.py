@@ -71,6 +71,7 @@ SORTS: dict[str, list[list[Any]]] = {
     "days": [[NOON.date(), np.datetime64("2026-03-01")]],
     "instants": [[NOON, NOON.astimezone(datetime.timezone(datetime.timedelta(hours=5)))]],
     "named": [[Route("JFK", 1), ("JFK", 1), Route("JFK", True), ["JFK", 1.0]], [Route("LGA", 2)]],
+    "with names or not": [[("JFK", 1), Route("JFK", 1)], [Route("LGA", 2)], [("EWR", 3)]],
     "records": [
         [Leg(Route("JFK", 1), Level.LOW, 2.0), Leg(Route("JFK", 1), Level.LOW, np.float64(2))],
         [Leg(Route("JFK", 1), Level.LOW, 2.5)],

@@ -17,7 +17,7 @@ from tidegate.state import kinds, ttl
 from tidegate.state.format import MISSING, PRESENT, Block, StateHeader, reading
 from tidegate.state.hashmap import HashMapTable, Missing, Present
 from tidegate.state.keys import Keys, check_asked_alike, check_restored, paired
-from tidegate.state.misfits import encoded, encoded_as_declared
+from tidegate.state.misfits import encoded_as_declared, encoded_keys
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def block_of(
 ) -> Block:
     """Entries of a state as a block. Raises UserError for what can't be encoded."""
     where = f"{where}, state '{state.header.name}'"
-    names = encoded(keys, piece.keys, where)
+    names = encoded_keys(keys, piece.keys, where)
     if isinstance(piece, Missing):
         return Block(MISSING, index, len(piece.keys), names, b"")
     key_of = piece.keys.__getitem__

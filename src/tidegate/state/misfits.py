@@ -15,7 +15,14 @@ from tidegate.api.batches import shown
 from tidegate.api.conversion import field_name, misfit_text
 from tidegate.errors import UserError
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.serializers import TypedSerializer, is_packed
+from tidegate.typeinfo.key_classes import in_one_form, with_numbers
+from tidegate.typeinfo.serializers import (
+    PickleSerializer,
+    TypedSerializer,
+    holds,
+    is_packed,
+    serializer_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +36,16 @@ def encoded(serializer: Serializer, values: Sequence[object], where: str) -> byt
         return serializer.encode_many(values)
     except UserError as error:
         raise UserError(error.what, where=where, remedy=error.remedy) from error
+
+
+def encoded_keys(serializer: Serializer, keys: Sequence[object], where: str) -> bytes:
+    """Keys as one piece. Those that nobody declared may come in several forms that are equal."""
+    key_type = serializer.type_info
+    if key_type.children and not holds(serializer, keys):
+        numbers = serializer_of(with_numbers(key_type))
+        keys = [in_one_form(key, numbers.type_info) for key in keys]
+        serializer = numbers if holds(numbers, keys) else PickleSerializer(key_type)
+    return encoded(serializer, keys, where)
 
 
 def encoded_as_declared(

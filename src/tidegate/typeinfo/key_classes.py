@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from tidegate.typeinfo.plain_keys import number_in_one_form
 from tidegate.typeinfo.types import (
@@ -111,15 +111,30 @@ def has_numbers(type_info: TypeInformation) -> bool:
 
 
 def in_one_form(key: Any, type_info: TypeInformation) -> Any:
-    """A key as it is written where equal ones have to be written alike."""
+    """A key as it is written where equal ones have to be written alike.
+
+    Tuples with and without names may be mixed; each becomes what the type has.
+    """
     match type_info:
         case NumberTypeInfo():
             return number_in_one_form(key)
         case TupleTypeInfo(types) if key is not None:
-            parts = tuple(map(in_one_form, key, types))
-            return parts if type(key) is tuple else type(key)(*parts)
+            return tuple(map(in_one_form, key, types))
+        case RecordTypeInfo(kind="namedtuple", python_class=type() as named) if key is not None:
+            return named(*map(in_one_form, key, type_info.field_types))
         case RecordTypeInfo(field_names=names, field_types=types) if key is not None:
             pairs = zip(names, types, strict=True)
             return type(key)(**{name: in_one_form(getattr(key, name), of) for name, of in pairs})
         case _:
             return key
+
+
+def with_shared_parts(key: Any, seen: dict[object, Any]) -> Any:
+    """The key, in which parts that are equal are one object. seen: parts that were met before."""
+    if isinstance(key, tuple):
+        parts = (with_shared_parts(part, seen) for part in cast("tuple[Any, ...]", key))
+        key = type(key)(*parts) if hasattr(key, "_fields") else tuple(parts)
+    elif is_dataclass(key) and not isinstance(key, type):
+        parts = {each.name: getattr(key, each.name) for each in fields(key)}
+        key = type(key)(**{name: with_shared_parts(part, seen) for name, part in parts.items()})
+    return seen.setdefault((type(key), key), key)

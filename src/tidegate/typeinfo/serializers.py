@@ -537,14 +537,48 @@ def _fits(value: Any, type_info: TypeInformation) -> bool:
             return getattr(value, "tzinfo", None) is None
 
 
+def holds(serializer: Serializer, values: Sequence[object]) -> bool:
+    """Whether a serializer packs values, each of which is right down to its leaves."""
+    return isinstance(serializer, TypedSerializer) and _all_fit(values, serializer.type_info)
+
+
+def _all_fit(values: Sequence[Any], type_info: TypeInformation) -> bool:
+    """Field by field over all values; what is no tuple or class is asked for itself."""
+    found = set(map(type, values))
+    if type(None) in found:
+        values = [value for value in values if value is not None]
+    if not found <= {*_python_types(type_info), type(None)}:
+        return False
+    if not values:
+        return True
+    match type_info:
+        case TupleTypeInfo(types):
+            if any(len(value) != len(types) for value in values):
+                return False
+            return all(map(_all_fit, zip(*values, strict=True), types))
+        case RecordTypeInfo(field_names=names, field_types=types):
+            columns = ([getattr(value, name, None) for value in values] for name in names)
+            return all(map(_all_fit, columns, types))
+        case _ if type_info in _SCALARS or isinstance(type_info, NumberTypeInfo):
+            return True
+        case _:
+            return all(_fits(value, type_info) for value in values)
+
+
 def _decoder(type_info: TypeInformation) -> Any:
-    if _has_members(type_info):
+    if _has_members(type_info) or _is_undeclared(type_info):
         return None
     try:
         return msgpack_decoder(list[shape_of(type_info)]).decode
     except (TypeError, NameError, AttributeError):
         # A class whose hints are known only where it was written: values are rebuilt one by one.
         return None
+
+
+def _is_undeclared(type_info: TypeInformation) -> bool:
+    """Whether there are classes of keys in it that nobody declared: their hints may say less."""
+    undeclared = isinstance(type_info, RecordTypeInfo) and bool(type_info.module)
+    return undeclared or any(map(_is_undeclared, type_info.children))
 
 
 def shape_of(type_info: TypeInformation) -> Any:

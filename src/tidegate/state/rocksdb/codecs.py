@@ -12,8 +12,13 @@ from tidegate.errors import ConfigError, UserError
 from tidegate.state.keys import paired
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.typeinfo.convert import Converter
-from tidegate.typeinfo.key_classes import has_numbers, in_one_form, with_numbers
-from tidegate.typeinfo.serializers import TypedSerializer, is_packed, serializer_of
+from tidegate.typeinfo.key_classes import (
+    has_numbers,
+    in_one_form,
+    with_numbers,
+    with_shared_parts,
+)
+from tidegate.typeinfo.serializers import TypedSerializer, holds, is_packed, serializer_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +42,7 @@ class StoredKeys:
         self._namespace = namespace
         self._serializer: Serializer | None = None
         self._mixed: Serializer | None = None
+        self._has_parts = False
         if namespace is not None and not isinstance(serializer_of(namespace), TypedSerializer):
             raise ConfigError(
                 f"The namespace of the state is {namespace}, whose bytes are not the same each "
@@ -51,9 +57,15 @@ class StoredKeys:
         if not keys:
             return []
         serializer = self._of(keys[0])
-        if self._mixed is None or set(map(type, self._own(keys))) == {int}:
-            return serializer.encode_each(keys)
-        return self._mixed.encode_each([in_one_form(key, self._mixed.type_info) for key in keys])
+        if self._mixed is not None and set(map(type, self._own(keys))) != {int}:
+            serializer = self._mixed
+            keys = [in_one_form(key, serializer.type_info) for key in keys]
+        if self._has_parts and not (len(keys) == 1 or holds(serializer, keys)):
+            return [_encoded_alike(serializer, key) for key in keys]
+        pieces = serializer.encode_each(keys)
+        if self._has_parts and not all(map(is_packed, pieces)):
+            return [_encoded_alike(serializer, key) for key in keys]
+        return pieces
 
     def _own(self, keys: Sequence[object]) -> Sequence[object]:
         """The keys without their namespaces."""
@@ -70,12 +82,22 @@ class StoredKeys:
         serializer = self._serializer
         if serializer is None:
             own = self._keys.of(self._own([key])[0])
+            self._has_parts = bool(own.type_info.children)
             serializer = self._serializer = paired(own, self._namespace)
             mixed = with_numbers(own.type_info)
             if not self._keys.declared and has_numbers(mixed):
                 # Undeclared numbers that are equal may be of several types.
                 self._mixed = paired(serializer_of(mixed), self._namespace)
         return serializer
+
+
+def _encoded_alike(serializer: Serializer, key: object) -> bytes:
+    """A key as a piece that is the same for equal ones, also where it has to be pickled.
+
+    A pickle refers back to what it has held before, so equal parts have to be one object.
+    """
+    own = with_shared_parts(in_one_form(key, serializer.type_info), {})
+    return serializer.encode_each([own])[0]
 
 
 class StoredMapKeys:
