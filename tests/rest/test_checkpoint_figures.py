@@ -6,51 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.rest.world import DONE, FAILED, RUNNING, SAVED, SEEN, VERTEX
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import (
-    CheckpointStatistics,
-    CheckpointStatus,
-    SubtaskStatistics,
-    VertexStatistics,
-)
-from tidegate.model.elements import SnapshotKind
-from tidegate.model.ids import CheckpointId, VertexId
-from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import CheckpointProperties
+from tidegate.checkpoint.statistics import PERCENTILES, CheckpointStatus
 from tidegate.rest.shapes import checkpoints
 
-FIRST = SubtaskStatistics(
-    index=0,
-    ack_ms=1_011,
-    ack_delay_ms=11,
-    state_size=120,
-    checkpointed_size=13,
-    sync_ms=14,
-    async_ms=15,
-    processed_bytes=16,
-    persisted_bytes=17,
-    alignment_ms=18,
-    start_delay_ms=19,
-    unaligned=False,
-)
-SECOND = replace(FIRST, index=1, ack_ms=1_021, ack_delay_ms=21, state_size=220, checkpointed_size=3)
-VERTEX = VertexStatistics(VertexId(b"v" * 16), (FIRST, SECOND, None))
-RUNNING = CheckpointStatistics(
-    checkpoint=CheckpointId(7),
-    kind=SnapshotKind.CHECKPOINT,
-    properties=CheckpointProperties.for_checkpoint(CheckpointSettings().retention),
-    status=CheckpointStatus.IN_PROGRESS,
-    trigger_ms=1_000,
-    vertices=(VERTEX,),
-    state_size=340,
-    checkpointed_size=16,
-    processed_bytes=32,
-    persisted_bytes=34,
-    subtasks=3,
-    acknowledged=2,
-    latest_ack_ms=1_021,
-    duration_ms=21,
-)
 SHOWN = {
     "className": "in_progress",
     "id": 7,
@@ -70,6 +30,51 @@ SHOWN = {
     "checkpoint_type": "CHECKPOINT",
     "tasks": {},
 }
+
+
+def shown_spread(number: int) -> dict[str, float]:
+    least = {"min": number + 1, "max": number + 3, "avg": number + 2}
+    names = ("p50", "p90", "p95", "p99", "p999")
+    return {
+        **least,
+        **{name: number + p for name, p in zip(names, PERCENTILES, strict=True)},
+    }
+
+
+def test_the_page_of_all_shows_counts_spreads_and_the_latest_of_each_kind() -> None:
+    nothing = dict.fromkeys(shown_spread(0), 0)
+    assert checkpoints.overview(SEEN) == {
+        "counts": {"restored": 2, "total": 21, "in_progress": 1, "completed": 17, "failed": 3},
+        "summary": {
+            "checkpointed_size": shown_spread(100),
+            "state_size": shown_spread(200),
+            "end_to_end_duration": shown_spread(300),
+            "alignment_buffered": nothing,
+            "processed_data": shown_spread(400),
+            "persisted_data": shown_spread(500),
+        },
+        "latest": {
+            "completed": checkpoints.checkpoint(DONE),
+            "savepoint": checkpoints.checkpoint(SAVED),
+            "failed": checkpoints.checkpoint(FAILED),
+            "restored": {
+                "id": 3,
+                "restore_timestamp": 1_234,
+                "is_savepoint": True,
+                "external_path": "/saved",
+            },
+        },
+        "history": [checkpoints.checkpoint(RUNNING), checkpoints.checkpoint(DONE)],
+    }
+
+
+def test_a_savepoint_says_what_it_is() -> None:
+    page = checkpoints.checkpoint(SAVED)
+    assert (page["is_savepoint"], page["checkpoint_type"], page["savepointFormat"]) == (
+        True,
+        "SAVEPOINT",
+        "NATIVE",
+    )
 
 
 def test_a_checkpoint_under_way_shows_what_has_come_so_far() -> None:
@@ -124,13 +129,23 @@ def test_a_checkpoint_that_failed_shows_who_had_acknowledged_it() -> None:
         3,
         2,
     )
-    shares = page["subtasks"]
-    assert isinstance(shares, list)
-    assert [(each["index"], each["status"], each.get("aborted")) for each in shares] == [
-        (0, "completed", False),
-        (1, "completed", False),
-        (2, "pending_or_failed", None),
-    ]
+    first, second, missing = page["subtasks"]  # type: ignore[misc]
+    assert first == {
+        "className": "completed",
+        "index": 0,
+        "ack_timestamp": 1_011,
+        "end_to_end_duration": 11,
+        "checkpointed_size": 13,
+        "state_size": 120,
+        "checkpoint": {"sync": 14, "async": 15},
+        "alignment": {"buffered": 0, "processed": 16, "persisted": 17, "duration": 18},
+        "start_delay": 19,
+        "unaligned_checkpoint": False,
+        "aborted": False,
+        "status": "completed",
+    }
+    assert (second["index"], second["status"]) == (1, "completed")
+    assert missing == {"className": "pending", "index": 2, "status": "pending_or_failed"}
 
 
 def test_the_spread_over_subtasks_is_of_the_figure_that_it_is_named_after() -> None:
@@ -148,3 +163,5 @@ def test_the_spread_over_subtasks_is_of_the_figure_that_it_is_named_after() -> N
     assert summary["alignment"]["processed"]["max"] == 16
     assert summary["alignment"]["persisted"]["max"] == 17
     assert summary["alignment"]["duration"]["max"] == 18
+    assert set(summary["alignment"]["buffered"].values()) == {0}
+    assert summary["start_delay"]["max"] == 19

@@ -1,0 +1,420 @@
+"""Each page of a job shows each of its values under its name, and no constant in its place."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.rest.world import DONE, EMPTY, FIRST, JOB, SEEN
+from tests.rest.world import VERTEX as SHARE
+from tidegate.jobmaster.view import FailureView, SlotView, StopView, SubtaskView, VertexView
+from tidegate.jobmaster.view import WaitView as Wait
+from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
+from tidegate.model.ids import SlotId, VertexId
+from tidegate.model.topology import Edge, Partitioner
+from tidegate.rest.rates import Shares
+from tidegate.rest.shapes import jobs, metrics, pressure
+
+NOW_MS = 20_000
+SOURCE, SINK = SHARE.vertex, VertexId(b"b" * 16)
+ONE, TWO, IDLE = SlotId("one"), SlotId("two"), SlotId("idle")
+HALF_S = {
+    ExecutionState.SCHEDULED: 1_100,
+    ExecutionState.DEPLOYING: 1_200,
+    ExecutionState.INITIALIZING: 1_300,
+    ExecutionState.RUNNING: 1_500,
+}
+READS = SubtaskView(
+    0,
+    2,
+    ExecutionState.RUNNING,
+    ONE,
+    HALF_S,
+    SubtaskFigures(rows_in=30, rows_out=20, busy_ms=400, blocked_ms=100, watermark_ms=77),
+    restore_ms=55,
+)
+ENDED = SubtaskView(
+    1,
+    3,
+    ExecutionState.FINISHED,
+    TWO,
+    {**HALF_S, ExecutionState.FINISHED: 9_500},
+    SubtaskFigures(rows_in=5, rows_out=7, busy_ms=60, blocked_ms=9),
+)
+READER = VertexView(SOURCE, "read <fast>", 2, 128, (READS, ENDED))
+WRITER = VertexView(SINK, "write", 1, 64, ())
+SLOTS = (
+    SlotView(ONE, "host-1", 11, 5, 12_000, LongCall("lookup", "a\nb"), "read <fast> (1/2)"),
+    SlotView(TWO, "host-2", 12, 6, 0),
+    SlotView(IDLE, "host-3", 13, 7, 0),
+)
+CAUSE = FailureView(4_000, "it broke", "write (1/1)", ONE, "ValueError", {"kind": "user"})
+BESIDE = FailureView(4_001, "it broke too", "read (2/2)", TWO, "KeyError")
+OLDER = FailureView(3_000, "long ago", "", None)
+VIEW = replace(
+    EMPTY,
+    timestamps_ms={
+        JobStatus.INITIALIZING: 1_000,
+        JobStatus.CREATED: 1_010,
+        JobStatus.RUNNING: 1_600,
+    },
+    restarts=4,
+    rescales=2,
+    vertices=(READER, WRITER),
+    edges=(Edge(SOURCE, SINK, Partitioner.REBALANCE, 0),),
+    failures=(replace(CAUSE, concurrent=(BESIDE,)), OLDER),
+    slots=SLOTS,
+    checkpoints=SEEN,
+)
+OVER = replace(
+    VIEW,
+    status=JobStatus.FAILED,
+    timestamps_ms={**VIEW.timestamps_ms, JobStatus.FAILED: 12_000},
+)
+STATES = [
+    "CREATED",
+    "SCHEDULED",
+    "DEPLOYING",
+    "INITIALIZING",
+    "RUNNING",
+    "FINISHED",
+    "CANCELING",
+    "CANCELED",
+    "FAILED",
+    "RECONCILING",
+]
+IO = {
+    "read-bytes": 0,
+    "read-bytes-complete": False,
+    "write-bytes": 0,
+    "write-bytes-complete": False,
+}
+
+
+def counted(**counts: int) -> dict[str, int]:
+    return {**dict.fromkeys(STATES, 0), **counts}
+
+
+def test_the_job_in_a_list_of_jobs() -> None:
+    assert jobs.overview(VIEW, NOW_MS) == {
+        "jid": JOB,
+        "name": "orders",
+        "state": "RUNNING",
+        "start-time": 1_000,
+        "end-time": -1,
+        "duration": 19_000,
+        "last-modification": 1_600,
+        "tasks": {
+            "total": 3,
+            **{state.lower(): n for state, n in counted(RUNNING=1, FINISHED=1, CREATED=1).items()},
+        },
+        "pending-operators": 0,
+        "jobType": "STREAMING",
+        "schedulerType": "Default",
+    }
+
+
+def test_the_page_of_a_job() -> None:
+    page = jobs.details(VIEW, NOW_MS)
+    assert page.pop("plan") == jobs.plan(VIEW)
+    assert page.pop("vertices") == [jobs.vertex_of(one, NOW_MS) for one in (READER, WRITER)]
+    assert page == {
+        "jid": JOB,
+        "name": "orders",
+        "isStoppable": False,
+        "state": "RUNNING",
+        "job-type": "STREAMING",
+        "schedulerType": "Default",
+        "start-time": 1_000,
+        "end-time": -1,
+        "duration": 19_000,
+        "maxParallelism": -1,
+        "now": NOW_MS,
+        "timestamps": {
+            **{status.value: 0 for status in JobStatus},
+            "INITIALIZING": 1_000,
+            "CREATED": 1_010,
+            "RUNNING": 1_600,
+        },
+        "status-counts": counted(RUNNING=1, CREATED=1),
+        "pending-operators": 0,
+    }
+
+
+def test_a_job_that_is_over_has_an_end_and_a_batch_job_its_type() -> None:
+    page = jobs.details(OVER, NOW_MS)
+    assert (page["state"], page["end-time"], page["duration"]) == ("FAILED", 12_000, 11_000)
+    slot = replace(VIEW.settings.slot, final_only=True)
+    batch = replace(VIEW, settings=replace(VIEW.settings, slot=slot))
+    assert jobs.details(batch, NOW_MS)["job-type"] == "BATCH"
+    assert jobs.overview(batch, NOW_MS)["jobType"] == jobs.plan(batch)["type"] == "BATCH"
+
+
+def test_a_vertex_on_the_page_of_its_job() -> None:
+    shown = jobs.vertex_of(READER, NOW_MS)
+    assert shown == {
+        "id": SOURCE.hex(),
+        "slotSharingGroupId": "0" * 32,
+        "name": "read <fast>",
+        "maxParallelism": 128,
+        "parallelism": 2,
+        "status": "RUNNING",
+        "start-time": 1_200,
+        "end-time": -1,
+        "duration": 18_800,
+        "tasks": counted(RUNNING=1, FINISHED=1),
+        "metrics": {
+            **IO,
+            "read-records": 35,
+            "read-records-complete": True,
+            "write-records": 27,
+            "write-records-complete": True,
+            "accumulated-backpressured-time": 109,
+            "accumulated-idle-time": 18_500 + 8_000 - 460 - 109,
+            "accumulated-busy-time": 460.0,
+        },
+    }
+    created = jobs.vertex_of(WRITER, NOW_MS)
+    assert (created["status"], created["start-time"], created["duration"]) == ("CREATED", -1, -1)
+    over = jobs.vertex_of(replace(READER, parallelism=1, subtasks=(ENDED,)), NOW_MS)
+    assert (over["status"], over["end-time"], over["duration"]) == ("FINISHED", 9_500, 8_300)
+
+
+def test_a_subtask() -> None:
+    assert jobs.subtask_of(VIEW, READS, NOW_MS) == {
+        "subtask": 0,
+        "status": "RUNNING",
+        "attempt": 2,
+        "endpoint": "host-1",
+        "start-time": 1_200,
+        "end-time": -1,
+        "duration": 18_800,
+        "metrics": {
+            **IO,
+            "read-records": 30,
+            "read-records-complete": True,
+            "write-records": 20,
+            "write-records-complete": True,
+            "accumulated-backpressured-time": 100,
+            "accumulated-idle-time": 18_000,
+            "accumulated-busy-time": 400.0,
+        },
+        "taskmanager-id": "one",
+        "start_time": 1_200,
+        "status-duration": {
+            "CREATED": -1,
+            "SCHEDULED": 100,
+            "DEPLOYING": 100,
+            "INITIALIZING": 200,
+            "RUNNING": 18_500,
+            "CANCELING": -1,
+        },
+    }
+    ended = jobs.subtask_of(VIEW, ENDED, NOW_MS)
+    assert (ended["end-time"], ended["duration"]) == (9_500, 8_300)
+
+
+def test_the_page_of_a_vertex_has_its_subtasks_and_their_spread() -> None:
+    page = jobs.vertex_details(VIEW, READER, NOW_MS)
+    assert page["subtasks"] == [jobs.subtask_of(VIEW, one, NOW_MS) for one in (READS, ENDED)]
+    assert [page[name] for name in ("id", "name", "parallelism", "maxParallelism", "now")] == [
+        SOURCE.hex(),
+        "read <fast>",
+        2,
+        128,
+        NOW_MS,
+    ]
+    aggregated = page["aggregated"]
+    assert isinstance(aggregated, dict)
+    assert aggregated["metrics"]["read-records"] == {
+        "min": 5,
+        "max": 30,
+        "avg": 17,
+        "sum": 35,
+        "median": 30,
+        "p25": 5,
+        "p75": 30,
+        "p95": 30,
+    }
+    assert aggregated["status-duration"]["RUNNING"]["min"] == 8_000
+
+
+def test_the_times_of_subtasks() -> None:
+    page = jobs.subtask_times(VIEW, READER, NOW_MS)
+    first, second = page.pop("subtasks")  # type: ignore[misc]
+    assert page == {"id": SOURCE.hex(), "name": "read <fast>", "now": NOW_MS}
+    assert first == {
+        "subtask": 0,
+        "endpoint": "host-1",
+        "duration": 18_800,
+        "timestamps": counted(SCHEDULED=1_100, DEPLOYING=1_200, INITIALIZING=1_300, RUNNING=1_500),
+    }
+    assert second["timestamps"]["FINISHED"] == 9_500
+
+
+def test_the_plan_has_the_vertices_and_what_they_read() -> None:
+    node = {"operator": "", "operator_strategy": "", "optimizer_properties": {}}
+    reads = {
+        "num": 0,
+        "id": SOURCE.hex(),
+        "ship_strategy": "REBALANCE",
+        "exchange": "pipelined_bounded",
+    }
+    assert jobs.plan(VIEW) == {
+        "jid": JOB,
+        "name": "orders",
+        "type": "STREAMING",
+        "nodes": [
+            {
+                **node,
+                "id": SINK.hex(),
+                "parallelism": 1,
+                "description": "write<br/>",
+                "inputs": [reads],
+            },
+            {
+                **node,
+                "id": SOURCE.hex(),
+                "parallelism": 2,
+                "description": "read &lt;fast&gt;<br/>",
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize("reused", [True, False])
+def test_the_configuration_of_a_job(reused: bool) -> None:
+    slot = replace(VIEW.settings.slot, object_reuse=reused)
+    parameters = {"input": "a", "password": "b"}
+    view = replace(VIEW, settings=replace(VIEW.settings, slot=slot, parameters=parameters))
+    assert jobs.config(view) == {
+        "jid": JOB,
+        "name": "orders",
+        "execution-config": {
+            "restart-strategy": "Cluster level default restart strategy",
+            "job-parallelism": 2,
+            "object-reuse-mode": reused,
+            "user-config": {"input": "a", "password": "******"},
+        },
+    }
+
+
+def shown(failure: FailureView, endpoint: str | None) -> dict[str, object]:
+    return {
+        "exceptionName": failure.kind,
+        "stacktrace": failure.error,
+        "timestamp": failure.wall_ms,
+        "failureLabels": failure.labels,
+        "taskName": failure.task or None,
+        "endpoint": endpoint,
+        "taskManagerId": failure.slot,
+    }
+
+
+def test_failures_with_those_that_came_beside_them() -> None:
+    newest = {**shown(CAUSE, "host-1"), "concurrentExceptions": [shown(BESIDE, "host-2")]}
+    oldest = {**shown(OLDER, None), "concurrentExceptions": []}
+
+    def page(entries: list[object], *, truncated: bool) -> dict[str, object]:
+        return {"exceptionHistory": {"entries": entries, "truncated": truncated}}
+
+    assert jobs.exceptions(VIEW, 9, None) == page([newest, oldest], truncated=False)
+    assert jobs.exceptions(VIEW, 1, None) == page([newest], truncated=True)
+    assert jobs.exceptions(VIEW, 9, ("kind", "user")) == page([newest], truncated=False)
+    assert jobs.exceptions(VIEW, 9, ("kind", "system")) == page([], truncated=False)
+
+
+@pytest.mark.parametrize(
+    ("status", "counted_as"),
+    [
+        (JobStatus.RUNNING, "jobs-running"),
+        (JobStatus.FINISHED, "jobs-finished"),
+        (JobStatus.CANCELED, "jobs-cancelled"),
+        (JobStatus.FAILED, "jobs-failed"),
+    ],
+)
+def test_the_cluster_has_the_slots_and_the_one_job(status: JobStatus, counted_as: str) -> None:
+    counts = dict.fromkeys(("jobs-running", "jobs-finished", "jobs-cancelled", "jobs-failed"), 0)
+    assert jobs.cluster(replace(VIEW, status=status), "1.2") == {
+        "taskmanagers": 3,
+        "slots-total": 3,
+        "slots-available": 2,
+        **counts,
+        counted_as: 1,
+        "flink-version": "1.2",
+        "flink-commit": "unknown",
+    }
+
+
+def test_long_calls_and_what_a_stop_waits_for() -> None:
+    call = {
+        "task": "read <fast> (1/2)",
+        "slot": "one",
+        "host": "host-1",
+        "duration": 12_000,
+        "function": "lookup",
+        "stack": ["a", "b"],
+    }
+    assert jobs.waits(VIEW) == {"calls": [call], "stop": None}
+    stopping = StopView(700, "/saved", (Wait("write (1/1)", TWO, 300, "insert"),))
+    waits = {"task": "write (1/1)", "slot": "two", "call-duration": 300, "function": "insert"}
+    stop = {"duration": 700, "savepoint": "/saved", "waits-for": [waits]}
+    assert jobs.waits(replace(VIEW, stopping=stopping)) == {"calls": [call], "stop": stop}
+
+
+def test_the_metrics_of_a_job() -> None:
+    assert metrics.of_job(VIEW, NOW_MS) == {
+        "totalNumberOfCheckpoints": 21,
+        "numberOfInProgressCheckpoints": 1,
+        "numberOfCompletedCheckpoints": 17,
+        "numberOfFailedCheckpoints": 3,
+        "lastCheckpointRestoreTimestamp": 1_234,
+        "lastCheckpointSize": DONE.checkpointed_size,
+        "lastCheckpointFullSize": DONE.state_size,
+        "lastCheckpointMetadataSize": DONE.metadata_size,
+        "lastCheckpointDuration": DONE.duration_ms,
+        "lastCheckpointProcessedData": DONE.processed_bytes,
+        "lastCheckpointPersistedData": DONE.persisted_bytes,
+        "lastCompletedCheckpointId": DONE.checkpoint,
+        "lastCheckpointCompletedTimestamp": DONE.latest_ack_ms,
+        "lastCheckpointExternalPath": DONE.pointer,
+        "numRestarts": 4,
+        "numRescales": 2,
+        "uptime": 18_400,
+    }
+    assert metrics.of_job(OVER, NOW_MS)["uptime"] == -1
+
+
+def test_the_metrics_of_a_subtask() -> None:
+    given = metrics.of_subtask(VIEW, READER, READS, Shares(blocked=0.25, busy=0.5))
+    assert given == {
+        "numRecordsIn": 30,
+        "numRecordsOut": 20,
+        "accumulateBusyTimeMs": 400,
+        "accumulateBackPressuredTimeMs": 100,
+        "initializationTime": 55,
+        "currentInputWatermark": 77,
+        "busyTimeMsPerSecond": 500,
+        "idleTimeMsPerSecond": 250,
+        "backPressuredTimeMsPerSecond": 250,
+        "checkpointAlignmentTime": FIRST.alignment_ms * 1_000_000,
+        "checkpointStartDelayNanos": FIRST.start_delay_ms * 1_000_000,
+    }
+
+
+def test_backpressure_and_watermarks_by_subtask() -> None:
+    page = pressure.backpressure({0: Shares(0.25, 0.5), 3: Shares(0.75, 0.125)}, NOW_MS)
+    low, high = (
+        {"backpressureLevel": level, "backpressure-level": level} for level in ("low", "high")
+    )
+    assert page == {
+        "status": "ok",
+        **high,
+        "end-timestamp": NOW_MS,
+        "subtasks": [
+            {"subtask": 0, **low, "ratio": 0.25, "idleRatio": 0.25, "busyRatio": 0.5},
+            {"subtask": 3, **high, "ratio": 0.75, "idleRatio": 0.125, "busyRatio": 0.125},
+        ],
+    }
+    assert pressure.watermarks(READER) == [{"id": "0.currentInputWatermark", "value": "77"}]
