@@ -1,8 +1,8 @@
 """A checkpoint folder that is slow, held up or broken on demand: ``faulty:///folder``.
 
 Latches beside the folder rule it: ``slow`` (holds milliseconds), ``held``, ``held-chk-1`` (that
-checkpoint alone) and ``broken``. Only files of state obey them; the records of who leads the job
-and ``_metadata`` are written as ever.
+checkpoint alone), ``broken`` and ``kept`` (no checkpoint's folder is deleted). Only files of state
+obey them; the records of who leads the job and ``_metadata`` are written as ever.
 Other processes know nothing of it, so jobs that use it run in the test's own.
 """
 
@@ -36,6 +36,12 @@ class FaultyFileSystem(LocalFileSystem):
         if "w" in mode:
             obey_latches(Path(path))
         return super()._open(path, mode=mode, **settings)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
+        folder = Path(str(path))
+        if recursive and folder.name.startswith("chk-"):
+            Latch(folder.parents[2] / "kept").wait()
+        super().rm(path, recursive=recursive, maxdepth=maxdepth)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **settings: Any) -> None:
         file = Path(self._strip_protocol(path))

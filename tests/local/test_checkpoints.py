@@ -1,5 +1,6 @@
 """Checkpoints from outside: when they are taken, what they say, what befalls them."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -345,3 +346,23 @@ def test_without_a_folder_checkpoints_stay_in_the_drivers_memory(jobs: Jobs) -> 
     done = completed(wait_completed(client, 2))[0]
     assert done.state_size > 0 and not jobs.checkpoints.exists()
     assert view(client).settings.checkpoints.storage == "jobmanager"
+
+
+@pytest.mark.feature("F224")
+def test_slow_deletion_of_old_checkpoints_holds_new_ones_back(
+    jobs: Jobs, faulty: dict[str, object]
+) -> None:
+    kept = Latch(jobs.folder / "kept")
+    kept.set()
+    env = jobs.checkpointed(1, 20, **faulty, **{"execution.checkpointing.num-retained": 1})
+    running_counts(env, None, 500).print()
+    client = jobs.start(env, "slow deletion")
+    wait_completed(client, 3)
+    # Two wait to be deleted, one more than may be under way; 25 more would be due meanwhile.
+    time.sleep(0.5)
+    counts = view(client).checkpoints.counts
+    assert (counts.total, counts.completed, counts.failed) == (3, 3, 0)
+    assert len(list(jobs.checkpoints.glob("*/chk-*"))) == 3
+    kept.release()
+    wait_completed(client, 6)
+    client.cancel().result(timeout=END_S)

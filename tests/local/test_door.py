@@ -75,7 +75,7 @@ def test_a_job_is_cancelled_from_outside(jobs: Jobs, saved: bool) -> None:
     assert Path(said).is_dir() if saved else said == f"cancelled {JOB}"
 
 
-@pytest.mark.feature("F075")
+@pytest.mark.feature("F075", "F294")
 def test_only_a_stop_may_drain(jobs: Jobs) -> None:
     client = counting(jobs, 1, None, 500)
     wait_running(client)

@@ -1,7 +1,9 @@
 """What a user sees of a checkpoint that failed: in the history, in the log, in the job's error."""
 
 import re
+import time
 from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,25 @@ import structlog
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import running_counts, same
 from tests.e2e.journal import Journal, Latch
-from tests.e2e.ledger import LedgerSink
+from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.probes import Probe, Unpicklable
-from tests.e2e.runtimes import Jobs, failure_of
+from tests.e2e.runtimes import Jobs, failure_of, finished
 from tests.e2e.watch import until, view, wait_completed, wait_for, wait_running
-from tidegate import JobClient, StreamExecutionEnvironment, Types
+from tidegate import (
+    CheckpointedFunction,
+    JobClient,
+    MapFunction,
+    OperatorStateDescriptor,
+    RedistributionMode,
+    RuntimeContext,
+    SnapshotContext,
+    StreamExecutionEnvironment,
+    Types,
+)
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatus
 from tidegate.errors import CheckpointAborted, JobFailed
-from tidegate.model.control import ExecutionState
+from tidegate.model.control import ExecutionState, JobStatus
 
 pytestmark = pytest.mark.slow
 
@@ -289,3 +301,49 @@ def test_of_too_many_requests_those_that_find_no_room_are_refused(
     client.cancel().result(timeout=END_S)
     left = {type(request.exception(timeout=END_S)) for request in waiting}
     assert left <= {CheckpointAborted, type(None)} and CheckpointAborted in left
+
+
+@pytest.mark.feature("F219", "F229")
+def test_checkpoints_fail_while_one_subtask_with_union_state_has_finished_and_the_job_goes_on(
+    jobs: Jobs,
+) -> None:
+    slow = Latch(jobs.folder / "slow")
+    slow.set()
+    env = jobs.checkpointed(2, 50, **TOLERANT)
+    numbers = env.generate(same, 40_000, None, Types.LONG()).uid("numbers")
+    numbers.map(SlowOdd(slow)).uid("positions").map(lambda n: {"number": n}).sink_to(
+        LedgerSink(jobs.folder / "out")
+    )
+    client = jobs.start(env, "union")
+    # The one that has no more rows waits for its last checkpoint, which comes with the other's.
+    wait_for(client, lambda seen: seen.checkpoints.counts.failed > 2, "checkpoints fail")
+    failed = latest_failed(client)
+    assert failed.reason is FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+    assert "task is closing" in str(failed.failure) and "1 of its 2 subtasks" in str(failed.failure)
+    assert view(client).status is JobStatus.RUNNING
+    slow.release()
+    finished(client)
+    assert view(client).restarts == 0
+    rows = ledger_rows(jobs.folder / "out")
+    assert sorted(row["number"] for row in rows) == list(range(40_000))
+
+
+@dataclass
+class SlowOdd(MapFunction[int, int], CheckpointedFunction):
+    """Passes numbers on, odd ones slowly while the latch is set; its union state is the last."""
+
+    slow: Latch
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        union = OperatorStateDescriptor("last", Types.LONG(), RedistributionMode.UNION)
+        self._last = runtime_context.get_operator_list_state(union)
+        self._number = 0
+
+    def map(self, value: int) -> int:
+        self._number = value
+        if value % 2 and self.slow.is_set:
+            time.sleep(0.01)
+        return value
+
+    def snapshot_state(self, context: SnapshotContext) -> None:
+        self._last.update([self._number])

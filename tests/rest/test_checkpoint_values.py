@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.model.settings import CheckpointingMode, CheckpointSettings, JobSettings
+from tidegate.model.settings import (
+    CheckpointingMode,
+    CheckpointSettings,
+    JobSettings,
+    RetentionPolicy,
+)
 from tidegate.rest.shapes.checkpoints import DISABLED_MS, config
 
 SETTINGS = CheckpointSettings(
@@ -39,6 +44,21 @@ def shown(**changed: object) -> dict[str, object]:
         ({"aligned_timeout_ms": 77}, "aligned_checkpoint_timeout", 77),
         ({"after_tasks_finish": True}, "checkpoints_after_tasks_finish", True),
         ({"after_tasks_finish": False}, "checkpoints_after_tasks_finish", False),
+        (
+            {"retention": RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS},
+            "externalization",
+            {"enabled": False, "delete_on_cancellation": True},
+        ),
+        (
+            {"retention": RetentionPolicy.DELETE_ON_CANCELLATION},
+            "externalization",
+            {"enabled": True, "delete_on_cancellation": True},
+        ),
+        (
+            {"retention": RetentionPolicy.RETAIN_ON_CANCELLATION},
+            "externalization",
+            {"enabled": True, "delete_on_cancellation": False},
+        ),
     ],
 )
 def test_a_setting_is_shown(changed: dict[str, object], field: str, value: object) -> None:

@@ -1,6 +1,8 @@
 """Bytes that a subtask reads while the barriers of a checkpoint come in."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -8,11 +10,15 @@ import pytest
 from tests.slot.test_unaligned import Held
 from tests.slot.world import PERIODIC, Recorder, World, barrier, rows
 from tidegate.api.operator import Operator, Output
-from tidegate.model.elements import ArrowBatch, Batch
+from tidegate.model.elements import ArrowBatch, Barrier, Batch, CheckpointOptions
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointingMode
 
+if TYPE_CHECKING:
+    from tidegate.storage.places import CheckpointPlace
+
 ROW_BYTES = 10
+MEASURED_NOTHING = cast("CheckpointPlace", SimpleNamespace(bytes_written=0, checksums={}))
 
 
 class Silent(Operator):
@@ -101,3 +107,30 @@ def test_what_was_given_up_is_forgotten() -> None:
     assert world.subtask._processed._begun == {}
     world.put(0, barrier(8)).put(1, rows(2), barrier(7), barrier(8)).run()
     assert processed(world) == [ROW_BYTES]
+
+
+def times(world: World) -> list[tuple[int, int]]:
+    """Of each snapshot: how long it aligned, and how old its first barrier was when it came."""
+    figures = [snapshot.figures(0.0, MEASURED_NOTHING) for snapshot in world.snapshots]
+    return [(each.alignment_ms, each.start_delay_ms) for each in figures]
+
+
+def test_a_snapshot_tells_how_late_its_first_barrier_came_and_how_long_it_aligned() -> None:
+    world = World(Recorder("a", []), inputs=2).start()
+    sent = Barrier(CheckpointId(7), world.clock.wall_ms(), CheckpointOptions())
+    world.pass_time(40)
+    world.put(0, sent).run()
+    world.pass_time(25)
+    world.put(1, sent).run()
+    assert times(world) == [(25, 40)]
+
+
+def test_an_unaligned_snapshot_tells_when_its_last_barrier_came() -> None:
+    world = Held(Recorder("a", []), inputs=2).start()
+    sent = world.barrier(7)
+    world.pass_time(40)
+    world.put(0, sent).run()
+    assert times(world) == [(0, 40)]
+    world.pass_time(25)
+    world.put(1, sent).run()
+    assert times(world) == [(25, 40)]

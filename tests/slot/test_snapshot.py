@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -11,7 +12,10 @@ from tests.state.files_world import Driver
 from tests.state.world import Subtask, merged, restored
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import StorageFailed
-from tidegate.model.elements import Barrier, CheckpointOptions
+from tidegate.model.control import CheckpointFigures
+from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
+from tidegate.model.files import FileChecksum
+from tidegate.model.handles import ByteStreamStateHandle, InputChannelStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.slot.channel_state import ChannelStateWriteResult
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 
 TEXT = ValueStateDescriptor("text", Types.STRING())
 OPERATOR = OperatorId(bytes(16))
+CHECKSUM = FileChecksum(1, 2)
 PART = 1_000
 GROUP = 2_500
 """Bytes of a key group, at most."""
@@ -160,3 +165,33 @@ def test_one_that_the_next_snapshot_encodes_is_not_held_up(share: Share) -> None
         await ready
 
     asyncio.run(work())
+
+
+def test_each_figure_of_a_snapshot_is_told_under_its_name() -> None:
+    options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
+    barrier = Barrier(CheckpointId(1), 0, options)
+    in_flight = ChannelStateWriteResult(barrier)
+    handle = InputChannelStateHandle(0, 0, 0, (4,), 33, ByteStreamStateHandle("in flight", b""))
+    in_flight.complete((handle,), (), {"/in flight": CHECKSUM})
+    snapshot = SubtaskSnapshot(
+        barrier,
+        [],
+        [],
+        in_flight,
+        (OPERATOR, OPERATOR),
+        SnapshotTimes(1.0, 1.012, 25, 40, 77),
+        part_bytes=PART,
+        after_finish=False,
+    )
+    place = SimpleNamespace(bytes_written=100, checksums={"/state": CHECKSUM})
+    assert snapshot.figures(1.5, cast("CheckpointPlace", place)) == CheckpointFigures(
+        sync_ms=12,
+        async_ms=488,
+        alignment_ms=25,
+        start_delay_ms=40,
+        bytes_written=133,
+        processed_bytes=77,
+        persisted_bytes=33,
+        unaligned=True,
+        checksums={"/state": CHECKSUM, "/in flight": CHECKSUM},
+    )

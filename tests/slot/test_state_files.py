@@ -146,6 +146,27 @@ def test_a_subtask_names_again_what_a_completed_checkpoint_has_uploaded(
 
 
 @pytest.mark.usefixtures("in_files")
+def test_what_was_uploaded_twice_is_named_again_once_the_later_checkpoint_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        (slot,) = await cluster.start("a")
+        source, sink = await cluster.deploy([slot])
+
+        async def taken(checkpoint: int) -> dict[str, bool]:
+            cluster.trigger(slot, source, checkpoint)
+            return named_again(await cluster.acknowledged(sink, checkpoint))
+
+        assert await taken(1) == {"000001.sst": False}
+        assert await taken(2) == {"000001.sst": False, "000002.sst": False}
+        cluster.tell(slot, CheckpointComplete(sink, CheckpointId(1)))
+        cluster.tell(slot, CheckpointAborted(sink, CheckpointId(2)))
+        assert await taken(3) == {"000001.sst": True, "000002.sst": False, "000003.sst": False}
+
+    run(lambda: Cluster(ONE_BY_ONE, pair([])), work, monkeypatch)
+
+
+@pytest.mark.usefixtures("in_files")
 def test_an_upload_under_way_ends_with_its_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, go_on = threading.Event(), threading.Event()
     written: list[bytes] = []

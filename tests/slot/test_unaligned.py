@@ -371,6 +371,19 @@ def test_an_abort_of_the_driver_aborts_the_channel_state_too() -> None:
     assert 4 in world.saved.aborted
 
 
+@pytest.mark.feature("F097")
+def test_a_barrier_that_has_still_to_leave_takes_nothing_with_it_once_it_is_given_up() -> None:
+    world = Held(ScriptedSource("s", [], [Polled.NOTHING]), inputs=0, credit=1).start()
+    world.outputs[0].rows(full(0), world.clock.now_ms)
+    world.outputs[0].rows(full(4), world.clock.now_ms)
+    world.subtask.trigger(world.barrier(7, timed=True))
+    world.run()
+    world.subtask.abort(CheckpointId(7), None)
+    assert world.saved.aborted == [7]
+    world.pass_time(2 * TIMEOUT_MS)
+    assert world.saved.data == {} and world.saved.finished == [(7, "input")]
+
+
 def test_a_checkpoint_given_up_by_a_newer_one_is_declined_and_forgotten() -> None:
     world = Held(Recorder("a", []), inputs=2).start()
     world.put(0, world.barrier(7)).run()

@@ -262,6 +262,21 @@ def test_what_a_base_on_its_way_may_name_again_stays() -> None:
         job.close()
 
 
+@pytest.mark.feature("F221")
+def test_a_full_checkpoint_names_no_file_of_those_before_it(job: Job) -> None:
+    job.write({key: "of a base" for key in range(100)})
+    job.completed()
+    job.materialized()
+    job.write({7: "seven"})
+    job.completed()
+    before = set(job.logs.files)
+    full = job.completed(job.cut(SnapshotKind.FULL_CHECKPOINT))
+    assert before and not before & set(job.logs.registry.paths())
+    assert full.non_materialized == ()
+    job.restore(full)
+    assert job.texts() == {**dict.fromkeys(range(100), "of a base"), 7: "seven"}
+
+
 def test_a_base_that_a_full_checkpoint_has_replaced_goes_once_that_is_durable(job: Job) -> None:
     job.write({0: "of the first"})
     job.completed()
