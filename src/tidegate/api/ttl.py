@@ -243,7 +243,7 @@ class StateTtlConfigBuilder:
         query_time_after_num_entries: int = 1_000,
         periodic_compaction_time: Duration = _COMPACTION_AFTER,
     ) -> StateTtlConfigBuilder:
-        """Taken note of; the HashMap backend has no compactions. Raises ConfigError below 1."""
+        """Kept without effect: no backend filters in compactions. Raises ConfigError below 1."""
         self._filter = StateTtlConfig.RocksdbCompactFilterCleanupStrategy(
             query_time_after_num_entries, periodic_compaction_time
         )
