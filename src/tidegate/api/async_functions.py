@@ -37,7 +37,7 @@ class AsyncFunction(Function, Generic[In, Out]):
     """
 
     def open(  # pyright: ignore[reportIncompatibleMethodOverride]  # wider: it is awaited here
-        self, runtime_context: RuntimeContext
+        self, runtime_context: RuntimeContext, /
     ) -> Awaitable[None] | None:
         """Called once before the first call."""
 
@@ -46,7 +46,7 @@ class AsyncFunction(Function, Generic[In, Out]):
     ) -> Awaitable[None] | None:
         """Called once at the end; after a failure or a cancel calls may be under way still."""
 
-    def async_invoke(self, value: In) -> Awaitable[list[Out]] | list[Out]:
+    def async_invoke(self, value: In, /) -> Awaitable[list[Out]] | list[Out]:
         """The values for a value. A coroutine is cancelled when its time is over."""
         raise NotImplementedError("async_invoke was not written")
 
@@ -60,7 +60,7 @@ class AsyncFunction(Function, Generic[In, Out]):
         """
         raise NotImplementedError("async_invoke_batch was not written")
 
-    def timeout(self, value: In) -> list[Out]:
+    def timeout(self, value: In, /) -> list[Out]:
         """The values for a value whose call, or all attempts of it, took too long.
 
         Default: raises TimeoutError, which fails the job.

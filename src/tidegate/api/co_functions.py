@@ -26,11 +26,11 @@ class CoMapFunction(Function, Generic[In1, In2, Out]):
     """One value for each, of either stream."""
 
     @abstractmethod
-    def map1(self, value: In1) -> Out:
+    def map1(self, value: In1, /) -> Out:
         """The value for a value of the first stream."""
 
     @abstractmethod
-    def map2(self, value: In2) -> Out:
+    def map2(self, value: In2, /) -> Out:
         """The value for a value of the second stream."""
 
 
@@ -38,11 +38,11 @@ class CoFlatMapFunction(Function, Generic[In1, In2, Out]):
     """Any number of values for each, of either stream."""
 
     @abstractmethod
-    def flat_map1(self, value: In1) -> Iterable[Out] | None:
+    def flat_map1(self, value: In1, /) -> Iterable[Out] | None:
         """The values for a value of the first stream."""
 
     @abstractmethod
-    def flat_map2(self, value: In2) -> Iterable[Out] | None:
+    def flat_map2(self, value: In2, /) -> Iterable[Out] | None:
         """The values for a value of the second stream."""
 
 
@@ -54,13 +54,13 @@ class CoProcessFunction(Function, Generic[In1, In2, Out]):
 
     @abstractmethod
     def process_element1(
-        self, value: In1, ctx: CoProcessFunction.Context
+        self, value: In1, ctx: CoProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value of the first stream."""
 
     @abstractmethod
     def process_element2(
-        self, value: In2, ctx: CoProcessFunction.Context
+        self, value: In2, ctx: CoProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value of the second stream."""
 
@@ -76,18 +76,18 @@ class KeyedCoProcessFunction(Function, Generic[In1, In2, Out]):
 
     @abstractmethod
     def process_element1(
-        self, value: In1, ctx: KeyedCoProcessFunction.Context
+        self, value: In1, ctx: KeyedCoProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value of the first stream."""
 
     @abstractmethod
     def process_element2(
-        self, value: In2, ctx: KeyedCoProcessFunction.Context
+        self, value: In2, ctx: KeyedCoProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value of the second stream."""
 
     def on_timer(
-        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext
+        self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
 
@@ -153,13 +153,13 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, O
 
     @abstractmethod
     def process_element(
-        self, value: In1, ctx: BroadcastProcessFunction.ReadOnlyContext
+        self, value: In1, ctx: BroadcastProcessFunction.ReadOnlyContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: In2, ctx: BroadcastProcessFunction.Context
+        self, value: In2, ctx: BroadcastProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Take in a broadcast value; results are emitted by every subtask."""
 
@@ -193,18 +193,18 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[Key, I
 
     @abstractmethod
     def process_element(
-        self, value: In1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext
+        self, value: In1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value."""
 
     @abstractmethod
     def process_broadcast_element(
-        self, value: In2, ctx: KeyedBroadcastProcessFunction.Context
+        self, value: In2, ctx: KeyedBroadcastProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Take in a broadcast value; results are emitted by every subtask."""
 
     def on_timer(
-        self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext
+        self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
 
@@ -229,7 +229,7 @@ class ProcessJoinFunction(Function, Generic[In1, In2, Out]):
 
     @abstractmethod
     def process_element(
-        self, left: In1, right: In2, ctx: ProcessJoinFunction.Context
+        self, left: In1, right: In2, ctx: ProcessJoinFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a pair."""
 
@@ -238,7 +238,7 @@ class JoinFunction(Function, Generic[In1, In2, Out]):
     """One value for each pair in a window."""
 
     @abstractmethod
-    def join(self, first: In1, second: In2) -> Out:
+    def join(self, first: In1, second: In2, /) -> Out:
         """The value for a pair."""
 
 
@@ -247,6 +247,6 @@ class CoGroupFunction(Function, Generic[In1, In2, Out]):
 
     @abstractmethod
     def co_group(
-        self, first: Iterable[In1], second: Iterable[In2]
+        self, first: Iterable[In1], second: Iterable[In2], /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. One side may be empty, not both."""

@@ -133,7 +133,7 @@ class RuntimeContext(KeyedStateStore, Protocol):
 class Function:
     """Base of all user functions."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:
+    def open(self, runtime_context: RuntimeContext, /) -> None:
         """Called once before the first record."""
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class CheckpointedFunction(ABC):
     """
 
     @abstractmethod
-    def snapshot_state(self, context: SnapshotContext) -> None:
+    def snapshot_state(self, context: SnapshotContext, /) -> None:
         """A checkpoint is being taken: put what belongs in it into state."""
 
 
@@ -166,7 +166,7 @@ class MapFunction(Function, Generic[In, Out]):
     """One value for each."""
 
     @abstractmethod
-    def map(self, value: In) -> Out:
+    def map(self, value: In, /) -> Out:
         """The value for a value."""
 
 
@@ -174,7 +174,7 @@ class FlatMapFunction(Function, Generic[In, Out]):
     """Any number of values for each."""
 
     @abstractmethod
-    def flat_map(self, value: In) -> Iterable[Out] | None:
+    def flat_map(self, value: In, /) -> Iterable[Out] | None:
         """The values for a value."""
 
 
@@ -182,7 +182,7 @@ class FilterFunction(Function, Generic[In]):
     """Keeps some values."""
 
     @abstractmethod
-    def filter(self, value: In) -> bool:
+    def filter(self, value: In, /) -> bool:
         """Whether to keep it."""
 
 
@@ -190,7 +190,7 @@ class ReduceFunction(Function, Generic[T]):
     """Makes one value of two, of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: T, value2: T) -> T:
+    def reduce(self, value1: T, value2: T, /) -> T:
         """value1: what was reduced so far. value2: the new one."""
 
 
@@ -202,15 +202,15 @@ class AggregateFunction(Function, Generic[In, Acc, Out]):
         """A new accumulator."""
 
     @abstractmethod
-    def add(self, value: In, accumulator: Acc) -> Acc:
+    def add(self, value: In, accumulator: Acc, /) -> Acc:
         """The accumulator with the value added."""
 
     @abstractmethod
-    def get_result(self, accumulator: Acc) -> Out:
+    def get_result(self, accumulator: Acc, /) -> Out:
         """The result of an accumulator."""
 
     @abstractmethod
-    def merge(self, acc_a: Acc, acc_b: Acc) -> Acc:
+    def merge(self, acc_a: Acc, acc_b: Acc, /) -> Acc:
         """One accumulator of two."""
 
 
@@ -218,7 +218,7 @@ class KeySelector(Function, Generic[In, Key]):
     """Finds the key of a value."""
 
     @abstractmethod
-    def get_key(self, value: In) -> Key:
+    def get_key(self, value: In, /) -> Key:
         """The key: deterministic, of a type with a stable hash."""
 
 
@@ -226,7 +226,7 @@ class Partitioner(Function):
     """Chooses a target subtask for a key."""
 
     @abstractmethod
-    def partition(self, key: object, num_partitions: int) -> int:
+    def partition(self, key: object, num_partitions: int, /) -> int:
         """The target, in [0, num_partitions)."""
 
 
@@ -291,7 +291,7 @@ class ProcessFunction(Function, Generic[In, Out]):
 
     @abstractmethod
     def process_element(
-        self, value: In, ctx: ProcessFunction.Context
+        self, value: In, ctx: ProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value.
 
@@ -326,7 +326,7 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
 
     @abstractmethod
     def process_element(
-        self, value: In, ctx: KeyedProcessFunction.Context
+        self, value: In, ctx: KeyedProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results for a value.
 
@@ -334,7 +334,7 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
         """
 
     def on_timer(
-        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext
+        self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """A timer is due; state is that of its key. Yield results as in ``process_element``.
 
@@ -414,7 +414,7 @@ class SinkFunction(Function, Generic[In]):
             ...
 
     @abstractmethod
-    def invoke(self, value: In, context: SinkFunction.Context) -> None:
+    def invoke(self, value: In, context: SinkFunction.Context, /) -> None:
         """Write a record."""
 
     def finish(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
 from tidegate.errors import GraphError
 
@@ -33,6 +33,12 @@ class OutputTag(Generic[T]):
 
     __slots__ = ("tag_id", "type_info")
 
+    @overload
+    def __init__(self, tag_id: str, type_info: TypeInformation[T]) -> None: ...
+    @overload
+    def __init__(
+        self: OutputTag[Any], tag_id: str, type_info: Sequence[TypeInformation] | None = None
+    ) -> None: ...
     def __init__(
         self, tag_id: str, type_info: TypeInformation | Sequence[TypeInformation] | None = None
     ) -> None:

@@ -27,7 +27,7 @@ class TimestampAssigner(ABC, Generic[T]):
     """Finds the event time of a record."""
 
     @abstractmethod
-    def extract_timestamp(self, value: T, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: T, record_timestamp: int, /) -> int:
         """Milliseconds. record_timestamp: what the record had; ``MIN_TIMESTAMP_MS`` for nothing."""
 
 

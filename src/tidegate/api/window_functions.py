@@ -25,7 +25,7 @@ class WindowFunction(Function, Generic[In, Out, Key, W]):
 
     @abstractmethod
     def apply(
-        self, key: Key, window: W, inputs: Iterable[In]
+        self, key: Key, window: W, inputs: Iterable[In], /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. inputs: the window's records."""
 
@@ -35,7 +35,7 @@ class AllWindowFunction(Function, Generic[In, Out, W]):
 
     @abstractmethod
     def apply(
-        self, window: W, inputs: Iterable[In]
+        self, window: W, inputs: Iterable[In], /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. inputs: the window's records."""
 
@@ -71,11 +71,11 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
 
     @abstractmethod
     def process(
-        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[In]
+        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[In], /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W], /) -> None:
         """The window goes: clear what is in its ``window_state``."""
 
 
@@ -87,9 +87,9 @@ class ProcessWindowFunction(Function, Generic[In, Out, Key, W]):
 
     @abstractmethod
     def process(
-        self, key: Key, context: ProcessWindowFunction.Context[W], elements: Iterable[In]
+        self, key: Key, context: ProcessWindowFunction.Context[W], elements: Iterable[In], /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W], /) -> None:
         """The window goes: clear what is in its ``window_state``."""

@@ -420,7 +420,7 @@ class _Gathered(AggregateFunction[Any, Any, Any]):
         """Made by the operator."""
         raise NotImplementedError
 
-    def add(self, value: object, accumulator: object) -> object:
+    def add(self, value: object, accumulator: object, /) -> object:
         """As the contents do."""
         raise NotImplementedError
 

@@ -119,7 +119,7 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         """What a window begins with."""
         return [] if self._reduce is None else _NOTHING
 
-    def add(self, value: object, accumulator: Any) -> object:
+    def add(self, value: object, accumulator: Any, /) -> object:
         """With one more record."""
         if self._reduce is None:
             accumulator.append(value)

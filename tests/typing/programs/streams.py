@@ -14,6 +14,7 @@ from tidegate import (
     JobView,
     KeyedStream,
     MapFunction,
+    OutputTag,
     ProcessFunction,
     ProcessWindowFunction,
     PurgingTrigger,
@@ -47,6 +48,27 @@ class Words(FlatMapFunction[Sale, str]):
 class Dear(FilterFunction[Sale]):
     def filter(self, value: Sale) -> bool:
         return value.amount > 10
+
+
+class Cheap(FilterFunction[Sale]):
+    """Parameters may have names of one's own."""
+
+    def filter(self, sale: Sale) -> bool:
+        return sale.amount < 1
+
+
+class Total(AggregateFunction[Sale, float, float]):
+    def create_accumulator(self) -> float:
+        return 0.0
+
+    def add(self, sale: Sale, total: float) -> float:
+        return total + sale.amount
+
+    def get_result(self, total: float) -> float:
+        return total
+
+    def merge(self, one: float, other: float) -> float:
+        return one + other
 
 
 class Wrong(MapFunction[Sale, float]):
@@ -135,3 +157,11 @@ def at_work(client: JobClient, ctx: TriggerContext) -> None:
     assert_type(client.view(), JobView)
     fired = ctx.get_partitioned_state(ValueStateDescriptor("fired", Types.BOOLEAN()))
     assert_type(fired.value(), bool | None)
+
+
+def side_outputs(sales: DataStream[Sale]) -> None:
+    cheap = OutputTag("cheap", Types.STRING())
+    assert_type(cheap, OutputTag[str])
+    assert_type(sales.process(Shops()).get_side_output(cheap), DataStream[str])
+    sales.get_side_output(cheap).map(lambda shop: shop.amount)  # wrong
+    assert_type(sales.filter(Cheap()), DataStream[Sale])
