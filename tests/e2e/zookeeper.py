@@ -10,6 +10,8 @@ from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
+import psutil
+
 from tests.e2e.certificates import Authority
 from tests.e2e.watch import until
 from tidegate.model.settings import ZooKeeperSettings
@@ -158,8 +160,11 @@ class ZooKeeperServer:
             process.wait(STOP_S)
 
     def hang(self) -> None:
-        """Leaves its connections open and answers nothing."""
+        """Leaves its connections open and answers nothing. Waits until it stands still."""
         self._signal(signal.SIGSTOP)
+        assert self._process is not None
+        process = psutil.Process(self._process.pid)
+        until(lambda: process.status() == psutil.STATUS_STOPPED, "the server stands still")
 
     def go_on(self) -> None:
         """Ends what `hang` began."""

@@ -202,7 +202,7 @@ def test_a_server_that_hangs_leaves_the_outcome_unknown_until_it_goes_on(
     own_server: ZooKeeperServer,
 ) -> None:
     async def work() -> None:
-        async with over_zookeeper(own_server.settings(answers_within_ms=300)) as store:
+        async with over_zookeeper(own_server.settings(answers_within_ms=2_000)) as store:
             leader = await leads(store, 1, beat_ms=60_000)
             checkpoint = await leader.next_checkpoint_id()
             own_server.hang()

@@ -17,4 +17,11 @@ def test_branches_are_added_up_by_core_and_none_is_nothing() -> None:
         "src/tidegate/transport/tcp.py": {"num_branches": 90, "covered_branches": 90},
     }
     shares = shares_of(figures)
-    assert shares == {"checkpoint": 97.5, "jobmaster": 0.0, "transport": 25.0, "ha": 0.0}
+    assert shares == {
+        "the whole": 100 * 130 / 134,
+        "checkpoint": 97.5,
+        "jobmaster": 0.0,
+        "transport": 25.0,
+        "slot": 0.0,
+        "ha": 0.0,
+    }

@@ -123,6 +123,7 @@ def test_slow_storage_is_the_asynchronous_part(jobs: Jobs, faulty: dict[str, obj
     client = jobs.start(counted(jobs, faulty), "counts")
     checkpoint = completed(wait_completed(client, 1))[0]
     shares = [subtask for vertex in checkpoint.vertices for subtask in vertex.acknowledged]
+    assert shares
     for share in shares:
         assert share.async_ms >= 200
         assert share.sync_ms < 100

@@ -117,11 +117,13 @@ def test_a_timer_of_each_kind_is_taken_with_its_key(tmp_path: Path) -> None:
     found = entries(tmp_path / "out", "alpha-py-keyed")
     told = json.loads((PYFLINK / "state.json").read_text())
     [operator] = [each for each in told["operators"] if each["uid"] == "alpha-py-keyed"]
-    for state in operator["keyedState"]["states"]:
-        if state["name"].startswith("_timer"):
-            assert sorted((key, at) for _, key, at in found[state["name"]]) == sorted(
-                (entry["key"]["row"][0], entry["timestamp"]) for entry in state["entries"]
-            )
+    states = operator["keyedState"]["states"]
+    timers = [state for state in states if state["name"].startswith("_timer")]
+    assert len(timers) == 2
+    for state in timers:
+        assert sorted((key, at) for _, key, at in found[state["name"]]) == sorted(
+            (entry["key"]["row"][0], entry["timestamp"]) for entry in state["entries"]
+        )
 
 
 def test_times_to_live_are_kept(tmp_path: Path) -> None:
