@@ -11,11 +11,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from tests.mutants.catalogue import MUTANTS
@@ -38,10 +40,7 @@ def main() -> int:
     chosen = [mutant for mutant in MUTANTS if text in mutant.name or text in mutant.file]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         found = list(pool.map(lambda mutant: hunt(mutant, seeds), chosen))
-    table = Table("planted fault", "caught by", "seconds", "as")
-    for mutant, (by, seconds, how) in zip(chosen, found, strict=True):
-        table.add_row(mutant.name, by or "–", f"{seconds:.0f}", how)
-    Console(width=150).print(table)
+    Console(width=150).print(shown(chosen, found))
     rooms = Counter(mutant.file.partition("/")[0] for mutant in chosen)
     missed = [mutant for mutant, (by, _, _) in zip(chosen, found, strict=True) if not by]
     for room, count in sorted(rooms.items()):
@@ -50,6 +49,14 @@ def main() -> int:
     caught = len(chosen) - len(missed)
     print(f"{caught} of {len(chosen)} caught ({caught / len(chosen):.0%})")
     return 0 if caught >= LEAST_CAUGHT * len(chosen) else 1
+
+
+def shown(chosen: Sequence[Mutant], found: Sequence[tuple[str, float, str]]) -> Table:
+    """The table of what was found; names of tests are no markup."""
+    table = Table("planted fault", "caught by", "seconds", "as")
+    for mutant, (by, seconds, how) in zip(chosen, found, strict=True):
+        table.add_row(*map(escape, (mutant.name, by or "–", f"{seconds:.0f}", how)))
+    return table
 
 
 def hunt(mutant: Mutant, seeds: int) -> tuple[str, float, str]:

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +28,8 @@ register_profiles()
 
 TESTS = Path(__file__).parent
 SPARK_TESTS = TESTS / "spark"
+SOCKETS_OF_PYSPARK = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+"""It leaves sockets to its gateway open. Ours are an error in every other process of tests."""
 ENDS_WITHIN_S = 60.0
 LINUX = sys.platform == "linux"
 
@@ -62,6 +64,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.spark)
     if item.get_closest_marker("spark") is not None:
         item.add_marker(pytest.mark.xdist_group("spark"))
+        item.add_marker(SOCKETS_OF_PYSPARK)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """What PySpark has left open may be collected in any later test of the process."""
+    if "pyspark" in sys.modules:
+        item.add_marker(SOCKETS_OF_PYSPARK)
+    return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

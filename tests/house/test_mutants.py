@@ -1,8 +1,12 @@
 """Each planted fault fits today's source; whether it is found is for `make mutants` to say."""
 
+from io import StringIO
 from pathlib import Path
 
+from rich.console import Console
+
 import tidegate
+from scripts.mutants import shown
 from tests.mutants.catalogue import MUTANTS
 
 SOURCE = Path(tidegate.__file__).parent
@@ -24,3 +28,11 @@ def test_the_slot_and_rest_are_held_too() -> None:
 def test_each_fault_has_a_name_of_its_own_and_changes_something() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 40
     assert [mutant.name for mutant in MUTANTS if mutant.old == mutant.new] == []
+
+
+def test_the_table_of_what_was_found_takes_any_name_of_a_test() -> None:
+    said = StringIO()
+    Console(file=said, width=150).print(
+        shown([MUTANTS[0]], [("test_x[/savepoints/../etc]", 1, "")])
+    )
+    assert "test_x[/savepoints/../etc]" in said.getvalue()
