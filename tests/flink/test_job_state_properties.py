@@ -153,8 +153,15 @@ def test_what_was_compressed_is_read_again(data: bytes) -> None:
     assert b"".join(plain for _, plain in snappy.chunks(packed, 0, len(packed), "here")) == data
 
 
-@pytest.mark.parametrize("victim", ["CURRENT", "MANIFEST", "OPTIONS", "sst"])
-@pytest.mark.parametrize("harm", ["gone", "cut", "changed"])
+@pytest.mark.parametrize(
+    ("victim", "harm"),
+    [
+        (victim, harm)
+        for victim in ("CURRENT", "MANIFEST", "OPTIONS", "sst")
+        for harm in ("gone", "cut", "changed")
+        if (victim, harm) != ("OPTIONS", "changed")  # nobody reads it
+    ],
+)
 def test_a_damaged_database_is_refused(victim: str, harm: str, tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "keyed-rocks-savepoint-native", tmp_path / "s")
     snapshot = FlinkSnapshot.open(tmp_path / "s")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,21 @@ def test_a_bit_of_the_manifest_is_found(folder: Path, at: int) -> None:
 
 def test_a_table_without_its_end_is_found(folder: Path) -> None:
     flip(the(folder, "*.sst"), -1)
-    with pytest.raises(FormatError, match="has no end"):
+    with pytest.raises(FormatError, match="damaged at its end"):
         RocksDBStore(folder, RocksDBMemory(SMALL))
+
+
+@pytest.mark.parametrize(
+    "numbers", [b"\xff" * 8 + b"\x7f", b"\x80" * 40, b"\1\1\1" + b"\xff" * 8 + b"\x7f"]
+)
+def test_a_table_whose_blocks_lie_behind_its_end_is_found(folder: Path, numbers: bytes) -> None:
+    """Its version has a footer without a checksum, over which RocksDB ends the process."""
+    table = the(folder, "*.sst")
+    footer = b"\1" + numbers.ljust(40, b"\0") + struct.pack("<I", 5) + table.read_bytes()[-8:]
+    table.write_bytes(table.read_bytes()[: -len(footer)] + footer)
+    with pytest.raises(FormatError, match="damaged at its end") as told:
+        RocksDBStore(folder, RocksDBMemory(SMALL))
+    assert table.name in told.value.where
 
 
 def test_a_table_that_was_cut_or_is_gone_is_found(folder: Path) -> None:

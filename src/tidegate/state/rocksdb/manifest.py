@@ -1,8 +1,9 @@
 """Whether the files of a RocksDB folder belong together, seen without RocksDB.
 
 ``CURRENT`` names the manifest, whose records say which ``.sst`` files there are and how large they
-are; each of these ends in a footer. So one that was swapped, cut or left out is found even where
-no checksum of it is known, and RocksDB, which may wait for ever over damaged files, never opens it.
+are; each of these ends in a footer, which says where its index is. So one that was swapped, cut or
+left out is found even where no checksum of it is known, and RocksDB, which may end the process or
+wait for ever over damaged files, never opens it.
 
 Source: RocksDB's log format (blocks of 32 KiB, records with a masked crc32c), version edits and
 the footer of block-based tables.
@@ -11,6 +12,7 @@ the footer of block-based tables.
 from __future__ import annotations
 
 import struct
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from google_crc32c import value as crc32c
@@ -25,6 +27,9 @@ CURRENT: Final = "CURRENT"
 _SST: Final = ".sst"
 _SST_END: Final = bytes.fromhex("f7cff485b741e288")
 _FOOTER_BYTES: Final = 53
+_FOOTER_HANDLES: Final = slice(1, 41)
+_FOOTER_HAS_CHECKSUM: Final = 6
+_BLOCK_TRAILER_BYTES: Final = 5
 _CURRENT_BYTES_MAX: Final = 255
 
 _BLOCK: Final = 32 * 1024
@@ -49,18 +54,47 @@ def check_folder(folder: Path, where: str) -> None:
     if live is not None and any(found.get(number) != size for number, size in live.items()):
         raise other_files({n: found[n] for n in live if n in found}, live, f"{where}, {name}")
     for file in folder.glob(f"*{_SST}"):
-        with file.open("rb") as stream:
-            stream.seek(max(0, sizes[file.name] - _FOOTER_BYTES))
-            footer = stream.read()
-        if len(footer) < _FOOTER_BYTES or not footer.endswith(_SST_END):
-            raise FormatError(
-                "A table of the database has no end",
-                where=f"{where}, {file.name}",
-                remedy="Restore from another checkpoint; this one is damaged.",
-                offset=max(0, sizes[file.name] - _FOOTER_BYTES),
-                expected=f"a footer that ends in {_SST_END.hex()}",
-                found=footer[-8:].hex(),
-            )
+        _check_end(file, sizes[file.name], f"{where}, {file.name}")
+
+
+def _check_end(table: Path, size: int, where: str) -> None:
+    """Look at the footer. RocksDB believes any number in those of versions up to 5, and aborts."""
+    begin = max(0, size - _FOOTER_BYTES)
+    with table.open("rb") as stream:
+        stream.seek(begin)
+        footer = stream.read()
+    if len(footer) < _FOOTER_BYTES or not footer.endswith(_SST_END):
+        raise _damaged_table(where, begin, f"a footer that ends in {_SST_END.hex()}", footer[-8:])
+    version = int.from_bytes(footer[_FOOTER_HANDLES.stop : -len(_SST_END)], "little")
+    if version >= _FOOTER_HAS_CHECKSUM:
+        return
+    handles = list(islice(_numbers(footer[_FOOTER_HANDLES]), 4))
+    ends = [sum(handles[:2]), sum(handles[2:])]
+    if len(handles) < 4 or max(ends) + _BLOCK_TRAILER_BYTES > begin:
+        raise _damaged_table(
+            where, begin, f"blocks that end in front of byte {begin}", footer[_FOOTER_HANDLES]
+        )
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield value
+            value = shift = 0
+
+
+def _damaged_table(where: str, offset: int, expected: str, found: bytes) -> FormatError:
+    return FormatError(
+        "A table of the database is damaged at its end",
+        where=where,
+        remedy="Restore from another checkpoint; this one is damaged.",
+        offset=offset,
+        expected=expected,
+        found=found.hex(),
+    )
 
 
 def _beginning(file: Path) -> bytes:
