@@ -356,7 +356,9 @@ def test_a_committable_names_a_transaction_and_nothing_secret() -> None:
     assert TransactionName.from_bytes(name.to_bytes()) == name
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"v": 2, "id": "p"}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"[" * 10_000, b'{"v": 2, "id": "p"}', b"\xff"]
+)
 def test_what_is_no_committable_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match="no committable of a Kafka sink"):
         TransactionName.from_bytes(data)

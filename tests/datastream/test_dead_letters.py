@@ -166,6 +166,35 @@ def test_rows_that_fail_in_any_step_go_to_a_folder_where_that_is_said(tmp_path: 
     assert all(each["why"] and each["raw"] is None for each in told)
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+    __repr__ = __str__
+
+
+def failing(row: str | Exception) -> str:
+    if row == "text":
+        raise Unspeakable
+    raise ValueError("half a pair: \ud800")
+
+
+def test_a_letter_is_written_whatever_its_row_and_error_are(tmp_path: Path) -> None:
+    settings = Configuration().set_string("pipeline.dead-letters", str(tmp_path))
+    env = StreamExecutionEnvironment.local(configuration=settings)
+    rows = env.from_collection(["text", "pair", "\udfff", Unspeakable()])
+    assert list(rows.map(failing).name("failing").execute_and_collect()) == []
+    lines = [line for part in tmp_path.rglob("part*") for line in part.read_text().splitlines()]
+    raised = "the function of operator 'failing' raised"
+    pair = f"{raised} ValueError: half a pair: \\ud800"
+    assert sorted((each["why"], each["value"]) for each in map(json.loads, lines)) == [
+        (f"{raised} Unspeakable, whose text raises RuntimeError", "text"),
+        (pair, "'\\udfff'"),
+        (pair, "<Unspeakable whose repr raises RuntimeError>"),
+        (pair, "pair"),
+    ]
+
+
 def test_a_folder_for_dead_letters_leaves_the_uids_of_steps_alone(tmp_path: Path) -> None:
     def ids(**settings: str) -> set[object]:
         runtime = KeepingRuntime()

@@ -170,6 +170,11 @@ def test_a_body_without_bounds_is_refused(rest: Rest) -> None:
     assert status == 413 and "Maximum request body size" in text
 
 
+def test_a_body_that_nests_too_deeply_is_a_faulty_request(rest: Rest) -> None:
+    status, text = rest.refused("POST", f"{rest.job}/savepoints", b'{"a":' * 10_000)
+    assert status == 400 and "did not conform" in text
+
+
 def test_an_operation_is_in_progress_until_it_has_come_to_something(
     rest: Rest, client: Served
 ) -> None:

@@ -146,6 +146,8 @@ def test_a_key_may_be_given_as_text(text: str, key_type: TypeInformation, key: o
     assert key_from_text(text, key_type) == key
     with pytest.raises(ConfigError, match="'key' is no Long: x"):
         key_from_text("x", Types.LONG())
+    with pytest.raises(ConfigError, match="'key' is no Long"):
+        key_from_text("[" * 10_000, Types.LONG())
 
 
 @pytest.mark.feature("F254")

@@ -137,3 +137,12 @@ def shown(value: object, limit: int = 200) -> str:
     except Exception as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def raised(error: BaseException) -> str:
+    """An exception in a message: its class, and what it says."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except Exception as again:
+        return f"{name}, whose text raises {type(again).__name__}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from tidegate.api.batches import shown
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
 from tidegate.errors import GraphError
@@ -80,10 +82,16 @@ def _can_tell(step: OperatorTransformation) -> bool:
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:
+    """As JSON lines can hold it, whatever the row and its error are: else the letter would fail."""
     raw = None if letter.raw is None else letter.raw.decode("utf-8", "backslashreplace")
     value = letter.value
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError):
-        value = repr(value)
-    return {"where": letter.where, "why": letter.why, "raw": raw, "value": value}
+        value = _writable(shown(value, sys.maxsize))
+    where, why = _writable(letter.where), _writable(letter.why)
+    return {"where": where, "why": why, "raw": raw, "value": value}
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

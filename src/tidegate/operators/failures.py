@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
-from tidegate.api.batches import shown
+from tidegate.api.batches import raised, shown
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.typeinfo.copies import ReturnedLazily
 
@@ -69,7 +69,7 @@ def user_code_failed(
             remedy="Yield each record, or return a list of them; None is for no record.",
         )
     return UserCodeFailed(
-        f"the function of operator '{operator}' raised {type(error).__name__}: {error}",
+        f"the function of operator '{operator}' raised {raised(error)}",
         where=f"operator '{operator}', {place}",
         remedy="The traceback below starts in your code.",
         trace=user_trace(error),

@@ -89,7 +89,7 @@ async def read_body(request: Request, kind: type[Body]) -> Body:
         raise RequestTimeout("The body of the request has not come in time.") from error
     try:
         body = json_decoder(kind).decode(data or b"{}")
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadRequest(
             "Bad request received. Request did not conform to expected format."
         ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import traceback
 
+from tidegate.api.batches import raised
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.model.descriptors import shortage
 
@@ -18,5 +19,4 @@ def as_ours(error: Exception, where: str) -> TidegateError:
     trace = "".join(traceback.format_exception(error))
     short = shortage(error)  # by the function, or by others of its process: its trace may tell
     remedy = short.remedy if short else ""
-    what = f"{type(error).__name__}: {error}"
-    return UserCodeFailed(what, where=where, remedy=remedy, trace=trace)
+    return UserCodeFailed(raised(error), where=where, remedy=remedy, trace=trace)

@@ -318,7 +318,7 @@ def key_from_text(text: str, key_type: TypeInformation) -> Any:
         if isinstance(key_type, RecordTypeInfo):
             key_type = TupleTypeInfo(key_type.field_types)
         return rebuilt(json.loads(text), key_type)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"The option 'key' is no {key_type}: {text}",
             where=f"format '{NAME}'",

@@ -90,7 +90,7 @@ class PartCommittable:
             if fields["v"] != _VERSION:
                 raise ValueError(f"version {fields['v']}")
             return PartCommittable(fields["folder"], fields["name"], fields["rows"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
                 f"This is no committable of a file sink: {error}", found=repr(data[:80])
             ) from error

@@ -18,6 +18,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from tidegate.api.batches import raised
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
 from tidegate.connectors.kafka.cluster import refused_properties
@@ -198,7 +199,7 @@ class KafkaReader:
             return self._schema.parse(data)
         except Exception as error:
             what = f"The value of record {offset} of partition {split.place} cannot be read"
-            why = f"{type(error).__name__}: {error}"
+            why = raised(error)
             if self._malformed == "fail":
                 raise BadRecord(
                     f"{what}: {why}",

@@ -138,7 +138,7 @@ class TransactionName:
             if fields["v"] != _VERSION:
                 raise ValueError(f"version {fields['v']}")
             return TransactionName(fields["id"], fields["producer"], fields["epoch"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
                 f"This is no committable of a Kafka sink: {error}", found=repr(data[:80])
             ) from error
