@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -479,6 +480,51 @@ def test_rows_that_cannot_be_read_are_skipped_and_counted_where_that_is_said(
     job.run_to_end()
     assert len(job.emitted) == 6
     assert job.readers[0].context.rows_skipped == 3
+
+
+@pytest.mark.parametrize(
+    "deep",
+    ['{"n":' * 50_000, '{"n":\n' * 50_000, '{"n": NaN}\n' + '{"n":' + "[" * 50_000],
+    ids=["in a line", "over lines", "behind what JSON has not"],
+)
+def test_json_that_nests_too_deeply_is_malformed_for_batches_too(
+    world: World, tmp_path: Path, deep: str
+) -> None:
+    """pyarrow's own reader ends the process over it."""
+    (tmp_path / "a.json").write_text('{"n": 1}\n')
+    (tmp_path / "b.json").write_text(deep)
+    source = FileSource.json(str(tmp_path)).arrow()
+    with pytest.raises(BadRecord, match="cannot be read"):
+        read_all(world, source)
+    found = read_all(world, source.on_malformed("skip"))
+    assert found[0] == {"n": 1} and len(found) <= 2
+    with pytest.raises(BadRecord, match="No columns can be found"):
+        FileSource.json(str(tmp_path / "b.json")).arrow().check()
+
+
+def test_batches_of_json_have_numbers_beyond_json(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('\ufeff{"n": NaN}\n{"n": -Infinity}\n{"n": 0.5}\n')
+    found = [row["n"] for row in read_all(world, FileSource.json(str(tmp_path)).arrow())]
+    assert math.isnan(found[0]) and found[1:] == [-math.inf, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (FileSource.csv, "n,m\n1,a\n2,b,c\n3,d\n"),
+        (lambda path: FileSource.csv(path).arrow(), "n,m\n1,a\n2\n3,d\n"),
+        (lambda path: FileSource.json(path).arrow(), '{"n": 1}\n{"n": 2\n[7]\n{"n": 3}\n'),
+    ],
+    ids=["rows of CSV", "batches of CSV", "batches of JSON"],
+)
+def test_columns_are_found_beside_rows_that_are_to_be_skipped(
+    world: World, tmp_path: Path, source: Callable[[str], FileSource], text: str
+) -> None:
+    (tmp_path / "a").write_text(text)
+    made = source(str(tmp_path / "a"))
+    with pytest.raises(BadRecord, match="No columns can be found"):
+        made.check()
+    assert [row["n"] for row in read_all(world, made.on_malformed("skip"))] == [1, 3]
 
 
 def test_skipped_csv_rows_leave_the_others_and_the_position_right(

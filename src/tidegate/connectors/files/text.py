@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 Rows = list[object] | pa.RecordBatch
 _UNREADABLE = (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LOOK_BYTES = 4 * BLOCK_BYTES
+_VALUES = msgspec.json.Decoder(msgspec.Raw)
+_BEYOND_JSON = (b"NaN", b"Infinity", b"Inf")
+"""Numbers that pyarrow reads, and JSON has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,9 @@ class JsonFormat:
         if not self.arrow or self.schema is not None:
             return None
         block = _first_block(stores, path)
-        return _without_nulls(_look(lambda: pa_json.read_json(pa.py_buffer(block)), path).schema)
+        if self.skip:
+            block = _readable(block)
+        return _without_nulls(_look(lambda: _json_table(block), path).schema)
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes."""
@@ -117,8 +123,7 @@ class JsonFormat:
         )
 
         def parse(block: bytes) -> Rows:
-            reading = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
-            return _one_batch(pa_json.read_json(pa.py_buffer(block), reading, options))
+            return _one_batch(_json_table(block, options))
 
         return parse
 
@@ -170,7 +175,7 @@ class CsvFormat:
                 remedy="Give a schema.",
             )
         block = _first_block(stores, path, quoted=self.newlines)
-        return _without_nulls(self._table(block, path).schema)
+        return _without_nulls(self._table(block, path, skip=self.skip).schema)
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, where a line end always ends a row."""
@@ -224,8 +229,10 @@ class CsvFormat:
             )
         return names
 
-    def _table(self, block: bytes, path: str) -> pa.Table:
+    def _table(self, block: bytes, path: str, *, skip: bool = False) -> pa.Table:
         parsing = self._parsing()
+        if skip:
+            parsing.invalid_row_handler = lambda _: "skip"
         return _look(lambda: pa_csv.read_csv(pa.py_buffer(block), parse_options=parsing), path)
 
     def _parsing(self) -> pa_csv.ParseOptions:
@@ -349,6 +356,33 @@ def _isolated(
     return good, bad
 
 
+def _json_table(block: bytes, options: pa_json.ParseOptions | None = None) -> pa.Table:
+    _check_nesting(block)
+    reading = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
+    return pa_json.read_json(pa.py_buffer(block), reading, options)
+
+
+def _check_nesting(block: bytes) -> None:
+    """Raises RecursionError for values over which pyarrow would end the process.
+
+    Raises DecodeError for what is no JSON either.
+    """
+    try:
+        _VALUES.decode_lines(block)
+    except msgspec.DecodeError:
+        for name in _BEYOND_JSON:
+            block = block.replace(name, b"0")
+        _VALUES.decode_lines(block.removeprefix(BOM_UTF8))
+
+
+def _readable(block: bytes) -> bytes:
+    """The lines of JSON of which each is an object by itself."""
+    lines = lines_of(block)
+    _, bad = _isolated(lines, lambda some: _one_batch(_json_table(some)))
+    odd = {index for index, _ in bad}
+    return b"".join(line for index, line in enumerate(lines) if index not in odd)
+
+
 def _joined(parts: list[Rows]) -> Rows:
     if parts and isinstance(parts[0], pa.RecordBatch):
         return _one_batch(pa.Table.from_batches(parts))
@@ -401,7 +435,7 @@ def _first_block(stores: Stores, path: str, *, quoted: bool = False) -> bytes:
 def _look(read: Callable[[], pa.Table], path: str) -> pa.Table:
     try:
         return read()
-    except pa.ArrowException as error:
+    except _UNREADABLE as error:
         raise BadRecord(
             f"No columns can be found in the file: {error}",
             where=path,
