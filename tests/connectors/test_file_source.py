@@ -490,9 +490,17 @@ def test_rows_that_cannot_be_read_are_skipped_and_counted_where_that_is_said(
 def test_json_that_nests_too_deeply_is_malformed_for_batches_too(
     world: World, tmp_path: Path, deep: str
 ) -> None:
+    check_malformed_for_batches(world, tmp_path, deep)
+
+
+def test_a_line_that_is_no_object_is_malformed_for_batches(world: World, tmp_path: Path) -> None:
+    check_malformed_for_batches(world, tmp_path, "null\n")
+
+
+def check_malformed_for_batches(world: World, tmp_path: Path, text: str) -> None:
     """pyarrow's own reader ends the process over it."""
     (tmp_path / "a.json").write_text('{"n": 1}\n')
-    (tmp_path / "b.json").write_text(deep)
+    (tmp_path / "b.json").write_text(text)
     source = FileSource.json(str(tmp_path)).arrow()
     with pytest.raises(BadRecord, match="cannot be read"):
         read_all(world, source)
@@ -500,6 +508,21 @@ def test_json_that_nests_too_deeply_is_malformed_for_batches_too(
     assert found[0] == {"n": 1} and len(found) <= 2
     with pytest.raises(BadRecord, match="No columns can be found"):
         FileSource.json(str(tmp_path / "b.json")).arrow().check()
+
+
+def test_a_file_without_columns_is_told_where_bad_rows_are_skipped_too(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"")
+    with pytest.raises(BadRecord, match="No columns can be found"):
+        FileSource.json(str(tmp_path / "a")).arrow().on_malformed("skip").check()
+
+
+@pytest.mark.parametrize("source", [FileSource.csv, lambda path: FileSource.json(path).arrow()])
+def test_a_name_of_a_column_that_is_no_text_is_told(
+    tmp_path: Path, source: Callable[[str], FileSource]
+) -> None:
+    (tmp_path / "a").write_bytes(b'{"\xff": 1}\n')
+    with pytest.raises(BadRecord, match="No columns can be found"):
+        source(str(tmp_path / "a")).check()
 
 
 def test_batches_of_json_have_numbers_beyond_json(world: World, tmp_path: Path) -> None:

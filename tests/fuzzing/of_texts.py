@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from tests.fuzzing.cases import Opened, Reader
 from tidegate.config.load import read_dynamic, read_file
 from tidegate.connectors.csv_rows import CsvRowDeserializationSchema
+from tidegate.connectors.files.splits import END, FileSplit
+from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
 from tidegate.connectors.json_rows import JsonRowDeserializationSchema
 from tidegate.connectors.json_schemas import type_of_json_schema
 from tidegate.connectors.schemas import JsonSchema, SimpleStringSchema
-from tidegate.errors import ConfigError
+from tidegate.errors import BadRecord, ConfigError
+from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import RowTypeInfo, Types
+
+if TYPE_CHECKING:
+    from tidegate.connectors.files.splits import FileFormat
 
 
 def readers_of_texts() -> list[Reader]:
@@ -26,6 +35,8 @@ def readers_of_texts() -> list[Reader]:
         Reader("JSON rows, errors passed over", lambda: _json_rows(strict=False), deep, text=True),
         Reader("CSV rows", lambda: _csv_rows(strict=True), bad, text=True),
         Reader("CSV rows, errors passed over", lambda: _csv_rows(strict=False), (), text=True),
+        Reader("lines of files", lambda: _files(skip=False), (BadRecord,), text=True),
+        Reader("lines of files, bad ones told", lambda: _files(skip=True), (BadRecord,), text=True),
         Reader("JSON schemas", _json_schemas, unusable, text=True),
         Reader("settings from a file", _settings_file, unusable, text=True),
         Reader("settings from arguments", _settings_arguments, unusable, text=True),
@@ -98,6 +109,38 @@ def _csv_rows(*, strict: bool) -> Opened:
     ]
     seeds = [_CSV_ROW, _CSV_ROW.replace(b",", b"\t")]
     return Opened(seeds, lambda index, data: schemas[index].deserialize(data))
+
+
+_LINES = b'{"n": 1, "text": "a", "of": [1.5, null]}\n{"n": NaN}\n{"n": 3, "more": {"x": {}}}\n'
+_CSV = b'n,text,day\n1,"a, ""b""",2024-02-29\n2,,\n-3,\xc3\xa9,1970-01-01\n'
+
+
+def _files(*, skip: bool) -> Opened:
+    """A file is looked at for its columns, and read with them."""
+    folder = tempfile.TemporaryDirectory(prefix="tidegate-fuzz-")
+    file = Path(folder.name, "lines")
+    schema = pa.schema([("n", pa.float64()), ("text", pa.string())]).serialize().to_pybytes()
+    formats: list[tuple[bytes, FileFormat]] = [
+        (_LINES, TextFormat(skip=skip)),
+        (_LINES, JsonFormat(skip=skip)),
+        (_LINES, JsonFormat(skip=skip, arrow=True)),
+        (_LINES, JsonFormat(skip=skip, arrow=True, schema=schema)),
+        (_CSV, CsvFormat(skip=skip)),
+        (_CSV, CsvFormat(skip=skip, schema=schema)),
+        (_CSV, CsvFormat(skip=skip, newlines=True)),
+    ]
+    stores = Stores()
+
+    def read(index: int, data: bytes) -> None:
+        assert folder, "kept as long as it is written to"
+        file.write_bytes(data)
+        chosen = formats[index][1]
+        found = chosen.schema_of(stores, str(file))
+        columns = None if found is None else found.serialize().to_pybytes()
+        for block in chosen.blocks(stores, FileSplit(str(file), 0, END, schema=columns)):
+            assert skip or not block.bad
+
+    return Opened([seed for seed, _ in formats], read)
 
 
 def _json_schemas() -> Opened:

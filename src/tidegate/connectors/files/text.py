@@ -35,9 +35,15 @@ if TYPE_CHECKING:
 Rows = list[object] | pa.RecordBatch
 _UNREADABLE = (pa.ArrowException, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _LOOK_BYTES = 4 * BLOCK_BYTES
-_VALUES = msgspec.json.Decoder(msgspec.Raw)
 _BEYOND_JSON = (b"NaN", b"Infinity", b"Inf")
 """Numbers that pyarrow reads, and JSON has not."""
+
+
+class _Object(msgspec.Struct, gc=False):
+    """Any object of JSON; what is in it is passed over."""
+
+
+_OBJECTS = msgspec.json.Decoder(_Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class JsonFormat:
         block = _first_block(stores, path)
         if self.skip:
             block = _readable(block)
-        return _without_nulls(_look(lambda: _json_table(block), path).schema)
+        return _without_nulls(_look(lambda: _json_table(block), path))
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes."""
@@ -175,7 +181,7 @@ class CsvFormat:
                 remedy="Give a schema.",
             )
         block = _first_block(stores, path, quoted=self.newlines)
-        return _without_nulls(self._table(block, path, skip=self.skip).schema)
+        return _without_nulls(self._columns(block, path, skip=self.skip))
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
         """Ranges of bytes, where a line end always ends a row."""
@@ -213,7 +219,7 @@ class CsvFormat:
     def _names(self, line: bytes, schema: pa.Schema, path: str) -> list[str]:
         if not line:
             return []
-        names = cast("list[str]", self._table(line + b"\n", path).schema.names)
+        names = cast("list[str]", self._columns(line + b"\n", path).names)
         if self.strict and names != schema.names:
             raise BadRecord(
                 f"The header names the columns {', '.join(names)}, not {', '.join(schema.names)}",
@@ -229,7 +235,7 @@ class CsvFormat:
             )
         return names
 
-    def _table(self, block: bytes, path: str, *, skip: bool = False) -> pa.Table:
+    def _columns(self, block: bytes, path: str, *, skip: bool = False) -> pa.Schema:
         parsing = self._parsing()
         if skip:
             parsing.invalid_row_handler = lambda _: "skip"
@@ -342,7 +348,7 @@ def _isolated(
     """The rows of the lines that can be read, and which lines cannot, with what is said of them."""
     good: list[Rows] = []
     bad: list[tuple[int, str]] = []
-    stretches = [(0, len(lines))]
+    stretches = [(0, len(lines))] if lines else []
     while stretches:
         first, end = stretches.pop()
         try:
@@ -357,22 +363,22 @@ def _isolated(
 
 
 def _json_table(block: bytes, options: pa_json.ParseOptions | None = None) -> pa.Table:
-    _check_nesting(block)
+    _check_objects(block)
     reading = pa_json.ReadOptions(use_threads=False, block_size=len(block) + 1)
     return pa_json.read_json(pa.py_buffer(block), reading, options)
 
 
-def _check_nesting(block: bytes) -> None:
-    """Raises RecursionError for values over which pyarrow would end the process.
+def _check_objects(block: bytes) -> None:
+    """Raises for what pyarrow would end the process over: depths of nesting, a ``null`` in front.
 
-    Raises DecodeError for what is no JSON either.
+    A RecursionError, or a DecodeError, for which values there are that are no objects.
     """
     try:
-        _VALUES.decode_lines(block)
+        _OBJECTS.decode_lines(block)
     except msgspec.DecodeError:
         for name in _BEYOND_JSON:
             block = block.replace(name, b"0")
-        _VALUES.decode_lines(block.removeprefix(BOM_UTF8))
+        _OBJECTS.decode_lines(block.removeprefix(BOM_UTF8))
 
 
 def _readable(block: bytes) -> bytes:
@@ -432,9 +438,11 @@ def _first_block(stores: Stores, path: str, *, quoted: bool = False) -> bytes:
     return b"".join(lines[:-1]) or data
 
 
-def _look(read: Callable[[], pa.Table], path: str) -> pa.Table:
+def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
     try:
-        return read()
+        schema = read().schema
+        assert schema.names is not None, "names that are no text raise"
+        return schema
     except _UNREADABLE as error:
         raise BadRecord(
             f"No columns can be found in the file: {error}",
