@@ -525,6 +525,12 @@ def test_a_name_of_a_column_that_is_no_text_is_told(
         source(str(tmp_path / "a")).check()
 
 
+def test_a_line_that_is_bad_only_among_others_is_read(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("n\n1\n\ufeff2\n3\n")
+    source = FileSource.csv(str(tmp_path), schema=pa.schema([("n", pa.int64())]))
+    assert [row["n"] for row in read_all(world, source)] == [1, 2, 3]
+
+
 def test_batches_of_json_have_numbers_beyond_json(world: World, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('\ufeff{"n": NaN}\n{"n": -Infinity}\n{"n": 0.5}\n')
     found = [row["n"] for row in read_all(world, FileSource.json(str(tmp_path)).arrow())]

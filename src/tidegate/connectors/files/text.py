@@ -335,7 +335,7 @@ def _parsed_block(
     except _UNREADABLE:
         lines = lines_of(data, quoted=quoted)
         good, bad = _isolated(lines, parse)
-    if not skip:
+    if bad and not skip:  # a mark of UTF-8 is bad within a block alone
         raise _bad_record(stores, path, offset, data, bad[0], quoted)
     begins = list(accumulate(map(len, lines), initial=offset))
     letters = [DeadLetter(f"{path}, byte {begins[i]}", why, lines[i]) for i, why in bad]
