@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -316,6 +317,9 @@ def test_a_password_is_not_shown() -> None:
     options = builder.with_url("jdbc:postgresql://localhost/db").build()
     assert options.password == "secret"
     assert "secret" not in repr(options)
+    url = "jdbc:postgresql://ann:secret@host/db?password=hush&ssl=1"
+    shown = repr(replace(options, url=url))
+    assert "//ann:…@host/db?password=…&ssl=1" in shown
 
 
 @pytest.mark.parametrize(

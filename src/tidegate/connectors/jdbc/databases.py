@@ -174,7 +174,7 @@ def database_of(url: str) -> Database:
     path = url.removeprefix(_SQLITE)
     if not url.startswith(_SQLITE):
         raise ConfigError(
-            f"No database is known for the URL {_without_password(url)!r}",
+            f"No database is known for the URL {without_password(url)!r}",
             where="JdbcConnectionOptions",
             remedy=f"Give one that begins with {_SQLITE} or {_POSTGRES}. For others write a Sink "
             "over their driver.",
@@ -211,7 +211,8 @@ def _rewritten(sql: str, written: Callable[[str], str]) -> str:
     return _TOKENS.sub(lambda found: written(found.group()), sql)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
     return re.sub(r"(password=)[^&;]*|(://[^/@:]*:)[^/@]*(?=@)", r"\1\2…", url)
 
 

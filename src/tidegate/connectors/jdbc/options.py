@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from tidegate.connectors.jdbc.databases import database_of
+from tidegate.connectors.jdbc.databases import database_of, without_password
 from tidegate.errors import ConfigError
 
 
@@ -13,12 +13,15 @@ from tidegate.errors import ConfigError
 class JdbcConnectionOptions:
     """How a database is reached; made by ``JdbcConnectionOptions.JdbcConnectionOptionsBuilder``.
 
-    user and password are shown nowhere.
+    user and password are shown nowhere, nor is a password in the URL.
     """
 
     url: str
     user: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"JdbcConnectionOptions(url={without_password(self.url)!r})"
 
     def get_db_url(self) -> str:
         """Where it is."""
