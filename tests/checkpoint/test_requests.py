@@ -75,6 +75,14 @@ def test_where_enough_are_pending_only_a_forced_request_runs() -> None:
     assert queue(unforced).choose(full, 0) is None
 
 
+def test_an_urgent_checkpoint_waits_for_no_other_where_none_may_be_unaligned() -> None:
+    full = Load(triggering=False, pending=1, cleaning=0, last_completion_ms=None)
+    last = CheckpointRequested(1, urgent=True)
+    forced = asked_request(last, SETTINGS, 0)
+    assert queue(forced).choose(full, 0) == forced
+    assert queue(asked_request(last, UNALIGNED, 0)).choose(full, 0) is None
+
+
 @pytest.mark.feature("F051", "F060")
 def test_a_periodic_request_within_the_pause_is_refused_until_its_end() -> None:
     request = periodic(900)

@@ -240,6 +240,25 @@ def test_who_interrupts_the_program_suspends_the_job_and_is_told_what_became_of_
     assert f"the job was suspended: {reason}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("settings", "follows"),
+    [
+        ({"execution.checkpointing.interval": "1 s"}, "suspended behind a last checkpoint, for"),
+        ({}, "cancelled, for it takes no checkpoints;"),
+    ],
+)
+def test_who_interrupts_the_program_is_told_what_becomes_of_a_job_with_or_without_checkpoints(
+    settings: dict[str, str], follows: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Client([])
+    client.interrupted = KeyboardInterrupt
+    env = environment(KeepingRuntime(client), settings)
+    numbers(env).map(str)
+    with pytest.raises(KeyboardInterrupt):
+        env.execute()
+    assert f"is being {follows}" in capsys.readouterr().err
+
+
 def test_state_without_a_uid_is_warned_about_with_a_name_to_use(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -191,6 +191,41 @@ def test_the_command_that_stops_a_job_says_what_it_waits_for(
     client.get_job_execution_result().result(LIMIT_S)
 
 
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_a_last_checkpoint_waits_for_one_call_although_another_checkpoint_is_under_way(
+    tmp_path: Path, parallelism: int
+) -> None:
+    """Behind that one it would wait for a second call, which here never returns."""
+    called, release = tmp_path / "called", tmp_path / "release"
+
+    def ask(number: int) -> int:
+        (tmp_path / f"again{number}").touch() if release.exists() else called.touch()
+        while not release.exists() or (tmp_path / f"again{number}").exists():
+            time.sleep(0.02)
+        return number
+
+    settings = {
+        "execution.checkpointing.dir": str(tmp_path / "checkpoints"),
+        "execution.checkpointing.interval": "1 h",
+        "tidegate.interrupt.checkpoint-timeout": "10 d",
+        "task.cancellation.timeout": "100 ms",
+    }
+    env = StreamExecutionEnvironment.local(
+        parallelism, configuration=Configuration.from_dict(settings)
+    )
+    env.generate(lambda number: number, rate=100).map(ask).key_by(str).map(str).print()
+    client: DriverClient = env.execute_async("stuck")  # type: ignore[assignment]
+    waited_for(called.exists)
+    before = client.trigger_checkpoint()
+    waited_for(lambda: client.view().checkpoints.counts.in_progress == 1)
+    suspended = client.suspend()
+    waited_for(lambda: client.view().checkpoints.counts.in_progress == 2)
+    release.touch()
+    suspended.result(LIMIT_S)
+    assert before.exception(LIMIT_S) is None or "subsumed" in str(before.exception())
+    assert len(list(tmp_path.glob("checkpoints/*/chk-2/_metadata"))) == 1
+
+
 def waited_for(reached: Callable[[], bool]) -> None:
     for _ in range(int(LIMIT_S * 20)):
         if reached():

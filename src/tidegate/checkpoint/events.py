@@ -101,7 +101,8 @@ class CheckpointRequested:
 
     request: the asker's number for it. target: folder in which a savepoint gets its own folder;
     None for the configured one. format: of a savepoint. cancels: the job is cancelled once the
-    savepoint is complete, so nothing else may be triggered from now on.
+    savepoint is complete, so nothing else may be triggered from now on. urgent: it does not wait
+    for checkpoints that are under way, where none of them may be unaligned.
     """
 
     request: int
@@ -109,6 +110,7 @@ class CheckpointRequested:
     target: str | None = None
     format: SavepointFormatType = SavepointFormatType.CANONICAL
     cancels: bool = False
+    urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

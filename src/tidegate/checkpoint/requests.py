@@ -6,7 +6,7 @@ Source: checkpoint coordination §3.
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKind
@@ -61,10 +61,13 @@ def periodic_request(settings: CheckpointSettings, now_ms: int) -> Request:
 
 def asked_request(asked: CheckpointRequested, settings: CheckpointSettings, now_ms: int) -> Request:
     """The request that somebody else has made."""
+    properties = properties_of(asked.kind, asked.format, settings)
+    if asked.urgent and not settings.unaligned:
+        properties = replace(properties, forced=True)
     return Request(
         now_ms,
         asked.kind,
-        properties_of(asked.kind, asked.format, settings),
+        properties,
         asked.request,
         asked.target,
         asked.kind.is_synchronous or asked.cancels,

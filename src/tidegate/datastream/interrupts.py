@@ -15,6 +15,8 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import options
+from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.config.configuration import Configuration
 from tidegate.config.warnings import Warn, process_warnings
 from tidegate.errors import JobCanceled, JobFailed, TidegateError
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from tidegate.api.client import JobClient, JobExecutionResult
-    from tidegate.config.configuration import Configuration
 
 CANCEL_TIMEOUT_S: Final = 30.0
 """How long a job that is to end is waited for."""
@@ -57,7 +58,8 @@ class RunningJobs:
         if os.getpid() != self._process:  # forked from the program, whose jobs are not its own
             self._process, self._terminated = os.getpid(), False
             self._jobs.clear()
-        self._jobs[client] = configuration
+        # A copy: the program may change its settings for the next job.
+        self._jobs[client] = Configuration(configuration)
         client.get_job_execution_result().add_done_callback(lambda _: self._jobs.pop(client, None))
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -142,9 +144,13 @@ def not_ended(client: JobClient, asked: str) -> JobFailed:
 
 def _say_what_follows(client: JobClient, reason: str, configuration: Configuration) -> None:
     limit_s = configuration.get(options.LAST_CHECKPOINT_TIMEOUT) / 1000
+    follows = (
+        f"is being suspended behind a last checkpoint, for which it has {limit_s:g} s"
+        if checkpoint_settings(configuration).periodic
+        else "is being cancelled, for it takes no checkpoints"
+    )
     sys.stderr.write(
-        f"{reason}: job {client.get_job_id()} is being suspended behind a last checkpoint, for "
-        f"which it has {limit_s:g} s; Ctrl-C ends the program at once\n"
+        f"{reason}: job {client.get_job_id()} {follows}; Ctrl-C ends the program at once\n"
     )
 
 

@@ -24,7 +24,9 @@ async def suspend(driver: Driver, reason: str) -> None:
         driver.post(CancelRequested(reason))
         return
     done: Future[CheckpointDone] = Future()
-    driver.post(CheckpointRequested(driver.expect_checkpoint(done), SnapshotKind.CHECKPOINT))
+    # Behind a periodic one that waits for a long call it would wait for the next call as well.
+    number = driver.expect_checkpoint(done)
+    driver.post(CheckpointRequested(number, SnapshotKind.CHECKPOINT, urgent=True))
     # One that fails, or takes too long, is no reason to stay: the one before is there.
     last = asyncio.wrap_future(done)
     last.add_done_callback(lambda done: done.cancelled() or done.exception())
