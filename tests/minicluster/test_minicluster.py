@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from tidegate.jobmaster.machine import JobMaster
 from tidegate.minicluster import processes
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.in_process import LoopProvider
-from tidegate.minicluster.processes import ProcessProvider
+from tidegate.minicluster.processes import ProcessProvider, slot_process
 from tidegate.model.control import (
     CheckpointAcknowledged,
     JobStatus,
@@ -146,6 +147,15 @@ def test_a_driver_that_cannot_even_be_made_says_so_to_who_submits(
     network = MemoryNetwork()
     with pytest.raises(StorageFailed, match="no scheme 'foo'"):
         start_driver(env.get_job_graph(), LoopProvider(network), network)
+
+
+def test_a_slot_whose_job_was_ended_while_it_started_says_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    assert slot_process(SlotInvitation(driver=f"127.0.0.1:{port}", secret=b"s" * 32)) == 1
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_slot_process_that_does_not_go_is_killed_and_the_loop_goes_on_meanwhile(

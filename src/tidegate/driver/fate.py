@@ -52,7 +52,7 @@ def fate_of_refused(
 
     whole: the newest with all its files, as they were written; None where there is none.
     """
-    kept = f"Nothing is deleted; {_kept(checkpoints.retained)}."
+    kept = f"Nothing is deleted. {_kept(checkpoints.retained)}."
     if whole is None:
         return f"{kept} None of them is whole."
     if whole.checkpoint == refused:
