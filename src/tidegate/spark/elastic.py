@@ -7,6 +7,7 @@ one by one. A thread in the driver waits for each job, since Spark's actions blo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import sys
@@ -14,16 +15,20 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from tidegate.config import options
 from tidegate.config.log import process_log
 from tidegate.driver.start import start_driver
 from tidegate.errors import SlotLost
 from tidegate.rest.serve import rest_server
 from tidegate.spark.addresses import driver_address, is_local
+from tidegate.spark.interrupts import SLOT_TAG, keep_slots_at_signals
 from tidegate.spark.python_files import ship_python_files
 from tidegate.spark.rpc import tell_of_plain_rpc
-from tidegate.spark.session import check_cores, cores_of, session_for, workers_python
+from tidegate.spark.session import check_cores, session_for, workers_python
 from tidegate.spark.slot_task import OUTCOME_SCHEMA, REPLACED, SlotTask, slot_function
+from tidegate.spark.waiting import look
 from tidegate.transport.security import LinkSecurity, is_loopback
 
 if TYPE_CHECKING:
@@ -61,6 +66,7 @@ class SparkRuntime:
         slots = graph.topology.slots_needed()
         spark = session_for(self._spark, slots)
         check_cores(spark, slots)
+        keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
         if not is_local(spark):
             ship_python_files(spark, self._configuration.get(options.PYTHON_FILES))
         address = driver_address(spark)
@@ -87,6 +93,7 @@ class ElasticProvider:
         self._threads: list[threading.Thread] = []
         self._released = threading.Event()
         self._planning = threading.Lock()
+        self._waiting = ""
 
     def start(
         self,
@@ -126,13 +133,12 @@ class ElasticProvider:
 
     @property
     def hint(self) -> str:
-        """What may be the matter where slots do not come."""
-        cores = cores_of(self._spark)
-        known = f"Spark has {cores} cores" if cores else "Spark's free cores are not known"
-        return (
-            f"{known}; a slot holds a core until the job ends. See spark.executor.instances, "
-            "spark.executor.cores and spark.dynamicAllocation.maxExecutors"
-        )
+        """What slots that do not come wait for, as Spark knew it when they still could."""
+        if not self._released.is_set():
+            asked = sum(thread.is_alive() for thread in self._threads)
+            with contextlib.suppress(Py4JError, AttributeError, OSError):  # Spark is gone
+                self._waiting = str(look(self._spark, self._tag, asked))
+        return self._waiting
 
     def _join(self, timeout_s: float) -> None:
         for thread in self._threads:
@@ -150,6 +156,7 @@ class ElasticProvider:
         task = SlotTask(self._security.invite(invitation, request), path)
         try:
             context.addJobTag(self._tag)
+            context.addJobTag(SLOT_TAG)
             context.setJobDescription(f"tidegate slot of '{self._job_name}'")
             with self._planning, workers_python(self._spark):
                 one = self._spark.range(0, 1, 1, 1)

@@ -1,0 +1,75 @@
+"""Ctrl-C and SIGTERM on Spark: the job's slots are there for its last checkpoint.
+
+By itself PySpark cancels all of Spark's jobs at Ctrl-C, the job's slots among them, and the JVM
+stops Spark at SIGTERM, which it gets with its group, or alone where it is `spark-submit`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
+
+if TYPE_CHECKING:
+    import structlog
+    from pyspark import SparkContext
+
+SLOT_TAG: Final = "tidegate-slot"
+"""Tag of the Spark jobs that host slots, whichever job of ours they belong to."""
+
+
+def keep_slots_at_signals(
+    context: SparkContext, log: structlog.typing.FilteringBoundLogger
+) -> None:
+    """Let no signal that tells the program to stop take slots away; may be done many times."""
+    if threading.current_thread() is threading.main_thread():
+        installed: Any = signal.getsignal(signal.SIGINT)
+        if getattr(installed, "__module__", "").startswith("pyspark."):
+            signal.signal(signal.SIGINT, lambda *_: _take_ctrl_c(context))
+    try:
+        _keep_jvm_at_sigterm(context)
+    except (Py4JError, TypeError, OSError) as error:  # a JVM without sun.misc.Signal
+        log.info("the JVM stops Spark at SIGTERM, before a last checkpoint", error=str(error))
+
+
+def _take_ctrl_c(context: Any) -> None:
+    """As PySpark does it, slots left alone."""
+    try:
+        active = context.statusTracker().getActiveJobsIds()
+        spark = context._jsc.sc()  # PySpark has no word of its own for what follows
+        slots = set(spark.statusTracker().getJobIdsForTag(SLOT_TAG))
+        for job in active:
+            if job not in slots:
+                spark.cancelJob(job)
+    finally:
+        raise KeyboardInterrupt
+
+
+def _keep_jvm_at_sigterm(context: Any) -> None:
+    jvm = context._gateway.jvm
+    misc, jvm_takes = jvm.sun.misc, jvm.sun.misc.Signal.handle
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        # It was started by this process, and ends with it whatever happens.
+        jvm_takes(misc.Signal("TERM"), misc.SignalHandler.SIG_IGN)
+    elif "deploy.SparkSubmit" in (jvm.System.getProperty("sun.java.command") or ""):
+        # It has started this process, and ends when this one has. Ctrl-C comes here as well.
+        ensure_callback_server_started(context._gateway)
+        jvm_takes(misc.Signal("TERM"), _PassedOn())
+        jvm_takes(misc.Signal("INT"), misc.SignalHandler.SIG_IGN)
+
+
+class _PassedOn:
+    """What the JVM does with a signal: this process is to take it."""
+
+    def handle(self, taken: Any) -> None:
+        """A signal has come. taken: a ``sun.misc.Signal``."""
+        os.kill(os.getpid(), taken.getNumber())
+
+    class Java:
+        """What this is for the JVM, as Py4J asks for it."""
+
+        implements = ("sun.misc.SignalHandler",)

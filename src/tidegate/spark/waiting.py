@@ -1,0 +1,69 @@
+"""What Spark knows of slots that have been asked for and have not come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegate.spark.addresses import is_local
+from tidegate.spark.session import cores_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SETTINGS: Final = (
+    "See spark.cores.max, spark.executor.instances, spark.executor.cores and "
+    "spark.dynamicAllocation.maxExecutors"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """asked: slots asked for and not ended. given: those that Spark has given a core.
+
+    executors: that have registered; None where driver and executors are one process. others: tasks
+    of other jobs of this application. cores: of Spark, where that is known.
+    """
+
+    asked: int
+    given: int
+    executors: int | None
+    others: int
+    cores: int | None
+
+    def __str__(self) -> str:
+        """What a slot waits for, for the user."""
+        if self.executors == 0:
+            return (
+                "no executor has registered with Spark yet: its cluster has no room, or they "
+                f"cannot reach the driver. {_SETTINGS}"
+            )
+        if self.given < self.asked:
+            room = f"has {self.cores} cores" if self.cores else f"has {self.executors} executor(s)"
+            return (
+                f"{self.asked - self.given} of {self.asked} slots wait for a core: Spark {room}, "
+                f"and runs {self.others} task(s) of other jobs. {_SETTINGS}"
+            )
+        return (
+            "each slot has its core: Python workers are starting and importing what the job needs; "
+            "the machines may be busy"
+        )
+
+
+def look(spark: SparkSession, tag: str, asked: int) -> Waiting:
+    """Ask Spark. tag: of the Spark jobs that host slots; asked: how many of them there are.
+
+    Raises Py4JError where its JVM does not answer, AttributeError where the session is stopped.
+    """
+    context: Any = spark.sparkContext
+    tracker = context.statusTracker()
+    executors = tracker.getExecutorInfos()
+    given = 0
+    for job in context._jsc.sc().statusTracker().getJobIdsForTag(tag):
+        info = tracker.getJobInfo(job)
+        stages = [tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
+        given += sum(stage.numActiveTasks for stage in stages if stage)
+    running = sum(each.numRunningTasks for each in executors)
+    # The driver is listed among executors; elsewhere than on one machine it runs no tasks.
+    registered = None if is_local(spark) else len(executors) - 1
+    return Waiting(asked, given, registered, max(0, running - given), cores_of(spark))

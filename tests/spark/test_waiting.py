@@ -1,0 +1,65 @@
+"""What is said of slots that do not come is what Spark knows."""
+
+import time
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from tests.e2e.watch import until
+from tests.spark.conftest import CORES
+from tidegate.spark.waiting import Waiting, look
+
+TAG = "test-waiting"
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        (Waiting(2, 0, executors=0, others=0, cores=None), "no executor has registered"),
+        (
+            Waiting(3, 1, executors=2, others=3, cores=None),
+            "2 of 3 slots wait for a core: Spark has 2 executor(s), and runs 3 task(s) of other",
+        ),
+        (Waiting(2, 1, executors=None, others=1, cores=2), "Spark has 2 cores, and runs 1 task"),
+        (Waiting(2, 2, executors=1, others=0, cores=None), "each slot has its core: Python work"),
+    ],
+)
+def test_it_says_whether_executors_cores_or_workers_are_waited_for(
+    waiting: Waiting, told: str
+) -> None:
+    assert told in str(waiting)
+
+
+@contextmanager
+def running(spark: SparkSession, end: Path, *, tag: str | None) -> Generator[None]:
+    """A Spark job with one task, which runs until the block is left."""
+
+    def wait(rows: Iterable[int]) -> Iterable[int]:
+        while not end.exists():
+            time.sleep(0.05)
+        return rows
+
+    def run() -> None:
+        if tag is not None:
+            spark.sparkContext.addJobTag(tag)
+        spark.sparkContext.parallelize([1], 1).mapPartitions(wait).collect()
+
+    thread = InheritableThread(target=run, session=spark)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.touch()
+        thread.join()
+
+
+def test_spark_tells_tasks_of_slots_from_others(spark: SparkSession, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    with running(spark, end, tag=TAG), running(spark, end, tag=None):
+        expected = Waiting(3, given=1, executors=None, others=1, cores=CORES)
+        until(lambda: look(spark, TAG, 3).given + look(spark, TAG, 3).others == 2, "both run", 60)
+        assert look(spark, TAG, 3) == expected
