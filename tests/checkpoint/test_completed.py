@@ -170,3 +170,23 @@ def test_a_file_that_states_share_is_named_once_and_not_released_as_shared() -> 
     ours = CheckpointProperties.for_checkpoint(RetentionPolicy.DELETE_ON_CANCELLATION)
     registry.register_restored(metadata, ours)
     assert len(registry) == 0
+
+
+def test_what_is_given_up_can_be_taken_back_before_the_next_checkpoint() -> None:
+    """Somebody may put the file back by then."""
+    store = CompletedCheckpoints(3, [restored_checkpoint(number) for number in (1, 2, 3)])
+    for damaged, older in ((3, 2), (2, 1)):
+        given_up = store.give_up(CheckpointId(damaged))
+        assert given_up is not None and given_up.checkpoint == older
+    assert store.give_up(CheckpointId(1)) is None
+    assert ids(store.retained) == [1]
+    store.take_back()
+    assert ids(store.retained) == [1, 2, 3]
+
+
+def test_what_is_given_up_is_forgotten_with_the_next_checkpoint() -> None:
+    store = CompletedCheckpoints(3, [restored_checkpoint(1), restored_checkpoint(2)])
+    store.give_up(CheckpointId(2))
+    store.add(restored_checkpoint(3))
+    store.take_back()
+    assert ids(store.retained) == [1, 3]

@@ -176,3 +176,21 @@ def test_a_damaged_newest_checkpoint_is_left_for_an_older_one_where_that_was_ask
     rows = committed_rows(jobs.folder / "out")
     assert 0 < len(rows) - ROWS < len(before)
     assert {row["number"] for row in rows} == set(range(ROWS))
+
+
+def test_with_nothing_whole_to_go_back_to_the_newest_is_still_there_to_be_mended(
+    jobs: Jobs,
+) -> None:
+    checkpoints = three_checkpoints(jobs)
+    for checkpoint in checkpoints:
+        flip_a_bit(checkpoint)
+    latest = {"execution.state-recovery.path": "latest", "tidegate.restore.fall-back": True}
+    error = failure_of(start(jobs, **latest))
+    assert isinstance(error, JobSuspended) and error.refused == 1
+    assert "Checkpoints 1, 2, 3 are kept. None of them is whole." in error.remedy
+    flip_a_bit(checkpoints[-1])  # which mends it
+    with structlog.testing.capture_logs() as logs:
+        finished(start(jobs, **{"execution.state-recovery.path": "latest"}))
+    assert not [log for log in logs if "begins anew" in log["event"]]
+    rows = committed_rows(jobs.folder / "out")
+    assert sorted(row["number"] for row in rows) == list(range(ROWS))

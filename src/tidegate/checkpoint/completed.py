@@ -114,6 +114,7 @@ class CompletedCheckpoints:
     def __init__(self, retained_max: int, retained: Iterable[CompletedCheckpoint] = ()) -> None:
         self._retained_max = max(retained_max, 1)
         self._retained = list(retained)
+        self._given_up: list[CompletedCheckpoint] = []
         self._has_own = False
         self._dropped: tuple[CompletedCheckpoint, ...] = ()
 
@@ -153,18 +154,25 @@ class CompletedCheckpoints:
     def add(self, newest: CompletedCheckpoint) -> list[CompletedCheckpoint]:
         """Keep it; the result is what it has subsumed, oldest first."""
         self._retained, subsumed = self._split(newest)
+        self._given_up.clear()
         self._has_own = True
         return subsumed
 
     def give_up(self, checkpoint: CheckpointId) -> CompletedCheckpoint | None:
-        """Forget one that cannot be restored; its files stay. The result is the next older one.
+        """Restore no more from one that is damaged. The result is the next older one.
 
-        The only one is not forgotten.
+        It is forgotten with the next one that completes, and its files stay. The only one is not
+        given up.
         """
         left = [each for each in self._retained if each.checkpoint != checkpoint]
         if left:
+            self._given_up = [*(c for c in self._retained if c not in left), *self._given_up]
             self._retained = left
         return left[-1] if left else None
+
+    def take_back(self) -> None:
+        """Keep what was given up since the last one completed: the damage may be mended."""
+        self._retained, self._given_up = [*self._retained, *self._given_up], []
 
     def end(self, status: JobStatus) -> list[CompletedCheckpoint]:
         """Drop what does not outlive a job that ends so; the result is what was dropped.

@@ -178,6 +178,7 @@ class Disposal:
 
     def end(self, status: JobStatus) -> ForgetPointers:
         """The job is over, for good or under this leader: keep what outlives that."""
+        self._completed.take_back()
         newest = self._completed.latest
         self._dropped = self._completed.end(status)
         self._ends = status
