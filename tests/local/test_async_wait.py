@@ -46,6 +46,15 @@ def asked(number: int, folder: Path) -> int:
     return number
 
 
+def asked_until_told(number: int, folder: Path) -> int:
+    """The number, once a test lets the calls go."""
+    with (folder / "calls").open("a") as calls:
+        calls.write(f"{number}\n")
+    while not (folder / "go").exists():
+        time.sleep(0.01)
+    return number
+
+
 def calls(folder: Path) -> Counter[int]:
     """How often each number was asked for."""
     made = folder / "calls"
@@ -82,6 +91,24 @@ def test_a_stop_with_savepoint_leaves_calls_that_hang_to_the_savepoint(jobs: Job
     finished(client)
     left = set(range(ROWS)) - set(HANGING)
     assert set(ledger_rows(jobs.folder / "out")) == left
+    (jobs.folder / "go").touch()
+
+
+@pytest.mark.parametrize("capacity", [4, 1_000])
+def test_a_stop_with_savepoint_leaves_calls_too_where_the_input_has_not_ended(
+    jobs: Jobs, capacity: int
+) -> None:
+    """With all places taken the source is held back when the stop comes."""
+    numbers = jobs.checkpointed(1, 100).generate(lambda number: number, rate=100).uid("numbers")
+    hang = partial(asked_until_told, folder=jobs.folder)
+    found = AsyncDataStream.ordered_wait(numbers, hang, Time.hours(1), capacity=capacity)
+    found.uid("asked").sink_to(LedgerSink(jobs.folder / "out")).uid("out")
+    client = jobs.start(numbers.get_execution_environment(), "asking")
+    until(lambda: calls(jobs.folder).total() >= 4, "calls hang")
+    wait_completed(client, view(client).checkpoints.counts.completed + 2)
+    path = client.stop_with_savepoint(False, jobs.folder / "savepoints").result(timeout=60)
+    finished(client)
+    assert Path(path, "_metadata").exists()
     (jobs.folder / "go").touch()
 
 

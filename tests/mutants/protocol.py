@@ -185,7 +185,7 @@ PROTOCOL = [
     Mutant(
         "what waits for credit is lost at the end",
         "slot/subtask.py",
-        "        if self._has_room:\n            self._change(ExecutionState.FINISHED)",
+        "        if self._has_sent:\n            self._change(ExecutionState.FINISHED)",
         "        self._change(ExecutionState.FINISHED)",
     ),
     Mutant(

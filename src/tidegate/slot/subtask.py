@@ -152,7 +152,7 @@ class Subtask:
         if not self._started or self.state.is_terminal:
             return False
         if self._released:
-            return self._has_room
+            return self._has_sent
         if self._urgent:
             return True
         if self._end.stopped:
@@ -265,6 +265,11 @@ class Subtask:
     def takes_input(self) -> bool:
         """Whether no operator holds the input back."""
         return self._chain.takes_input
+
+    @property
+    def _has_sent(self) -> bool:
+        """Whether nothing waits for credit; calls under way are no matter of its own."""
+        return self._room.waiting == 0
 
     @property
     def _has_room(self) -> bool:
@@ -384,7 +389,7 @@ class Subtask:
 
     def _leave_if_sent(self) -> None:
         """Finish once the last element has left: what waits for credit would be lost."""
-        if self._has_room:
+        if self._has_sent:
             self._change(ExecutionState.FINISHED)
 
     def idle_again(self) -> None:
