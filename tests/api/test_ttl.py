@@ -58,7 +58,7 @@ def test_a_configuration_tells_what_it_was_built_of() -> None:
     [
         (lambda: StateTtlConfig.new_builder(Time.seconds(0)).build(), "ttl, in milliseconds, is 0"),
         (lambda: StateTtlConfig.new_builder(Duration.of_nanos(5)).build(), "is 0 and has to be 1"),
-        (lambda: StateTtlConfig.new_builder(1000), "1000, which is no length of time"),
+        (lambda: StateTtlConfig.new_builder(1.5), "1.5, which is not a length of time"),
         (
             lambda: StateTtlConfig.new_builder(Time.seconds(1)).cleanup_incrementally(0),
             "cleanup_size is 0",

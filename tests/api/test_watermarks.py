@@ -51,7 +51,10 @@ def test_a_strategy_travels_with_the_job() -> None:
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda: WatermarkStrategy.for_bounded_out_of_orderness(5), "takes a Duration, not int"),
+        (
+            lambda: WatermarkStrategy.for_bounded_out_of_orderness(0.5),
+            "takes a Duration, not float",
+        ),
         (
             lambda: WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(-1)),
             "was given -1 ms",

@@ -40,7 +40,7 @@ def test_a_value_that_does_not_fit_is_refused_at_once_and_changes_nothing() -> N
     configuration = Configuration().set(options.CHECKPOINT_TIMEOUT, "1 min")
     with pytest.raises(ConfigError) as caught:
         configuration.set("execution.checkpointing.timeout", "soon", where="line 4")
-    assert caught.value.what == "execution.checkpointing.timeout is 'soon', which is no duration"
+    assert caught.value.what == "execution.checkpointing.timeout is 'soon', which is not a duration"
     assert caught.value.where == "line 4"
     assert "'10 s'" in caught.value.remedy
     assert configuration.get(options.CHECKPOINT_TIMEOUT) == 60_000
@@ -93,7 +93,7 @@ def test_typed_getters_read_what_typed_setters_wrote() -> None:
     assert configuration.get_float("f", 0.0) == 1.2
     assert configuration.get_string("s", "") == "x"
     assert configuration.get_integer("none", 7) == 7
-    with pytest.raises(ConfigError, match="s is 'x', which is no whole number"):
+    with pytest.raises(ConfigError, match="s is 'x', which is not a whole number"):
         configuration.get_integer("s", 0)
 
 

@@ -51,16 +51,16 @@ def test_a_duration_may_be_given_as_an_object(given: object) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("ten seconds", "no duration"),
-        ("10 parsecs", "'parsecs' is no unit of time"),
-        ("", "no duration"),
-        ("P", "no duration"),
-        ("PT", "no duration"),
+        ("ten seconds", "not a duration"),
+        ("10 parsecs", "'parsecs' is not a unit of time"),
+        ("", "not a duration"),
+        ("P", "not a duration"),
+        ("PT", "not a duration"),
         ("-3 s", "negative"),
         (-3, "negative"),
         ("1 us", "finer than a millisecond"),
-        (True, "no duration"),
-        (1.5, "no duration"),
+        (True, "not a duration"),
+        (1.5, "not a duration"),
     ],
 )
 def test_what_is_no_duration_is_refused(given: object, problem: str) -> None:
@@ -135,5 +135,5 @@ def test_ports_are_a_number_or_a_range() -> None:
     assert PortRangeType().parse(0) == (0, 0)
     assert PortRangeType().parse((1, 2)) == (1, 2)
     for given in ("2-1", "70000", "a", "", 1.5):
-        with pytest.raises(ValueError, match="no range of ports"):
+        with pytest.raises(ValueError, match="not a range of ports"):
             PortRangeType().parse(given)

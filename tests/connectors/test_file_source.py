@@ -412,6 +412,13 @@ def test_an_empty_csv_file_has_no_columns_to_find(tmp_path: Path) -> None:
         FileSource.csv(str(tmp_path)).check()
 
 
+def test_a_file_that_is_no_text_is_told_with_its_path_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xf9\xfa,b\n1,2\n")
+    with pytest.raises(BadRecord, match="No columns can be found") as caught:
+        FileSource.csv(str(tmp_path)).check()
+    assert caught.value.where.endswith("a.csv") and "on_malformed" in caught.value.remedy
+
+
 def test_a_path_that_is_not_there_is_refused_before_anything_starts(tmp_path: Path) -> None:
     missing = tmp_path / "nothing"
     with pytest.raises(ConfigError, match="no such file or folder") as caught:

@@ -1,5 +1,8 @@
 """A source of one's own that is asked page by page."""
 
+from datetime import timedelta
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -107,6 +110,47 @@ def test_pages_of_columns_come_as_arrow_batches(world: World) -> None:
     job = SourceJob(world, lambda: operator(Columns(total=8)), 1, settings=SMALL)
     job.run_to_end()
     assert [row["n"] for row in job.emitted] == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ("abc", "splits returned 'abc', which is not a list of texts"),
+        (None, "splits returned None, which is not a list of texts"),
+        ((), r"splits returned \(\), which is not a list of texts"),
+        ((1, 2), r"splits returned \(1, 2\), which is not a list of texts"),
+        (("1", "2", "1"), "splits returned '1' more than once"),
+    ],
+)
+def test_splits_that_cannot_be_are_told_with_the_name_of_the_source(
+    world: World, names: Any, text: str
+) -> None:
+    with pytest.raises(TidegateError, match=text) as caught:
+        SourceJob(world, lambda: operator(Pages(names)), 1, settings=SMALL)
+    assert "source 'Pages'" in caught.value.where
+
+
+class Rare(Pages):
+    """Has something new at every second call."""
+
+    asked = 0
+
+    def poll(self, split: str, position: int) -> Page[int]:
+        self.asked += 1
+        return Page([], position) if self.asked % 2 else super().poll(split, position)
+
+
+@pytest.mark.parametrize("pause", [90, 90.0, "90 s", timedelta(seconds=90)])
+def test_a_pause_is_a_number_of_seconds_or_a_length_of_time(world: World, pause: Any) -> None:
+    def rare() -> SourceReaderOperator:
+        source = Rare(total=7)
+        source.pause_s = pause
+        return operator(source)
+
+    job = SourceJob(world, rare, 1, settings=SMALL)
+    began_ms = world.monotonic_ms()
+    job.run_to_end()
+    assert 90_000 <= world.monotonic_ms() - began_ms < 100_000
 
 
 class Wrong(Pages):

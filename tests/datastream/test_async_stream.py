@@ -217,11 +217,14 @@ def test_a_type_that_the_answers_cannot_have_is_refused(declared: Any, what: str
             lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_size=0),
             "The batch_size is 0",
         ),
-        (lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_wait=5), "batch_wait is 5"),
+        (
+            lambda s: AsyncDataStream.ordered_wait(s, str, LONG, batch_wait=-5),
+            "batch_wait is -5",
+        ),
         (lambda s: AsyncDataStream.ordered_wait(s, Names, LONG), "Names is a class"),
         (lambda s: AsyncDataStream.ordered_wait(s, 7, LONG), "not int"),
         (lambda s: AsyncDataStream.ordered_wait(s, backwards, Time(0)), "The timeout is"),
-        (lambda s: AsyncDataStream.ordered_wait(s, backwards, 5), "The timeout is 5"),
+        (lambda s: AsyncDataStream.ordered_wait(s, backwards, 5.5), "5.5 is not a length of time"),
         (lambda s: AsyncDataStream.unordered_wait(s, backwards, LONG, 0), "The capacity is 0"),
         (
             lambda s: AsyncDataStream.unordered_wait_with_retry(s, backwards, LONG, 3),

@@ -275,7 +275,7 @@ def test_without_checkpoints_there_is_nothing_to_warn_about(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     env = environment()
-    numbers(env).key_by("k").process(KeyedPass())
+    numbers(env).key_by("k").process(KeyedPass()).print()
     env.execute()
     captured = capsys.readouterr()
     assert captured.out + captured.err == ""

@@ -102,6 +102,23 @@ def test_a_pattern_that_is_watched_and_matches_nothing_is_told(tmp_path: Path) -
     ]
 
 
+def test_a_job_without_a_sink_is_told_with_its_last_steps() -> None:
+    env = environment()
+    numbers(env).map(str)
+    with structlog.testing.capture_logs() as logs:
+        env.execute_async("job")
+    assert [(log["warning"], log["steps"]) for log in logs] == [("no-sink", ["Map"])]
+
+
+def test_a_second_execution_is_told_that_the_first_took_all_steps() -> None:
+    env = environment()
+    numbers(env).print()
+    env.execute_async("job")
+    with pytest.raises(GraphError, match="the execution before has taken all steps") as refused:
+        env.execute_async("job")
+    assert "execute_and_collect" in refused.value.remedy
+
+
 BUILT = """
 import sys
 from tidegate import StreamExecutionEnvironment
@@ -145,6 +162,28 @@ def test_a_program_that_ends_without_execute_is_told_its_sinks() -> None:
 
 def test_after_an_error_of_the_program_nothing_more_is_told() -> None:
     told = ends_with(BUILT + "raise ValueError('first')")
+    assert "ValueError: first" in told and "not-executed" not in told
+
+
+NEVER_RUN = """
+from tidegate import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.local()
+env.from_collection([1]).map(str).name("lost")
+"""
+
+
+def test_a_program_without_a_sink_that_never_runs_is_told_its_steps() -> None:
+    told = ends_with(NEVER_RUN)
+    assert "not-executed" in told and "steps=['lost']" in told
+
+
+def test_after_an_error_under_the_command_line_nothing_more_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(BUILT + "raise ValueError('first')")
+    argv = ["tidegate", "run", str(script)]
+    told = ends_with(
+        f"import runpy, sys; sys.argv = {argv!r}; runpy.run_module('tidegate', run_name='__main__')"
+    )
     assert "ValueError: first" in told and "not-executed" not in told
 
 

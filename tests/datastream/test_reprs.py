@@ -9,8 +9,11 @@ import pytest
 from tests.datastream.fakes import environment, numbers
 from tests.rest.world import EMPTY
 from tidegate import (
+    AsyncRetryStrategy,
     CountTrigger,
     Duration,
+    EmbeddedRocksDBStateBackend,
+    FileSystemCheckpointStorage,
     JobExecutionResult,
     KeyedProcessFunction,
     MapStateDescriptor,
@@ -99,6 +102,12 @@ def test_settings_say_what_is_set() -> None:
         ),
         (Row(shop="x", amount=1), "Row(shop='x', amount=1)"),
         (CountTrigger.of(3), "CountTrigger(window_size=3)"),
+        (
+            AsyncRetryStrategy.fixed_delay(3, "50 ms"),
+            "AsyncRetryStrategy(max_attempts=3, delay_ms=50, delay_max_ms=50, multiplier=1.0)",
+        ),
+        (EmbeddedRocksDBStateBackend(True), "EmbeddedRocksDBStateBackend(True)"),
+        (FileSystemCheckpointStorage("s3://b/ck/"), "FileSystemCheckpointStorage('s3://b/ck')"),
         (WatermarkStrategy.no_watermarks(), "WatermarkStrategy.no_watermarks()"),
         (
             WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time"),

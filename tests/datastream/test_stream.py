@@ -261,7 +261,7 @@ def test_streams_of_two_environments_are_not_united() -> None:
         (lambda s: s.key_by("k").set_parallelism(2), "set_parallelism has nothing to apply to"),
         (lambda s: s.rebalance().name("x"), "name has nothing to apply to: a union or a"),
         (lambda s: s.union(s).uid("x"), "uid has nothing to apply to"),
-        (lambda s: s.execute_and_collect(limit=0), "The limit is 0"),
+        (lambda s: s.execute_and_collect(limit=0), "a whole number, 1 or more, not 0"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_the_call(call: Call, what: str) -> None:

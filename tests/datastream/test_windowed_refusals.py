@@ -34,7 +34,7 @@ from tidegate.testing import OperatorHarness
         (lambda s: s.window(TEN).evictor(CountTrigger(1)), "evictor takes an? Evictor"),
         (lambda s: s.window(TEN).side_output_late_data("late"), "takes an? OutputTag, not .late"),
         (lambda s: s.window(TEN).allowed_lateness(-1), "allowed lateness is -1"),
-        (lambda s: s.window(TEN).allowed_lateness(1.5), "allowed lateness is 1.5"),
+        (lambda s: s.window(TEN).allowed_lateness(1.5), "1.5 is not a length of time"),
         (lambda s: s.window(TEN).apply(Kept()), "apply takes a WindowFunction"),
         (lambda s: s.window(TEN).process(Whole()), "process takes a ProcessWindowFunction"),
         (lambda s: s.window(TEN).aggregate(max), "aggregate takes an? AggregateFunction"),

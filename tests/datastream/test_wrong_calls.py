@@ -8,11 +8,14 @@ import pytest
 
 from tests.datastream.fakes import Nowhere, environment, numbers
 from tidegate import (
+    AggregateFunction,
     AsyncDataStream,
+    ConfigError,
     FilterFunction,
     FlatMapFunction,
     GraphError,
     MapFunction,
+    ProcessFunction,
     StreamExecutionEnvironment,
     Time,
     UserCodeFailed,
@@ -72,14 +75,102 @@ class Awaited(FlatMapFunction[int, Any]):
         (lambda env, s: s.name(5), "name takes a text, not 5"),
         (lambda env, s: s.sink_to(Nowhere()).uid(""), "uid takes a text, not ''"),
         (lambda env, s: s.sink_to(Nowhere()).name(5), "name takes a text, not 5"),
-        (lambda env, s: s.execute_and_collect(2), "the name of a job takes a text, not 2"),
+        (lambda env, s: s.execute_and_collect(2), "takes the name of the job, a text, not 2"),
         (lambda env, s: env.execute(2), "execute takes a text, not 2"),
+        (lambda env, s: s.collect(2), "collect takes the name of the job, a text, not 2"),
+        (lambda env, s: s.execute_and_collect(limit="2"), "a whole number, 1 or more, not '2'"),
+        (lambda env, s: s.set_description(5), "set_description takes a text, not 5"),
+        (lambda env, s: s.slot_sharing_group(5), "a text or a SlotSharingGroup, not 5"),
+        (lambda env, s: s.print(5), "print takes a text, not 5"),
+        (lambda env, s: env.generate(5), "generate takes a plain function, not int"),
+        (lambda env, s: env.generate(generator), "generator is a generator function"),
+        (lambda env, s: env.generate(coroutine), "coroutine is an `async def`"),
+        (lambda env, s: env.generate(abs, 2.5), "a whole number, 0 or more, not 2.5"),
+        (lambda env, s: env.from_sequence("a", 5), "from_sequence takes a whole number, not 'a'"),
     ],
 )
 def test_what_a_call_cannot_use_is_refused(call: Call, told: str) -> None:
     env = environment()
     with pytest.raises(GraphError, match=told):
         call(env, numbers(env))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda env, s: s.set_parallelism("2"), "The parallelism is '2', which is not a whole"),
+        (lambda env, s: s.set_parallelism(True), "The parallelism is True, which is not a whole"),
+        (lambda env, s: s.set_max_parallelism(2.0), "The max parallelism is 2.0, which is not a"),
+        (lambda env, s: env.generate(abs, None, "fast"), "The rate is 'fast' rows a second"),
+        (lambda env, s: env.configure({1: 2}), "the key 1, which is not a text"),
+        (
+            lambda env, s: StreamExecutionEnvironment.local({"parallelism.default": 2}),
+            "Settings were given where the parallelism is due",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(call: Call, told: str) -> None:
+    env = environment()
+    with pytest.raises(ConfigError, match=told):
+        call(env, numbers(env))
+
+
+class AwaitedProcess(ProcessFunction):
+    async def process_element(self, value: Any, ctx: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return [value]
+
+
+class AwaitedOpen(MapFunction[int, int]):
+    async def open(self, runtime_context: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        pass
+
+    def map(self, value: int) -> int:
+        return value
+
+
+class AwaitedSum(AggregateFunction[int, int, int]):
+    def create_accumulator(self) -> int:
+        return 0
+
+    async def add(self, value: int, accumulator: int) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return value + accumulator
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda s: s.process(AwaitedProcess()), "process .*AwaitedProcess.process_element is an"),
+        (lambda s: s.map(AwaitedOpen()), "map .*AwaitedOpen.open is an `async def`"),
+        (
+            lambda s: s.key_by(abs).count_window(2).aggregate(AwaitedSum()),
+            "aggregate .*AwaitedSum.add is an `async def`",
+        ),
+    ],
+)
+def test_a_method_that_nobody_awaits_is_refused(call: Callable[[Any], object], told: str) -> None:
+    with pytest.raises(GraphError, match=told):
+        call(numbers(environment()))
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda s: s.aggregate, "works on a windowed stream: call key_by and window first"),
+        (lambda s: s.key_by(abs).trigger, "works on a windowed stream: call window first"),
+        (lambda s: s.groupBy, "did you mean 'key_by'"),
+        (lambda s: s.group_by, "did you mean 'key_by'"),
+        (lambda s: s.foreach, "did you mean 'add_sink'"),
+    ],
+)
+def test_a_method_of_elsewhere_is_told_with_ours(call: Callable[[Any], object], told: str) -> None:
+    with pytest.raises(AttributeError, match=told):
+        call(numbers(environment()))
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from tidegate import (
     UserError,
     ValueStateDescriptor,
 )
+from tidegate.errors import with_article
 from tidegate.testing import OperatorHarness
 
 Build = Callable[..., DataStream[Any]]
@@ -131,8 +132,8 @@ def test_what_is_no_iterable_of_records_is_told(
             harness.process(7, timestamp=3, source=number)
         harness.watermark(20)
     message = str(failed.value)
-    kind = type(result).__name__
-    assert f"'bad' returned {result!r}, a {kind}, which are no records one by one" in message
+    kind = with_article(type(result))
+    assert f"'bad' returned {result!r}, {kind}, which are no records one by one" in message
     assert "at the row 7" in message or "in its on_timer" in message
     assert "Yield each record, or return a list of them" in message
 

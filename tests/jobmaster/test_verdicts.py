@@ -76,14 +76,15 @@ def test_the_same_row_that_fails_again_and_again_is_counted() -> None:
     assert [restarting.times for restarting in world.of(Restarting)] == [1, 1, 2, 2, 3]
 
 
-def test_a_completed_checkpoint_between_makes_it_another_story() -> None:
-    made = replace(RESTARTS, restart=FixedDelay(attempts=9, delay_ms=0))
+def test_a_completed_checkpoint_between_keeps_the_job_alive_but_it_is_the_same_story() -> None:
+    made = replace(RESTARTS, restart=FixedDelay(attempts=9, delay_ms=0), repeats_max=2)
     world = World(with_checkpoints(made)).running()
     world.change(world.executions[0], ExecutionState.FAILED, AT_A_ROW)
     pass_time(world, world.now_ms + 2_000)
     assert world.machine.view(world.now_ms).checkpoints.counts.completed
     world.change(world.executions[0], ExecutionState.FAILED, AT_A_ROW)
-    assert [restarting.times for restarting in world.of(Restarting)] == [1, 1]
+    assert [restarting.times for restarting in world.of(Restarting)] == [1, 2]
+    assert world.over is None
 
 
 def test_what_no_row_causes_is_not_counted() -> None:

@@ -291,12 +291,12 @@ REFUSED: dict[str, tuple[Build, list[str]]] = {
         ["process takes a ProcessFunction, not Keyed", "Call key_by first"],
     ),
     "windows of no length of time": (
-        sales(lambda stream: windowed(stream, 1_000)),
-        ["1000 is no length of time", "TumblingEventTimeWindows", "Give a timedelta, a Time"],
+        sales(lambda stream: windowed(stream, 0.5)),
+        ["0.5 is not a length of time", "TumblingEventTimeWindows", "Give a timedelta, a Time"],
     ),
     "an allowed lateness that is no number": (
         sales(lambda stream: windowed(stream).allowed_lateness("soon")),
-        ["'soon' is no length of time", "Give a timedelta, a Time"],
+        ["'soon' is not a length of time", "Give a timedelta, a Time"],
     ),
     "a trigger's class": (
         sales(lambda stream: windowed(stream).trigger(CLASS)),

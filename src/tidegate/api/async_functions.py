@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tidegate.api.functions import Function
+from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from tidegate.api.functions import RuntimeContext
+    from tidegate.config.spans import Span
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -103,45 +105,50 @@ class AsyncRetryStrategy(ABC, Generic[Out]):
     @staticmethod
     def fixed_delay(
         max_attempts: int,
-        backoff_time_millis: int,
+        backoff_time_millis: Span,
         result_predicate: Callable[[list[R]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[R]:
         """At most so many attempts, the first included, with one pause between them.
 
+        backoff_time_millis: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
         Another one follows where a predicate says so of the results, or of the exception; without
         predicates each exception is followed by one.
 
         >>> AsyncRetryStrategy.fixed_delay(3, 100)
         """
-        _check("fixed_delay", max_attempts=max_attempts, backoff_time_millis=backoff_time_millis)
+        pause_ms = millis_of(backoff_time_millis, where="AsyncRetryStrategy.fixed_delay")
+        _check("fixed_delay", max_attempts=max_attempts, backoff_time_millis=pause_ms)
         predicates = _predicates(result_predicate, exception_predicate)
-        return _Backoff(max_attempts, backoff_time_millis, backoff_time_millis, 1.0, predicates)
+        return _Backoff(max_attempts, pause_ms, pause_ms, 1.0, predicates)
 
     @staticmethod
     def exponential_backoff(
         max_attempts: int,
-        initial_delay: int,
-        max_retry_delay: int,
+        initial_delay: Span,
+        max_retry_delay: Span,
         multiplier: float,
         result_predicate: Callable[[list[R]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[R]:
-        """As ``fixed_delay``; the pause, milliseconds, is multiplied after each, up to a greatest.
+        """As ``fixed_delay``; the pause is multiplied after each, up to a greatest.
 
         >>> AsyncRetryStrategy.exponential_backoff(
         ...     5, 100, 2_000, 2.0, exception_predicate=lambda e: isinstance(e, OSError)
         ... )
         """
+        where = "AsyncRetryStrategy.exponential_backoff"
+        first_ms = millis_of(initial_delay, where=where)
+        greatest_ms = millis_of(max_retry_delay, where=where)
         _check(
             "exponential_backoff",
             max_attempts=max_attempts,
-            initial_delay=initial_delay,
-            max_retry_delay=max_retry_delay,
+            initial_delay=first_ms,
+            max_retry_delay=greatest_ms,
             multiplier=multiplier,
         )
         predicates = _predicates(result_predicate, exception_predicate)
-        return _Backoff(max_attempts, initial_delay, max_retry_delay, multiplier, predicates)
+        return _Backoff(max_attempts, first_ms, greatest_ms, multiplier, predicates)
 
 
 class _Predicates(AsyncRetryPredicate[Out]):
@@ -187,6 +194,12 @@ class _Backoff(AsyncRetryStrategy[Out]):
 
     def can_retry(self, current_attempts: int) -> bool:
         return current_attempts < self._attempts_max
+
+    def __repr__(self) -> str:
+        return (
+            f"AsyncRetryStrategy(max_attempts={self._attempts_max}, delay_ms={self._delay_ms}, "
+            f"delay_max_ms={self._delay_max_ms}, multiplier={self._multiplier})"
+        )
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
         delay_ms = float(self._delay_ms)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
-from tidegate.config.spans import Span, span_ms
+from tidegate.config.spans import Span, millis_of, span_ms
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration, Time
 
@@ -215,9 +215,10 @@ class StateTtlConfigBuilder:
             self._ttl = Time.milliseconds(span_ms(ttl))
         except ValueError:
             raise ConfigError(
-                f"The time to live is {ttl!r}, which is no length of time",
+                f"The time to live is {ttl!r}, which is not a length of time",
                 where=_WHERE,
-                remedy="Give a Time, a Duration or a timedelta, such as Time.hours(1), or '1 h'.",
+                remedy="Give a Time, a Duration or a timedelta, such as Time.hours(1), '1 h', or "
+                "whole milliseconds.",
             ) from None
         return self
 
@@ -241,11 +242,12 @@ class StateTtlConfigBuilder:
     def cleanup_in_rocksdb_compact_filter(
         self,
         query_time_after_num_entries: int = 1_000,
-        periodic_compaction_time: Duration = _COMPACTION_AFTER,
+        periodic_compaction_time: Span = _COMPACTION_AFTER,
     ) -> StateTtlConfigBuilder:
         """Kept without effect: no backend filters in compactions. Raises ConfigError below 1."""
+        age_ms = millis_of(periodic_compaction_time, where=_WHERE)
         self._filter = StateTtlConfig.RocksdbCompactFilterCleanupStrategy(
-            query_time_after_num_entries, periodic_compaction_time
+            query_time_after_num_entries, Duration.of_millis(age_ms)
         )
         return self
 

@@ -232,7 +232,8 @@ def _millis(given: object, call: str, *, least: int) -> int:
         raise ConfigError(
             f"{call} takes a Duration, not {_kind(given)}",
             where=where,
-            remedy="Write for example Duration.of_seconds(5), timedelta(seconds=5) or '5 s'.",
+            remedy="Write for example Duration.of_seconds(5), timedelta(seconds=5), '5 s', or "
+            "whole milliseconds.",
         ) from None
     if millis < least:
         raise ConfigError(

@@ -23,6 +23,7 @@ from tidegate.typeinfo.types import LONG, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    from tidegate.api.serializers import TypeSerializer
     from tidegate.api.triggers import Trigger
     from tidegate.config.spans import Span
     from tidegate.typeinfo.types import TypeInformation
@@ -154,6 +155,10 @@ class WindowAssigner(ABC, Generic[T, W]):
     @abstractmethod
     def is_event_time(self) -> bool:
         """Whether windows end by event time; else by the wall clock."""
+
+    def get_window_serializer(self) -> TypeSerializer[W] | None:
+        """PyFlink's; never asked for, since `window_type` says how windows are kept."""
+        return None
 
 
 class MergeCallback(ABC, Generic[W]):

@@ -158,12 +158,15 @@ def _process_of(
 def _run_as_main(script: Path) -> None:
     try:
         runpy.run_path(str(script), run_name="__main__")
-    except (TidegateError, click.ClickException):
+    except (TidegateError, click.ClickException) as error:
+        sys.last_value = error  # as Python does it; steps that have not run are no news then
         raise
     except KeyboardInterrupt as told:
+        sys.last_value = told
         running_jobs().suspend_for(told)
         raise
     except Exception as error:
+        sys.last_value = error
         _show_from_script(error, script)
         if isinstance(error, ModuleNotFoundError) and error.name == "pyflink":
             click.echo(

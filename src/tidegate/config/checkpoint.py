@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 from tidegate.config import options
 from tidegate.config.options import RuntimeExecutionMode
 from tidegate.config.security import SNAPSHOTS_KEY
+from tidegate.config.spans import millis_of
 from tidegate.config.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from tidegate.config.configuration import Configuration
     from tidegate.config.option import ConfigOption
+    from tidegate.config.spans import Span
     from tidegate.config.state_backends import CheckpointStorage
 
 INTERVAL_MIN_MS: Final = 10
@@ -62,22 +62,26 @@ class CheckpointConfig:
         interval_ms = self._configuration.get(options.CHECKPOINT_INTERVAL)
         return -1 if interval_ms is None else interval_ms
 
-    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Sets the time between two checkpoints. Raises ConfigError below 10 ms."""
-        if checkpoint_interval < INTERVAL_MIN_MS:
+    def set_checkpoint_interval(self, checkpoint_interval: Span) -> CheckpointConfig:
+        """Sets the time between two checkpoints. Raises ConfigError below 10 ms.
+
+        checkpoint_interval: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
+        """
+        interval_ms = millis_of(checkpoint_interval, where="checkpoint interval")
+        if interval_ms < INTERVAL_MIN_MS:
             raise ConfigError(
-                f"The checkpoint interval is {checkpoint_interval} ms, which is below "
-                f"{INTERVAL_MIN_MS} ms",
-                remedy="Give milliseconds, or leave checkpointing off by setting no interval.",
+                f"The checkpoint interval is {interval_ms} ms, which is below {INTERVAL_MIN_MS} ms",
+                remedy="Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing "
+                "off by setting no interval.",
             )
-        return self._set(options.CHECKPOINT_INTERVAL, checkpoint_interval)
+        return self._set(options.CHECKPOINT_INTERVAL, interval_ms)
 
     def get_checkpoint_timeout(self) -> int:
         """Time after which a checkpoint is given up."""
         return self._configuration.get(options.CHECKPOINT_TIMEOUT)
 
-    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """Sets the time after which a checkpoint is given up; at least 10."""
+    def set_checkpoint_timeout(self, checkpoint_timeout: Span) -> CheckpointConfig:
+        """Sets the time after which a checkpoint is given up; at least 10 ms."""
         return self._set(options.CHECKPOINT_TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
@@ -85,7 +89,7 @@ class CheckpointConfig:
         return self._configuration.get(options.CHECKPOINT_MIN_PAUSE)
 
     def set_min_pause_between_checkpoints(
-        self, min_pause_between_checkpoints: int
+        self, min_pause_between_checkpoints: Span
     ) -> CheckpointConfig:
         """Sets the least time from the end of a checkpoint to the next."""
         return self._set(options.CHECKPOINT_MIN_PAUSE, min_pause_between_checkpoints)
@@ -159,9 +163,7 @@ class CheckpointConfig:
         """Back to aligned barriers."""
         return self.enable_unaligned_checkpoints(False)
 
-    def set_aligned_checkpoint_timeout(
-        self, alignment_timeout: Duration | timedelta | int
-    ) -> CheckpointConfig:
+    def set_aligned_checkpoint_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
         """Sets after how long an aligned checkpoint turns unaligned."""
         return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
 
@@ -169,9 +171,7 @@ class CheckpointConfig:
         """After how long an aligned checkpoint turns unaligned."""
         return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
 
-    def set_alignment_timeout(
-        self, alignment_timeout: Duration | timedelta | int
-    ) -> CheckpointConfig:
+    def set_alignment_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
         """Older name of ``set_aligned_checkpoint_timeout``."""
         return self.set_aligned_checkpoint_timeout(alignment_timeout)
 

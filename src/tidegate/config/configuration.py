@@ -54,9 +54,15 @@ class Configuration:
 
     @staticmethod
     def from_dict(map: Mapping[str, object]) -> Configuration:
-        """A configuration with these settings."""
+        """A configuration with these settings. Raises ConfigError for a key that is no text."""
         configuration = Configuration()
         for key, value in map.items():
+            if not isinstance(cast("object", key), str):
+                raise ConfigError(
+                    f"A setting has the key {key!r}, which is not a text",
+                    where="configuration",
+                    remedy='Give settings by key, such as {"parallelism.default": 4}.',
+                )
             configuration.set(key, value)
         return configuration
 

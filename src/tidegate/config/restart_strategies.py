@@ -9,6 +9,7 @@ from tidegate.config import options
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
+    from tidegate.config.spans import Span
 
 
 class RestartStrategyConfiguration(Protocol):
@@ -30,10 +31,10 @@ class NoRestartStrategyConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class FixedDelayRestartStrategyConfiguration:
-    """So many restarts, each after a wait in milliseconds."""
+    """So many restarts, each after a wait; a number is milliseconds."""
 
     restart_attempts: int
-    delay_between_attempts: int
+    delay_between_attempts: Span
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a negative number."""
@@ -44,11 +45,11 @@ class FixedDelayRestartStrategyConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class FailureRateRestartStrategyConfiguration:
-    """Restarts while no more failures fall into an interval; times are milliseconds."""
+    """Restarts while no more failures fall into an interval; numbers are milliseconds."""
 
     failure_rate: int
-    failure_interval: int
-    delay_interval: int
+    failure_interval: Span
+    delay_interval: Span
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a number out of bounds."""
@@ -80,16 +81,16 @@ class RestartStrategies:
 
     @staticmethod
     def fixed_delay_restart(
-        restart_attempts: int, delay_between_attempts: int
+        restart_attempts: int, delay_between_attempts: Span
     ) -> FixedDelayRestartStrategyConfiguration:
-        """So many restarts, each after a wait in milliseconds."""
+        """So many restarts, each after a wait; a number is milliseconds."""
         return FixedDelayRestartStrategyConfiguration(restart_attempts, delay_between_attempts)
 
     @staticmethod
     def failure_rate_restart(
-        failure_rate: int, failure_interval: int, delay_interval: int
+        failure_rate: int, failure_interval: Span, delay_interval: Span
     ) -> FailureRateRestartStrategyConfiguration:
-        """Restarts, each after a wait, while no more failures fall into an interval; both in ms."""
+        """Restarts, each after a wait, while no more failures fall into an interval."""
         return FailureRateRestartStrategyConfiguration(
             failure_rate, failure_interval, delay_interval
         )

@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: ``timedelta``, ``Time``, ``Duration``, texts."""
+"""Lengths of time as people write them: ``timedelta``, ``Time``, ``Duration``, texts, numbers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import timedelta
 from tidegate.errors import GraphError
 from tidegate.model.duration import Duration, Time
 
-Span = Time | Duration | timedelta | str
-"""A length of time: ``timedelta(minutes=5)``, ``Time.minutes(5)``, ``"5 min"``, ``"PT5M"``."""
+Span = Time | Duration | timedelta | str | int
+"""A length of time: ``timedelta(minutes=5)``, ``Time.minutes(5)``, ``"5 min"``, 300_000 ms."""
 
 _DURATION_UNITS_NS = {
     **dict.fromkeys(("d", "day", "days"), 86_400_000_000_000),
@@ -33,8 +33,10 @@ def span_ms(given: object) -> int:
         return round(given.total_seconds() * 1000)
     if isinstance(given, Time | Duration):
         return given.to_millis()
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
     if not isinstance(given, str):
-        raise ValueError("no duration")
+        raise ValueError("not a duration")
     text = given.strip()
     if text.startswith("-"):
         return -span_ms(text[1:])
@@ -50,29 +52,29 @@ def millis_of(given: object, *, where: str) -> int:
     try:
         return span_ms(given)
     except ValueError as problem:
-        told = "no length of time" if str(problem) == "no duration" else problem
+        told = "not a length of time" if str(problem) == "not a duration" else problem
         raise GraphError(
             f"{given!r} is {told}",
             where=where,
-            remedy="Give a timedelta, a Time or Duration such as Time.seconds(10), or a text such "
-            "as '10 s'.",
+            remedy="Give a timedelta, a Time or Duration such as Time.seconds(10), a text such as "
+            "'10 s', or whole milliseconds.",
         ) from None
 
 
 def _plain_duration_ns(text: str) -> int:
     match = _AMOUNT.fullmatch(text)
     if match is None:
-        raise ValueError("no duration")
+        raise ValueError("not a duration")
     unit_ns = _DURATION_UNITS_NS.get(match[2].lower())
     if unit_ns is None:
-        raise ValueError(f"no duration: '{match[2]}' is no unit of time")
+        raise ValueError(f"not a duration: '{match[2]}' is not a unit of time")
     return int(match[1]) * unit_ns
 
 
 def _iso_duration_ns(text: str) -> int:
     match = _ISO_DURATION.fullmatch(text)
     if match is None or not any(match.groupdict().values()):
-        raise ValueError("no duration")
+        raise ValueError("not a duration")
     seconds = (
         int(match["d"] or 0) * 86_400
         + int(match["h"] or 0) * 3_600

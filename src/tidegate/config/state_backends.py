@@ -54,6 +54,9 @@ class EmbeddedRocksDBStateBackend:
         self._predefined = PredefinedOptions.DEFAULT
         self._transfer_threads: int | None = None
 
+    def __repr__(self) -> str:
+        return f"EmbeddedRocksDBStateBackend({self._incremental})"
+
     def is_incremental_checkpoints_enabled(self) -> bool:
         """Whether only what is new is uploaded; unless said otherwise, it is."""
         return self._incremental is not False
@@ -154,6 +157,9 @@ class FileSystemCheckpointStorage:
         self._threshold = file_state_size_threshold
         self._write_buffer_size = write_buffer_size
         self._savepoint_path = savepoint_path
+
+    def __repr__(self) -> str:
+        return f"FileSystemCheckpointStorage({self._checkpoint_path!r})"
 
     def get_write_buffer_size(self) -> int:
         """The bytes that were given, else Flink's default."""

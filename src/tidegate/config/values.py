@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, Protocol, TypeGuard, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from tidegate.config.spans import span_ms
 
@@ -99,11 +99,11 @@ class IntegerType:
     def parse(self, given: object) -> int:
         """A whole number, checked against its bounds."""
         if isinstance(given, bool) or not isinstance(given, int | str):
-            raise ValueError("no whole number")
+            raise ValueError("not a whole number")
         try:
             number = int(given)
         except ValueError:
-            raise ValueError("no whole number") from None
+            raise ValueError("not a whole number") from None
         _check_range(number, self.at_least, self.at_most, self.render)
         return number
 
@@ -131,13 +131,13 @@ class NumberType:
     def parse(self, given: object) -> float:
         """A number, checked against its bounds."""
         if isinstance(given, bool) or not isinstance(given, int | float | str):
-            raise ValueError("no number")
+            raise ValueError("not a number")
         try:
             number = float(given)
         except ValueError:
-            raise ValueError("no number") from None
+            raise ValueError("not a number") from None
         if number != number:
-            raise ValueError("no number")
+            raise ValueError("not a number")
         if self.above is not None and number <= self.above:
             raise ValueError(f"not above {self.above}")
         _check_range(number, self.at_least, self.at_most, self.render)
@@ -166,7 +166,7 @@ class DurationType:
 
     def parse(self, given: object) -> int:
         """Milliseconds."""
-        duration_ms = given if _is_number(given) else span_ms(given)
+        duration_ms = span_ms(given)
         if duration_ms < 0:
             raise ValueError("negative")
         _check_range(duration_ms, self.at_least_ms, None, self.render)
@@ -179,10 +179,6 @@ class DurationType:
             if duration_ms and duration_ms % size_ms == 0:
                 return f"{duration_ms // size_ms} {unit}"
         return f"{duration_ms} ms"
-
-
-def _is_number(given: object) -> TypeGuard[int]:
-    return isinstance(given, int) and not isinstance(given, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +197,9 @@ class PortRangeType:
         try:
             ports = int(first), int(last if dash else first)
         except ValueError:
-            raise ValueError("no range of ports") from None
+            raise ValueError("not a range of ports") from None
         if not 0 <= ports[0] <= ports[1] <= 65_535:
-            raise ValueError("no range of ports from 0 to 65535")
+            raise ValueError("not a range of ports from 0 to 65535")
         return ports
 
     def render(self, value: object) -> str:
@@ -242,7 +238,7 @@ class MemoryType:
             match = _AMOUNT.fullmatch(str(given).strip())
             unit = _MEMORY_UNITS.get(match[2].lower()) if match is not None else None
             if match is None or unit is None:
-                raise ValueError("no size")
+                raise ValueError("not a size")
             size = int(match[1]) * unit
         _check_range(size, 0, self.at_most, self.render)
         return size
@@ -323,7 +319,7 @@ class ListType:
             return parse_list(given)
         if isinstance(given, Sequence):
             return tuple(str(item) for item in cast("Sequence[object]", given))
-        raise ValueError("no list")
+        raise ValueError("not a list")
 
     def render(self, value: object) -> str:
         """Separated by semicolons; as a YAML list where a text holds one."""
@@ -340,7 +336,7 @@ def parse_list(text: str) -> tuple[str, ...]:
         return tuple(item.strip() for item in text.split(";") if item.strip())
     loaded = _load_yaml(text)
     if not isinstance(loaded, list):
-        raise ValueError("no list")
+        raise ValueError("not a list")
     return tuple(str(item) for item in cast("list[object]", loaded))
 
 
@@ -358,7 +354,7 @@ class MapType:
         if isinstance(given, Mapping):
             entries = cast("Mapping[object, object]", given)
             return {str(key): str(value) for key, value in entries.items()}
-        raise ValueError("no map")
+        raise ValueError("not a map")
 
     def render(self, value: object) -> str:
         """Separated by commas; as a YAML map where a text would not survive that."""
@@ -373,7 +369,7 @@ def _parse_map(text: str) -> dict[str, str]:
     if text.lstrip().startswith("{"):
         loaded = _load_yaml(text)
         if not isinstance(loaded, dict):
-            raise ValueError("no map")
+            raise ValueError("not a map")
         entries = cast("dict[object, object]", loaded)
         return {str(key): str(value) for key, value in entries.items()}
     entries = {}

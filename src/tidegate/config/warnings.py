@@ -25,6 +25,7 @@ class Warn(Enum):
     NO_CHECKPOINTS = "no-checkpoints"
     NOTHING_TO_READ = "nothing-to-read"
     NOT_EXECUTED = "not-executed"
+    NO_SINK = "no-sink"
     JOB_CUT_OFF = "job-cut-off"
     EVENT_TIME_STANDS = "event-time-stands-still"
     UNREAD_SIDE_OUTPUT = "unread-side-output"

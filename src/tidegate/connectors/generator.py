@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.pieces import TURN_S, PieceSize
 from tidegate.connectors.rate import RowRate
@@ -254,9 +254,10 @@ class NumberReader:
 
 def check_rate(rate: float | None, where: str) -> None:
     """Raises ConfigError for a rate that is none."""
-    if rate is not None and not rate > 0:
+    is_number = isinstance(cast("object", rate), int | float)
+    if rate is not None and not (is_number and rate > 0):
         raise ConfigError(
-            f"The rate is {rate} rows a second",
+            f"The rate is {rate!r} rows a second",
             where=where,
             remedy="Give a number above 0, or none for as fast as rows are taken.",
         )

@@ -9,12 +9,14 @@ it was lost with its process, and the service need not cut its pages the same wa
 from __future__ import annotations
 
 import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from tidegate.config.spans import Span, millis_of
 from tidegate.connectors.split_list import SplitListEnumerator
 from tidegate.errors import UserError, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
@@ -58,8 +60,8 @@ class PollingSource(ABC, Generic[Position]):
     bounded: bool = False
     """True for a source whose splits all come to an end."""
 
-    pause_s: float = _PAUSE_S
-    """Seconds to wait before a split is asked again that had nothing new."""
+    pause_s: float | Span = _PAUSE_S
+    """Time to wait before a split is asked again that had nothing new; a number is seconds."""
 
     produced_type: TypeInformation | None = None
     """Type of the rows, where it is known."""
@@ -91,7 +93,7 @@ class PollingSource(ABC, Generic[Position]):
         self, context: EnumeratorContext[PollingSplit], restored: bytes | None
     ) -> SplitListEnumerator[PollingSplit]:
         """Deals out the splits."""
-        splits = [PollingSplit(name, self.start(name)) for name in self.splits()]
+        splits = [PollingSplit(name, self.start(name)) for name in _names_of(self)]
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> PollingReader:
@@ -114,6 +116,7 @@ class PollingReader:
 
     def __init__(self, source: PollingSource[Any], context: ReaderContext) -> None:
         self._source = source
+        self._pause_ms = _pause_ms_of(source)
         self._context = context
         self._splits: deque[PollingSplit] = deque()
         self._rest_until_ms: dict[str, int] = {}
@@ -193,8 +196,7 @@ class PollingReader:
         if len(batch):
             self._rest_until_ms.pop(split.name, None)
         else:
-            pause_ms = round(self._source.pause_s * 1000)
-            self._rest_until_ms[split.name] = self._context.monotonic_ms() + pause_ms
+            self._rest_until_ms[split.name] = self._context.monotonic_ms() + self._pause_ms
         self._drop_if_ended(read)
 
     def _checked(self, found: object) -> Page[Any]:
@@ -204,7 +206,9 @@ class PollingReader:
         raise UserError(
             f"poll returned {with_article(type(found))}, not a Page",
             where=f"source '{name}'",
-            remedy="Return Page(rows, position), with the position of the next call.",
+            remedy="Return Page(rows, position), with the position of the next call."
+            if not inspect.iscoroutine(found)
+            else "Make poll a plain `def`; it runs on a thread, and may block.",
         )
 
     @property
@@ -228,6 +232,37 @@ class PollingReader:
         """Close the source, if it was opened."""
         if self._is_open:
             self._source.close()
+
+
+def _names_of(source: PollingSource[Any]) -> Sequence[str]:
+    """The names of a source's splits. Raises UserError for what is no list of different texts."""
+    given = cast("object", source.splits())
+    where = f"source '{type(source).__name__}'"
+    names: list[object] = []
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        names = list(cast("Iterable[object]", given))
+    texts = [name for name in names if isinstance(name, str)]
+    if not texts or len(texts) < len(names):
+        raise UserError(
+            f"splits returned {given!r}, which is not a list of texts",
+            where=where,
+            remedy='Return the names of the parts, such as ["eu", "us"].',
+        )
+    twice = sorted(name for name, times in Counter(texts).items() if times > 1)
+    if twice:
+        raise UserError(
+            f"splits returned {twice[0]!r} more than once, so that it would be read twice",
+            where=where,
+            remedy="Give each part a name of its own.",
+        )
+    return texts
+
+
+def _pause_ms_of(source: PollingSource[Any]) -> int:
+    given = source.pause_s
+    if isinstance(given, int | float) and not isinstance(given, bool):
+        return round(given * 1000)
+    return millis_of(given, where=f"source '{type(source).__name__}', pause_s")
 
 
 def _batch_of(page: Page[Any], name: str) -> Batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
+from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.model.duration import Time
@@ -16,6 +17,7 @@ from tidegate.operators.function import row_call
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tidegate.config.spans import Span
     from tidegate.datastream.stream import DataStream
     from tidegate.typeinfo.hints import TypeHint
 
@@ -29,14 +31,15 @@ BATCH_WAIT: Final = Time.milliseconds(100)
 class AsyncDataStream:
     """Attaches an ``AsyncFunction`` to a stream, or a plain function that gives one result.
 
-    timeout: of one record, over all attempts, from the time when its call begins. capacity: records
-    in flight at once in each subtask; further ones wait, and with them the input. executor: who
-    makes the calls of plain functions, "thread" or "process"; an ``async def`` runs on the slot's
-    loop unless "process" is given. workers: threads or processes in each subtask; of batches, how
-    many are under way at once. Default: for each record in flight a thread, for each core a
-    process, one batch. batch_size, batch_wait: most rows of one call of ``async_invoke_batch``, and
-    how long a row waits for others; within these, sizes adapt to what a call costs. On a keyed
-    stream there is no state of keys.
+    timeout: of one record, over all attempts, from the time when its call begins; a ``Time``, a
+    ``timedelta``, a text such as ``"5 s"``, or milliseconds. capacity: records in flight at once in
+    each subtask; further ones wait, and with them the input. executor: who makes the calls of plain
+    functions, "thread" or "process"; an ``async def`` runs on the slot's loop unless "process" is
+    given. workers: threads or processes in each subtask; of batches, how many are under way at
+    once. Default: for each record in flight a thread, for each core a process, one batch.
+    batch_size, batch_wait: most rows of one call of ``async_invoke_batch``, and how long a row
+    waits for others; within these, sizes adapt to what a call costs. On a keyed stream there is no
+    state of keys.
 
     >>> AsyncDataStream.ordered_wait(ids, Lookup(), Time.seconds(5), capacity=20)
     """
@@ -45,14 +48,14 @@ class AsyncDataStream:
     def unordered_wait(
         data_stream: DataStream[T],
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
-        timeout: Time,
+        timeout: Span,
         capacity: int = 100,
         output_type: TypeHint | None = None,
         *,
         executor: str = "thread",
         workers: int | None = None,
         batch_size: int = 64,
-        batch_wait: Time = BATCH_WAIT,
+        batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
         """Results leave as soon as they are there, but never pass a watermark."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
@@ -62,14 +65,14 @@ class AsyncDataStream:
     def ordered_wait(
         data_stream: DataStream[T],
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
-        timeout: Time,
+        timeout: Span,
         capacity: int = 100,
         output_type: TypeHint | None = None,
         *,
         executor: str = "thread",
         workers: int | None = None,
         batch_size: int = 64,
-        batch_wait: Time = BATCH_WAIT,
+        batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
         """Results leave in the order of their records."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
@@ -79,7 +82,7 @@ class AsyncDataStream:
     def unordered_wait_with_retry(
         data_stream: DataStream[T],
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
-        timeout: Time,
+        timeout: Span,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
         output_type: TypeHint | None = None,
@@ -87,7 +90,7 @@ class AsyncDataStream:
         executor: str = "thread",
         workers: int | None = None,
         batch_size: int = 64,
-        batch_wait: Time = BATCH_WAIT,
+        batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
         """As ``unordered_wait``; records are called again as the strategy says."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
@@ -99,7 +102,7 @@ class AsyncDataStream:
     def ordered_wait_with_retry(
         data_stream: DataStream[T],
         async_function: AsyncFunction[T, R] | Callable[[T], Awaitable[R]] | Callable[[T], R],
-        timeout: Time,
+        timeout: Span,
         async_retry_strategy: AsyncRetryStrategy[R],
         capacity: int = 100,
         output_type: TypeHint | None = None,
@@ -107,7 +110,7 @@ class AsyncDataStream:
         executor: str = "thread",
         workers: int | None = None,
         batch_size: int = 64,
-        batch_wait: Time = BATCH_WAIT,
+        batch_wait: Span = BATCH_WAIT,
     ) -> DataStream[R]:
         """As ``ordered_wait``; records are called again as the strategy says."""
         calls = _settings(timeout, capacity, executor, workers, batch_size, batch_wait)
@@ -145,17 +148,19 @@ def _settings(
     batch_wait: object,
 ) -> CallSettings:
     """Raises GraphError for what cannot work."""
-    if not isinstance(timeout, Time) or timeout.to_milliseconds() < 1:
+    timeout_ms = millis_of(timeout, where=_CALL)
+    if timeout_ms < 1:
         raise GraphError(
-            f"The timeout is {timeout!r}",
+            f"The timeout is {timeout_ms} ms",
             where=_CALL,
-            remedy="Give a Time above 0, such as Time.seconds(5).",
+            remedy="Give more than 0, such as Time.seconds(5).",
         )
-    if not isinstance(batch_wait, Time) or batch_wait.to_milliseconds() < 0:
+    wait_ms = millis_of(batch_wait, where=_CALL)
+    if wait_ms < 0:
         raise GraphError(
-            f"batch_wait is {batch_wait!r}",
+            f"batch_wait is {wait_ms} ms",
             where=_CALL,
-            remedy="Give a Time, such as Time.milliseconds(50); that of 0 waits for no other row.",
+            remedy="Give 0 or more, such as Time.milliseconds(50); 0 waits for no other row.",
         )
     if executor not in [each.value for each in Executor]:
         raise GraphError(
@@ -172,12 +177,12 @@ def _settings(
         if number < 1:
             raise GraphError(f"The {name} is {number}", where=_CALL, remedy="Give 1 or more.")
     return CallSettings(
-        timeout.to_milliseconds(),
+        timeout_ms,
         capacity,
         Executor(executor),
         workers,
         batch_size,
-        batch_wait.to_milliseconds(),
+        wait_ms,
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def tell_of_unexecuted(program: Program, configuration: Configuration) -> None:
-    """Warn at the end of the process if the program has a sink and was never executed."""
+    """Warn at the end of the process if the program has sinks, or all its steps, left to run."""
     # Held weakly: what a process makes and drops meanwhile is nobody's oversight.
     kept = weakref.ref(program, lambda _: atexit.unregister(tell))
 
@@ -24,12 +24,18 @@ def tell_of_unexecuted(program: Program, configuration: Configuration) -> None:
         left = kept()
         if left is None or left.shown or hasattr(sys, "last_value"):
             return
-        sinks = [each.name for each in left.operators if each.kind is NodeKind.SINK]
+        steps = left.operators
+        sinks = [each.name for each in steps if each.kind is NodeKind.SINK]
         if sinks:
-            process_warnings(configuration).warn(
-                Warn.NOT_EXECUTED,
-                "the program ends, and these steps have never run; call env.execute()",
-                sinks=sinks,
-            )
+            facts = {"sinks": sinks}
+        elif steps and not left.executed and not hasattr(sys, "ps1"):
+            facts = {"steps": [each.name for each in steps]}
+        else:
+            return
+        process_warnings(configuration).warn(
+            Warn.NOT_EXECUTED,
+            "the program ends, and these steps have never run; call env.execute()",
+            **facts,
+        )
 
     atexit.register(tell)

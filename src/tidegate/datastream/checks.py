@@ -40,6 +40,7 @@ def check_function(given: object, kind: type[Function], call: str) -> None:
         _check_complete(given, call)
         for method in _abstract(kind):
             _check_returns_at_once(getattr(given, method), kind, call)
+        _check_awaits_nothing(given, kind, call)
         return
     if isinstance(given, Function) or not callable(given) or _is_function_class(given):
         raise _unfit(given, f"{with_article(kind)} or a plain function", call)
@@ -49,9 +50,7 @@ def check_function(given: object, kind: type[Function], call: str) -> None:
 def _check_returns_at_once(function: object, kind: type[Function], call: str) -> None:
     """Raises GraphError for a coroutine function, and for a generator function of one result."""
     name = getattr(function, "__qualname__", type(function).__name__)
-    if kind is not AsyncFunction and (
-        inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    ):
+    if kind is not AsyncFunction and _is_async(function):
         raise GraphError(
             f"{call} takes a plain function, and {name} is an `async def`",
             where=call,
@@ -63,6 +62,25 @@ def _check_returns_at_once(function: object, kind: type[Function], call: str) ->
             where=call,
             remedy="Use flat_map for any number of results, or return in place of yield.",
         )
+
+
+def _check_awaits_nothing(given: Function, kind: type[Function], call: str) -> None:
+    """Raises GraphError for a method of a function object that is called but never awaited."""
+    if kind is AsyncFunction:
+        return
+    for name in dir(kind):
+        if not name.startswith("_") and _is_async(getattr(given, name)):
+            raise GraphError(
+                f"{call} takes a function of plain methods, and {type(given).__name__}.{name} is "
+                "an `async def`, which nobody awaits",
+                where=call,
+                remedy="Make it a `def`; calls of services go to AsyncDataStream.unordered_wait or "
+                "ordered_wait.",
+            )
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 def check_decides(given: object) -> None:
@@ -110,6 +128,7 @@ def check_function_object(
     if not isinstance(given, kind):
         raise _unfit(given, with_article(kind), call, otherwise)
     _check_complete(given, call)
+    _check_awaits_nothing(given, kind, call)
 
 
 def _check_complete(given: Function, call: str) -> None:
@@ -185,6 +204,36 @@ def check_text(given: object, call: str) -> None:
     if not isinstance(given, str) or not given:
         raise GraphError(
             f"{call} takes a text, not {shown(given)}", where=call, remedy=f'Write {call}("...").'
+        )
+
+
+def check_name_of_job(given: object, call: str) -> None:
+    """Raises GraphError for what is no text where a call takes the name of the job first."""
+    if given is not None and (not isinstance(given, str) or not given):
+        raise GraphError(
+            f"{call} takes the name of the job, a text, not {shown(given)}",
+            where=call,
+            remedy=f'Write {call}("..."), or leave it out; a limit is given by its name, limit=2.',
+        )
+
+
+def check_plain_function(given: object, call: str) -> None:
+    """Raises GraphError for what is no plain function of one result."""
+    if not callable(given) or isinstance(given, Function) or _is_function_class(given):
+        raise _unfit(given, "a plain function", call)
+    _check_returns_at_once(given, MapFunction, call)
+
+
+def check_whole_number(given: object, call: str, least: int | None = None) -> None:
+    """Raises GraphError for what is no whole number, or one below the least."""
+    number = given if isinstance(given, int) and not isinstance(given, bool) else None
+    if number is None or (least is not None and number < least):
+        raise GraphError(
+            f"{call} takes a whole number, not {shown(given)}"
+            if least is None
+            else f"{call} takes a whole number, {least} or more, not {shown(given)}",
+            where=call,
+            remedy="Give an int." if least is None else f"Give {least} or more.",
         )
 
 

@@ -152,6 +152,10 @@ class BroadcastStream(Generic[S]):
                 )
             names.add(each.name)
 
+    def __repr__(self) -> str:
+        names = ", ".join(each.name for each in self.broadcast_state_descriptors)
+        return f"<BroadcastStream of {self.input_stream!r}, state {names}>"
+
 
 class BroadcastConnectedStream(Generic[T, S]):
     """A stream and a broadcast stream that one step reads; made by ``connect``.

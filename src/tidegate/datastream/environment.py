@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +27,7 @@ from tidegate.graph.runtime import load_check, load_frames, load_runtime, prepar
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from tidegate.api.client import JobClient, JobExecutionResult
     from tidegate.api.failures import FailureEnricher
@@ -189,7 +190,7 @@ class StreamExecutionEnvironment(StreamSources):
         return self.get_config().get_max_parallelism()
 
     def enable_checkpointing(
-        self, interval: int | Span, mode: CheckpointingMode | None = None
+        self, interval: Span, mode: CheckpointingMode | None = None
     ) -> StreamExecutionEnvironment:
         """Takes a checkpoint each ``interval``; ``mode`` is exactly-once unless given.
 
@@ -197,12 +198,7 @@ class StreamExecutionEnvironment(StreamSources):
 
         >>> env.enable_checkpointing(1_000)
         """
-        interval_ms = (
-            interval
-            if isinstance(interval, int)
-            else millis_of(interval, where="enable_checkpointing")
-        )
-        config = self.get_checkpoint_config().set_checkpoint_interval(interval_ms)
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         config.set_checkpointing_mode(mode or options.CHECKPOINT_MODE.default)
         return self
 
@@ -264,11 +260,15 @@ class StreamExecutionEnvironment(StreamSources):
             return None
         return self._configuration.get(changelog.ENABLED)
 
-    def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Sets when part-filled batches are sent, in ms: 0 at once, -1 only when full."""
-        self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout_millis >= 0)
-        if timeout_millis >= 0:
-            self._configuration.set(options.BUFFER_TIMEOUT, timeout_millis)
+    def set_buffer_timeout(self, timeout_millis: Span) -> StreamExecutionEnvironment:
+        """Sets when part-filled batches are sent: 0 at once, -1 only when full.
+
+        timeout_millis: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
+        """
+        timeout_ms = millis_of(timeout_millis, where="set_buffer_timeout")
+        self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout_ms >= 0)
+        if timeout_ms >= 0:
+            self._configuration.set(options.BUFFER_TIMEOUT, timeout_ms)
         return self
 
     def get_buffer_timeout(self) -> int:
@@ -390,7 +390,7 @@ class StreamExecutionEnvironment(StreamSources):
             from tidegate.datastream.dead_letters import send_failed_rows
 
             send_failed_rows(self, self._program, folder)
-        stream_graph, graph = self._translated(self._program.take(), job_name)
+        stream_graph, graph = self._translated(self._taken(), job_name)
         if dry_run.is_wanted():
             raise dry_run.Planned(stream_graph, graph, self._configuration)
         python_files.make_importable(self._configuration.get(options.PYTHON_FILES))
@@ -401,6 +401,19 @@ class StreamExecutionEnvironment(StreamSources):
         periodic = graph.settings.checkpoints.periodic
         warn(stream_graph, self._configuration, checkpointing=periodic)
         return self._make_runtime(self._configuration.copy()).submit(graph)
+
+    def _taken(self) -> tuple[OperatorTransformation, ...]:
+        taken = self._program.take()
+        if not taken and self._program.executed:
+            raise GraphError(
+                "No operators defined in streaming topology. Cannot execute: the execution before "
+                "has taken all steps",
+                remedy="Each of execute, execute_async, execute_and_collect, collect and to_arrow "
+                "runs what was built since the one before; call one of them, or build the steps "
+                "again.",
+            )
+        self._program.executed = True
+        return taken
 
     def add_master_hook(self, hook: MasterTriggerRestoreHook[Any]) -> bool:
         """Let something outside of the jobs take part in their checkpoints.
@@ -512,6 +525,12 @@ def _environment(
     configuration: Configuration | Mapping[str, object] | None,
     session: Callable[[int], object] = lambda slots: None,
 ) -> StreamExecutionEnvironment:
+    if isinstance(parallelism, Configuration | Mapping):
+        raise ConfigError(
+            "Settings were given where the parallelism is due",
+            where="StreamExecutionEnvironment",
+            remedy="Give them by name: configuration={...}.",
+        )
     settings = configuration_from_outside(configuration)
     warn_of_runtime(runtime, settings)
     environment = StreamExecutionEnvironment(make_runtime, settings, session=session)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.config.configuration import Configuration
+    from tidegate.config.spans import Span
 
 
 _LATENCY_INTERVAL: Final = ConfigOption("metrics.latency.interval", DurationType(), 0, "")
@@ -62,8 +63,8 @@ class ExecutionConfig:
         """Milliseconds between two periodic watermarks."""
         return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
 
-    def set_auto_watermark_interval(self, interval: int) -> ExecutionConfig:
-        """Sets the milliseconds between two periodic watermarks; 0 emits none."""
+    def set_auto_watermark_interval(self, interval: Span) -> ExecutionConfig:
+        """Sets the time between two periodic watermarks; 0 emits none, a number is milliseconds."""
         return self._set(options.AUTO_WATERMARK_INTERVAL, interval)
 
     def enable_object_reuse(self) -> ExecutionConfig:
@@ -86,7 +87,7 @@ class ExecutionConfig:
         """Whether keyed and operator state is compressed where it is written."""
         return self._configuration.get(options.SNAPSHOT_COMPRESSION)
 
-    def set_latency_tracking_interval(self, interval: int) -> ExecutionConfig:
+    def set_latency_tracking_interval(self, interval: Span) -> ExecutionConfig:
         """Keeps the milliseconds between two latency markers, of which none are sent."""
         return self._set(_LATENCY_INTERVAL, interval)
 
@@ -94,7 +95,7 @@ class ExecutionConfig:
         """What was set, else 0."""
         return self._configuration.get(_LATENCY_INTERVAL)
 
-    def set_task_cancellation_interval(self, interval: int) -> ExecutionConfig:
+    def set_task_cancellation_interval(self, interval: Span) -> ExecutionConfig:
         """Keeps the milliseconds between two attempts to interrupt a task; here none is."""
         return self._set(_CANCELLATION_INTERVAL, interval)
 
@@ -102,7 +103,7 @@ class ExecutionConfig:
         """What was set, else 30 s."""
         return self._configuration.get(_CANCELLATION_INTERVAL)
 
-    def set_task_cancellation_timeout(self, timeout: int) -> ExecutionConfig:
+    def set_task_cancellation_timeout(self, timeout: Span) -> ExecutionConfig:
         """Keeps the milliseconds after which a task that does not end would be given up."""
         return self._set(_CANCELLATION_TIMEOUT, timeout)
 

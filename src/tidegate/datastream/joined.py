@@ -237,7 +237,7 @@ class _PairWindows(Generic[T, S]):
         self._windows.evictor(evictor)
         return self
 
-    def allowed_lateness(self: P, time_ms: int) -> P:
+    def allowed_lateness(self: P, time_ms: Span) -> P:
         """Keeps windows of event time for so long after their end; late records fire them again.
 
         Raises GraphError below 0.

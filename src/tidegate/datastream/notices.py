@@ -12,6 +12,7 @@ from tidegate.config.settings import configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
 from tidegate.datastream.outside import RUNTIME_VARIABLE
 from tidegate.errors import GraphError
+from tidegate.graph.transformations import NodeKind
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
@@ -38,6 +39,7 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
     if not checkpointing and configuration.get(CHECKPOINT_DIRECTORY) is None:
         _check_sinks(graph, warnings)
     _warn_of_sources(graph, warnings)
+    _warn_of_no_sink(graph, warnings)
     missing = graph.missing_uids() if checkpointing else {}
     if missing:
         warnings.warn(
@@ -92,6 +94,17 @@ def _warn_of_sources(graph: StreamGraph, warnings: Warnings) -> None:
                 source=node.name,
                 pattern=", ".join(node.operator.unmatched),
             )
+
+
+def _warn_of_no_sink(graph: StreamGraph, warnings: Warnings) -> None:
+    if any(node.kind is NodeKind.SINK for node in graph.nodes):
+        return
+    read = {edge.source for edge in graph.edges}
+    warnings.warn(
+        Warn.NO_SINK,
+        "the job has no sink, so the results of its last steps go nowhere; call print or sink_to",
+        steps=[node.name for node in graph.nodes if node.id not in read],
+    )
 
 
 def warn_of_runtime(name: str, configuration: Configuration) -> None:

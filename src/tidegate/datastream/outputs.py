@@ -11,7 +11,6 @@ from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.datastream.told import step_text
 from tidegate.datastream.topologies import WithPostCommitTopology, WithPreCommitTopology
-from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 
 if TYPE_CHECKING:
@@ -98,6 +97,8 @@ class StreamOutputs(Generic[T]):
         from tidegate.connectors.print import PrintSink
         from tidegate.operators.sink import SinkOperator
 
+        if sink_identifier is not None:
+            checks.check_text(sink_identifier, "print")
         sink = SinkOperator(PrintSink(sink_identifier, self._type))
         return DataStreamSink(self._sunk("Print to Std. Out", sink))
 
@@ -120,11 +121,10 @@ class StreamOutputs(Generic[T]):
         >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
         ...     print(list(texts))
         """
-        if limit is not None and limit < 1:
-            raise GraphError(
-                f"The limit is {limit}", where="execute_and_collect", remedy="Ask for 1 or more."
-            )
-        rows: CloseableIterator[T] = CloseableIterator(*self._collect(job_execution_name))
+        if limit is not None:
+            checks.check_whole_number(limit, "the limit of execute_and_collect", 1)
+        started = self._collect(job_execution_name, "execute_and_collect")
+        rows: CloseableIterator[T] = CloseableIterator(*started)
         if limit is None:
             return rows
         with rows:
@@ -139,7 +139,7 @@ class StreamOutputs(Generic[T]):
         >>> for word in words.collect():
         ...     print(word)
         """
-        return CloseableIterator(*self._collect(job_execution_name))
+        return CloseableIterator(*self._collect(job_execution_name, "collect"))
 
     def to_arrow(self, job_execution_name: str | None = None) -> pa.Table:
         """Run the program, which has to end, and get this stream's records as an Arrow table.
@@ -151,7 +151,7 @@ class StreamOutputs(Generic[T]):
         >>> env.from_collection([{"id": 1}, {"id": 2}]).to_arrow()
         """
         results.check_bounded((*self._program.operators, self._transformation), "to_arrow")
-        return results.table(*self._collect(job_execution_name), self._type)
+        return results.table(*self._collect(job_execution_name, "to_arrow"), self._type)
 
     def to_pandas(self, job_execution_name: str | None = None) -> pandas.DataFrame:
         """The same as a pandas DataFrame.
@@ -196,13 +196,12 @@ class StreamOutputs(Generic[T]):
 
     # Within
 
-    def _collect(self, job_name: str | None) -> tuple[JobClient, str]:
+    def _collect(self, job_name: str | None, call: str) -> tuple[JobClient, str]:
         """Start the program with a sink whose records the client has under this name."""
         from tidegate.connectors.collect import CollectSink
         from tidegate.operators.sink import SinkOperator
 
-        if job_name is not None:
-            checks.check_text(job_name, "the name of a job")
+        checks.check_name_of_job(job_name, call)
         name = f"collect-{self._program.number() + 1}"
         made = self._sunk("Collect", SinkOperator(CollectSink(name)))
         made.parallelism = made.parallelism_max = 1

@@ -24,6 +24,8 @@ class Program:
         self._calls = 0
         self.shown = False
         """Whether the program was asked for its plan, which may be all that was wanted."""
+        self.executed = False
+        """Whether steps were taken for an execution before."""
         self._operators: list[OperatorTransformation] = []
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from tidegate.config.values import MemoryType
 from tidegate.errors import GraphError
@@ -174,4 +174,12 @@ SlotSharingGroup.Builder = SlotSharingGroupBuilder
 
 def group_name(group: str | SlotSharingGroup) -> str:
     """The name of a group, given as itself or as its name."""
-    return group if isinstance(group, str) else group.name
+    if isinstance(group, SlotSharingGroup):
+        return group.name
+    if isinstance(cast("object", group), str):
+        return group
+    raise GraphError(
+        f"slot_sharing_group takes a text or a SlotSharingGroup, not {group!r}",
+        where="slot_sharing_group",
+        remedy='Write slot_sharing_group("...").',
+    )

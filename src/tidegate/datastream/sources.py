@@ -122,6 +122,8 @@ class StreamSources:
         """
         from tidegate.connectors.generator import NumberSequenceSource
 
+        for bound in (start, end):
+            checks.check_whole_number(bound, "from_sequence")
         return self._read(NumberSequenceSource(start, end), None, "Sequence Source", None)
 
     def generate(
@@ -140,6 +142,9 @@ class StreamSources:
         """
         from tidegate.connectors.generator import DataGeneratorSource
 
+        checks.check_plain_function(generator_function, "generate")
+        if count is not None:
+            checks.check_whole_number(count, "the count of generate", 0)
         declared = result_type(type_info, generator_function, "generate")
         source = DataGeneratorSource(generator_function, count, rate, declared)
         return self._read(source, None, "Data Generator", declared)

@@ -7,7 +7,7 @@ Names and meaning are PyFlink's. A call that adds a step gives a new stream; ``n
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from tidegate.api.functions import (
     FilterFunction,
@@ -20,6 +20,7 @@ from tidegate.api.functions import (
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
 from tidegate.api.windows import count_windows
+from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, types
 from tidegate.datastream.outputs import StreamOutputs
 from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tidegate.api.state import MapStateDescriptor
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows import WindowAssigner
+    from tidegate.config.spans import Span
     from tidegate.datastream.connected import (
         BroadcastConnectedStream,
         BroadcastStream,
@@ -120,12 +122,14 @@ class DataStream(StreamOutputs[T]):
 
     def set_description(self, description: str) -> DataStream[T]:
         """Describes the step in the plan at more length than its name."""
+        checks.check_text(description, "set_description")
         self._step("set_description").description = description
         return self
 
-    def set_buffer_timeout(self, timeout_millis: int) -> DataStream[T]:
-        """Sets at which age part-filled batches of the step are sent."""
-        self._step("set_buffer_timeout").buffer_timeout_ms = timeout_millis
+    def set_buffer_timeout(self, timeout_millis: Span) -> DataStream[T]:
+        """Sets at which age part-filled batches of the step are sent; a number is milliseconds."""
+        timeout_ms = millis_of(timeout_millis, where="set_buffer_timeout")
+        self._step("set_buffer_timeout").buffer_timeout_ms = timeout_ms
         return self
 
     def start_new_chain(self) -> DataStream[T]:
@@ -570,17 +574,34 @@ class DataStream(StreamOutputs[T]):
         return DataStream(self._environment, self._program, transformation, self._type)
 
 
+_KNOWN_ELSEWHERE: Final = {
+    "groupby": "key_by",
+    "where": "filter",
+    "select": "map",
+    "foreach": "add_sink",
+    "withcolumn": "map",
+}
+"""What pandas, Spark and SQL call it, in small letters without underscores."""
+
+
 def _missing(kind: type, name: str) -> AttributeError:
     """The error for a method that is not there. It says where the method is, or the nearest."""
     from tidegate.datastream.keyed import KeyedStream
+    from tidegate.datastream.windowed import WindowedStream
 
     text = f"{kind.__name__!r} object has no attribute {name!r}"
     if name.startswith("_"):
         return AttributeError(text)
-    if hasattr(KeyedStream, name):
+    near = _KNOWN_ELSEWHERE.get(name.replace("_", "").lower())
+    if near is not None:
+        text += f"; did you mean {near!r}?"
+    elif hasattr(KeyedStream, name):
         text += f"; {name} works on a keyed stream: call key_by first"
-    elif near := get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1):
-        text += f"; did you mean {near[0]!r}?"
+    elif hasattr(WindowedStream, name):
+        first = "window" if issubclass(kind, KeyedStream) else "key_by and window"
+        text += f"; {name} works on a windowed stream: call {first} first"
+    elif alike := get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1):
+        text += f"; did you mean {alike[0]!r}?"
     return AttributeError(text, name=name, obj=None)  # else Python guesses once more
 
 

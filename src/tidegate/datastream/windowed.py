@@ -114,21 +114,20 @@ class _Windowed(Generic[T]):
         self._evictor = evictor
         return self
 
-    def allowed_lateness(self: S, time_ms: int | Span) -> S:
+    def allowed_lateness(self: S, time_ms: Span) -> S:
         """Keeps windows of event time for so long after their end; late records fire them again.
 
         time_ms: milliseconds, or a span such as ``timedelta(seconds=5)`` or ``"5 s"``. Without
         effect for windows by the wall clock. Raises GraphError below 0.
         """
-        if isinstance(time_ms, Span):
-            time_ms = millis_of(time_ms, where="allowed_lateness")
-        if type(time_ms) is not int or time_ms < 0:
+        lateness_ms = millis_of(time_ms, where="allowed_lateness")
+        if lateness_ms < 0:
             raise GraphError(
-                f"The allowed lateness is {time_ms!r}",
+                f"The allowed lateness is {lateness_ms} ms",
                 where="allowed_lateness",
-                remedy="Give milliseconds as an int, 0 or more.",
+                remedy="Give 0 or more.",
             )
-        self._plan = replace(self._plan, lateness_ms=time_ms)
+        self._plan = replace(self._plan, lateness_ms=lateness_ms)
         return self
 
     def side_output_late_data(self: S, output_tag: OutputTag[Any]) -> S:

@@ -235,7 +235,7 @@ class DriverClient:
             wanted = index(parallelism)
         except TypeError:
             refused = RescaleRefused(
-                f"The parallelism {parallelism!r} is no whole number",
+                f"The parallelism {parallelism!r} is not a whole number",
                 where="rescale",
                 remedy="Ask for 1 or more.",
             )

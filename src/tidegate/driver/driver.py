@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -473,6 +474,7 @@ class Driver:
             settings=self._graph.settings.slot,
             pyflink=is_installed(),
             logs=logs_of_program(),
+            argv=tuple(sys.argv),
         )
 
     async def _watch_leadership(self, leadership: Leadership) -> None:

@@ -390,8 +390,8 @@ class Performer:
         )
         if times == REPEATS_TOLD:
             self._log.warning(
-                "the same has failed again and again, with no checkpoint completed between: a "
-                "restart does not help. Mend the function, or have it skip the row",
+                "the same has failed again and again. Where the row is at fault, a restart does "
+                "not help: mend the function, or have it skip the row",
                 times=times,
                 where=error.where,
             )

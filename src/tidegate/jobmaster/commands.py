@@ -117,7 +117,7 @@ class SlotsAwaited:
 class Restarting:
     """The job will be restored after a wait. restart: the how-manieth. error: what failed.
 
-    times: how often just that has failed since a checkpoint was completed.
+    times: how often just that has failed.
     """
 
     restart: int

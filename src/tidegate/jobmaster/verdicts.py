@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidegate.model.settings import JobSettings
 
 KNOWN_MAX: Final = 64
-"""Different failures that are told apart between two checkpoints."""
+"""Different failures that are told apart."""
 
 _ADDRESS: Final = re.compile(r"\b0x[0-9a-f]+\b")
 
@@ -64,9 +64,9 @@ class Judge:
         final = self.final(failure, restored)
         if final is not None:
             return final
-        error, times = failure.error, self._repeats.count(failure)
-        if self._repeats_max is not None and times >= self._repeats_max:
-            return repeated(self._job, error, times)
+        error, (times, stuck) = failure.error, self._repeats.count(failure)
+        if self._repeats_max is not None and stuck >= self._repeats_max:
+            return repeated(self._job, error, stuck)
         delay_ms = self._strategy.failed(now_ms)
         if delay_ms is None:
             return failed_for_good(self._job, error, self._strategy.name)
@@ -118,23 +118,32 @@ def is_damage(failure: Failure) -> bool:
 
 
 class Repeats:
-    """Counts failures that are the same: of one task, at one row, with one exception."""
+    """Counts failures that are the same: of one task, at one row, with one exception.
+
+    A checkpoint between two of them may lie behind the row, or still ahead of it: so each failure
+    has two counts, of all the times and of those since the last completed checkpoint.
+    """
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, ...], int] = {}
+        self._ever: dict[tuple[str, ...], int] = {}
+        self._stuck: dict[tuple[str, ...], int] = {}
 
-    def count(self, failure: Failure) -> int:
+    def count(self, failure: Failure) -> tuple[int, int]:
         """How often this one has been there, itself included; 1 where it is of no row's making."""
         error = failure.error
         if not failure.task or not isinstance(error, UserCodeFailed | BadRecord | UnsupportedKey):
-            return 1
+            return 1, 1
         texts = (failure.task, type(error).__name__, error.what, error.where)
         key = tuple(_ADDRESS.sub("0x", text) for text in texts)
-        if key not in self._seen and len(self._seen) >= KNOWN_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[key] = self._seen.get(key, 0) + 1
-        return self._seen[key]
+        return _counted(self._ever, key), _counted(self._stuck, key)
 
     def forget(self) -> None:
-        """Begin anew."""
-        self._seen.clear()
+        """A checkpoint is complete."""
+        self._stuck.clear()
+
+
+def _counted(counts: dict[tuple[str, ...], int], key: tuple[str, ...]) -> int:
+    if key not in counts and len(counts) >= KNOWN_MAX:
+        del counts[next(iter(counts))]
+    counts[key] = counts.get(key, 0) + 1
+    return counts[key]

@@ -102,7 +102,7 @@ class SlotInvitation:
     the driver. request: the provider's name for this slot. pyflink: functions of the job import
     what they need from ``pyflink``. logs: how the program logs; None where it has not said. keys:
     of this slot, for TLS; None for plain links, whose frames carry tags where they are ``sealed``.
-    driver_process: the driver's, where it is on this machine.
+    driver_process: the driver's, where it is on this machine. argv: the program's ``sys.argv``.
     """
 
     driver: str
@@ -115,6 +115,7 @@ class SlotInvitation:
     keys: Keys | None = field(default=None, repr=False)
     sealed: bool = False
     driver_process: int | None = None
+    argv: tuple[str, ...] = ()
 
 
 # --- driver to slot ---------------------------------------------------------------------------

@@ -94,6 +94,14 @@ def key_group_prefix_bytes(max_parallelism: int) -> int:
 
 def check_parallelism(parallelism: int, max_parallelism: int | None = None) -> None:
     """Raises ConfigError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    numbers: dict[str, object] = {"parallelism": parallelism, "max parallelism": max_parallelism}
+    for name, given in numbers.items():
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+            raise ConfigError(
+                f"The {name} is {given!r}, which is not a whole number",
+                where=name,
+                remedy=f"Set a number from 1 to {PARALLELISM_MAX}.",
+            )
     if not 1 <= parallelism <= PARALLELISM_MAX:
         raise ConfigError(
             f"Operator parallelism not within bounds: {parallelism}",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 from tidegate.api.batches import raised, shown
-from tidegate.errors import TidegateError, UserCodeFailed
+from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.typeinfo.copies import ReturnedLazily
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def user_code_failed(
         )
     if returned is not None and not are_records(returned):
         return UserCodeFailed(
-            f"the function of operator '{operator}' returned {shown(returned)}, a "
-            f"{type(returned).__name__}, which are no records one by one",
+            f"the function of operator '{operator}' returned {shown(returned)}, "
+            f"{with_article(type(returned))}, which are no records one by one",
             where=f"operator '{operator}', {place}",
             remedy="Yield each record, or return a list of them; None is for no record.",
         )

@@ -80,6 +80,7 @@ def serve(invitation: SlotInvitation) -> str:
         with (
             printing.standard_streams(),
             logging_as(invitation.logs),
+            _called_as(invitation.argv),
             _without_interrupts(),
             short_switches(),
             _children_terminable(),
@@ -90,6 +91,16 @@ def serve(invitation: SlotInvitation) -> str:
         if invitation.pyflink:
             take_away()
         guard.stop()
+
+
+@contextlib.contextmanager
+def _called_as(argv: tuple[str, ...]) -> Generator[None]:
+    """Functions see the arguments of their program, and not those of the process that hosts it."""
+    former, sys.argv = sys.argv, list(argv)
+    try:
+        yield
+    finally:
+        sys.argv = former
 
 
 def share_heaps() -> None:

@@ -156,13 +156,13 @@ def _check_member(key: Enum, where: str) -> None:
 def _reason(key: object) -> str:
     match key:
         case None:
-            return "None is no key"
-        case bytearray() | dict() | set():
+            return "it stands for no value"
+        case bytearray() | dict() | set() | np.ndarray():
             return "it can be changed"
         case complex() | fractions.Fraction():
             return "there is no encoding for numbers of this kind"
         case _:
-            return "its hash is not the same in every process"
+            return "keys of this class are not supported"
 
 
 def refusal(key: object, where: str, reason: str, remedy: str = _REMEDY) -> UnsupportedKey:

@@ -19,8 +19,8 @@ from tidegate.typeinfo.types import RowTypeInfo, Types
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidegate.config.spans import Span
     from tidegate.connectors.files.source import FileSource
-    from tidegate.model.duration import Duration
     from tidegate.typeinfo.types import TypeInformation
 
 
@@ -255,9 +255,9 @@ class FileSourceBuilder:
 
     def __init__(self, make: Callable[[], FileSource]) -> None:
         self._make = make
-        self._interval: Duration | None = None
+        self._interval: Span | None = None
 
-    def monitor_continuously(self, discovery_interval: Duration) -> FileSourceBuilder:
+    def monitor_continuously(self, discovery_interval: Span) -> FileSourceBuilder:
         """Look for new files for ever, so often."""
         self._interval = discovery_interval
         return self

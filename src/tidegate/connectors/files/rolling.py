@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from tidegate.config.spans import Span
     from tidegate.connectors.files.formats import CsvSchema
     from tidegate.connectors.files.sink import FileSink
     from tidegate.typeinfo.types import RowTypeInfo
@@ -168,8 +169,8 @@ class RollingPolicy:
     @staticmethod
     def default_rolling_policy(
         part_size: int = 128 << 20,
-        rollover_interval: int = 60_000,
-        inactivity_interval: int = 60_000,
+        rollover_interval: Span = 60_000,
+        inactivity_interval: Span = 60_000,
     ) -> RollingPolicy:
         """At a size in bytes.
 
@@ -250,7 +251,7 @@ class FileSinkBuilder:
         self._rolling = rolling_policy
         return self
 
-    def with_bucket_check_interval(self, interval: int) -> FileSinkBuilder:
+    def with_bucket_check_interval(self, interval: Span) -> FileSinkBuilder:
         """Without effect: folders change as records are written."""
         return self
 

@@ -134,13 +134,9 @@ class FileSource:
         check_rate(rows_per_second, "FileSource")
         return replace(self, rows_per_second=rows_per_second)
 
-    def monitor_continuously(self, interval: Span | int) -> FileSource:
+    def monitor_continuously(self, interval: Span) -> FileSource:
         """Look for new files for ever. interval: between two looks; a number is milliseconds."""
-        interval_ms = (
-            interval
-            if isinstance(interval, int)
-            else millis_of(interval, where="FileSource.monitor_continuously")
-        )
+        interval_ms = millis_of(interval, where="FileSource.monitor_continuously")
         return replace(self, interval_ms=max(1, interval_ms))
 
     def on_malformed(self, policy: Malformed) -> FileSource:

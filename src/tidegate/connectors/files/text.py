@@ -447,7 +447,8 @@ def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
         raise BadRecord(
             f"No columns can be found in the file: {error}",
             where=path,
-            remedy="Give a schema, or mend the file.",
+            remedy="Mend the file, or give a schema; with a schema .on_malformed('skip') skips and "
+            "counts lines that cannot be read.",
         ) from error
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from tidegate.config.spans import millis_of
 from tidegate.connectors.jdbc.databases import database_of, without_password
 from tidegate.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tidegate.config.spans import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +132,11 @@ class JdbcExecutionOptionsBuilder:
         self._made = replace(self._made, batch_size=_at_least(1, size, "with_batch_size"))
         return self
 
-    def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptionsBuilder:
+    def with_batch_interval_ms(self, interval_ms: Span) -> JdbcExecutionOptionsBuilder:
         """How long a row is kept at most; 0 for no such bound. Raises ConfigError below 0."""
-        interval_ms = _at_least(0, interval_ms, "with_batch_interval_ms")
-        self._made = replace(self._made, batch_interval_ms=interval_ms)
+        interval = millis_of(interval_ms, where="with_batch_interval_ms")
+        interval = _at_least(0, interval, "with_batch_interval_ms")
+        self._made = replace(self._made, batch_interval_ms=interval)
         return self
 
     def with_max_retries(self, max_retries: int) -> JdbcExecutionOptionsBuilder:
