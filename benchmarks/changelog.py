@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benchmarks.measure import keep, whole
 from benchmarks.rocksdb_state import NOISE, Files
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.checkpoint.registry import SharedStateRegistry
@@ -34,9 +35,8 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import ChangelogSettings
-from tidegate.model.snapshots import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.changelog import ChangeLog
 from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStorageWorkerView

@@ -14,7 +14,7 @@ from time import perf_counter_ns
 
 from rich.console import Console
 
-from tidegate.model import java_hash
+from flinkformat import java_hash
 from tidegate.typeinfo.key_hash import KeyHasher
 
 ROWS = 4_000

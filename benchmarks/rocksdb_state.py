@@ -24,22 +24,23 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import keep, whole
-from tidegate.api.operator import KeyCell
-from tidegate.api.state import ValueStateDescriptor
-from tidegate.checkpoint.redistribution import redistribute_keyed
-from tidegate.clock import SystemClock
-from tidegate.model.elements import RowBatch
-from tidegate.model.handles import (
+from flinkformat.handles import (
     FileStateHandle,
     HandleAndLocalPath,
     IncrementalRemoteKeyedStateHandle,
     PlaceholderStreamStateHandle,
     StreamStateHandle,
 )
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SharingFilesStrategy
+from tidegate.api.operator import KeyCell
+from tidegate.api.state import ValueStateDescriptor
+from tidegate.checkpoint.redistribution import redistribute_keyed
+from tidegate.clock import SystemClock
+from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.model.snapshots import RestoredOperatorState, SharingFilesStrategy
 from tidegate.state.backend import LocalPlace, OperatorBackend
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.store import RocksDBMemory

@@ -28,6 +28,8 @@ from typing import Any
 import numpy as np
 import psutil
 
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SubtaskState
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.clock import SystemClock
@@ -44,14 +46,13 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import (
     CheckpointSettings,
     RocksDBSettings,
     SlotSettings,
     StateFileSettings,
 )
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
 from tidegate.slot.channel_state import ChannelStateWriteResult
 from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import LocalPlace, OperatorBackend

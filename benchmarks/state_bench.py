@@ -27,13 +27,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.measure import keep
+from flinkformat.handles import ByteStreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.clock import SystemClock
-from tidegate.model.handles import ByteStreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.key_hash import KeyHasher

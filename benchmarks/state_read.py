@@ -27,11 +27,11 @@ from rich.table import Table
 
 from benchmarks.measure import keep, whole
 from benchmarks.savepoint_tidegate import World
+from flinkformat import metadata
+from flinkformat.snapshots import CheckpointMetadata, OperatorState
 from tidegate import SavepointWriter, Types, ValueStateDescriptor, register_state_source
-from tidegate.checkpoint import metadata
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import CheckpointMetadata, OperatorState
 from tidegate.typeinfo.key_hash import KeyHasher
 
 ENTRIES, BATCH, GROUPS = 10_000_000, 65_536, 128

@@ -1,6 +1,9 @@
 from concurrent.futures import Future
 from typing import Final
 
+from flinkformat.row import Row as Row
+from flinkformat.row import RowKind as RowKind
+from flinkformat.snapshots import SavepointFormatType as SavepointFormatType
 from tidegate.api.aggregates import Aggregate as Aggregate
 from tidegate.api.aggregates import Collect as Collect
 from tidegate.api.aggregates import Count as Count
@@ -206,7 +209,6 @@ from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointingMode as CheckpointingMode
 from tidegate.model.settings import ClaimMode as ClaimMode
 from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import SavepointFormatType as SavepointFormatType
 from tidegate.savepoints.diff import EntryDiff as EntryDiff
 from tidegate.savepoints.diff import FileReuse as FileReuse
 from tidegate.savepoints.diff import OperatorDiff as OperatorDiff
@@ -243,8 +245,6 @@ from tidegate.savepoints.write import SavepointWriter as SavepointWriter
 from tidegate.spark.state_source import StateDataSource as StateDataSource
 from tidegate.spark.state_source import register_state_source as register_state_source
 from tidegate.spark.state_source import state_options as state_options
-from tidegate.typeinfo.row import Row as Row
-from tidegate.typeinfo.row import RowKind as RowKind
 from tidegate.typeinfo.types import RowTypeInfo as RowTypeInfo
 from tidegate.typeinfo.types import TupleTypeInfo as TupleTypeInfo
 from tidegate.typeinfo.types import TypeInformation as TypeInformation

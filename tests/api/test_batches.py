@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.row import Row
 from tests.properties import examples
 from tidegate.api.batches import as_arrow, as_rows, shown
 from tidegate.errors import BadRecord
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.typeinfo.row import Row
 
 EPOCH = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - Arrow timestamps without a zone
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flinkformat.row import Row
 from tidegate.api.keys import keys_of_rows
 from tidegate.api.operator import KeyBy
 from tidegate.errors import GraphError, UserCodeFailed
-from tidegate.typeinfo.row import Row
 
 
 class Sale(NamedTuple):

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.assignment import NOTHING, assign, coordinator_states
-from tidegate.checkpoint.fitting import fit
-from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
-from tidegate.model.handles import (
+from flinkformat import metadata
+from flinkformat.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
     InputChannelStateHandle,
@@ -18,18 +16,23 @@ from tidegate.model.handles import (
     StateDistribution,
     StateMetaInfo,
 )
-from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import (
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import (
     EMPTY,
     FINISHED,
     CheckpointMetadata,
     Finished,
     OperatorState,
-    SubtaskRestore,
     SubtaskState,
 )
+from tidegate.checkpoint.assignment import NOTHING, assign, coordinator_states
+from tidegate.checkpoint.fitting import fit
+from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
+from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
+
+if TYPE_CHECKING:
+    from tidegate.model.restore import SubtaskRestore
 
 SOURCE, COUNT, SINK = (OperatorId(bytes([n]) * 16) for n in (1, 2, 3))
 FILE = FileStateHandle("f", 100)

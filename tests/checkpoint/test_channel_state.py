@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import FileStateHandle
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.channel_state import (
     Abort,
     Add,
@@ -30,9 +32,7 @@ from tidegate.checkpoint.channel_state import (
     read_chunks,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import FormatError
-from tidegate.model.handles import FileStateHandle
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
 
 ONE, TWO = (

@@ -6,27 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from tests.checkpoint.world import keyed_state, restored_checkpoint
-from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-from tidegate.checkpoint.registry import SharedStateRegistry
-from tidegate.model.control import JobStatus
-from tidegate.model.handles import (
+from flinkformat.handles import (
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
     SegmentFileStateHandle,
     StateScope,
 )
-from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import (
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import (
     FINISHED,
     CheckpointProperties,
     OperatorState,
+    RetentionPolicy,
     SavepointFormatType,
     SavepointType,
     SubtaskState,
 )
+from tests.checkpoint.world import keyed_state, restored_checkpoint
+from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId, OperatorId
 
 STOP = CheckpointProperties.for_savepoint(
     SavepointType.terminate(SavepointFormatType.CANONICAL), forced=True

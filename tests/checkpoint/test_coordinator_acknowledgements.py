@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.snapshots import FINISHED
 from tests.checkpoint.world import (
     EVERY_SECOND,
     THREE,
@@ -30,7 +31,6 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.ids import Attempt, CheckpointId
-from tidegate.model.snapshots import FINISHED
 
 # --- acknowledgements -------------------------------------------------------------------------
 

@@ -8,6 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.handles import (
+    FileStateHandle,
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    PlaceholderStreamStateHandle,
+)
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import CheckpointProperties, OperatorState, RetentionPolicy, SubtaskState
 from tests.checkpoint.world import (
     BY_HAND,
     EVERY_SECOND,
@@ -32,16 +40,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.handles import (
-    FileStateHandle,
-    HandleAndLocalPath,
-    IncrementalRemoteKeyedStateHandle,
-    PlaceholderStreamStateHandle,
-)
 from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import CheckpointProperties, OperatorState, SubtaskState
 
 # --- completion: subsumed, retained, overtaken ------------------------------------------------
 

@@ -14,11 +14,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import (
+    FileStateHandle,
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    PlaceholderStreamStateHandle,
+)
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import CheckpointMetadata, Finished, RetentionPolicy, SubtaskState
+from flinkformat.state_streams import files_of
 from tests.checkpoint.world import World, chain, vertex
 from tests.properties import examples
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
+from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
@@ -30,16 +39,8 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.handles import (
-    FileStateHandle,
-    HandleAndLocalPath,
-    IncrementalRemoteKeyedStateHandle,
-    PlaceholderStreamStateHandle,
-)
 from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SubtaskId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import CheckpointMetadata, Finished, SubtaskState
+from tidegate.model.settings import CheckpointSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,7 +116,7 @@ def paths_in(metadata: CheckpointMetadata) -> set[str]:
             if isinstance(state, SubtaskState):
                 needed.update(private_paths(state))
                 for handle in shared_handles(state):
-                    needed.update(paths_of(handle))
+                    needed.update(files_of(handle))
     return needed
 
 

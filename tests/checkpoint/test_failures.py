@@ -7,6 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.handles import (
+    FileStateHandle,
+    OperatorStreamStateHandle,
+    StateDistribution,
+    StateMetaInfo,
+)
+from flinkformat.snapshots import SubtaskState
 from tests.checkpoint.world import THREE, World, chain, reasons, vertex
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.commands import FailExecution, FailJob
@@ -20,15 +27,8 @@ from tidegate.checkpoint.failures import (
 from tidegate.errors import CheckpointAborted, StorageFailed, TidegateError
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.handles import (
-    FileStateHandle,
-    OperatorStreamStateHandle,
-    StateDistribution,
-    StateMetaInfo,
-)
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SubtaskState
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,6 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.metadata.channels import merge_inputs
+from flinkformat.snapshots import EMPTY, FINISHED, CheckpointProperties, OperatorState, SubtaskState
 from tests.checkpoint.test_assignment import (
     COUNT,
     FILE,
@@ -17,21 +21,11 @@ from tests.checkpoint.test_assignment import (
 from tidegate.checkpoint.assignment import assign
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.in_flight import deal_in_flight
-from tidegate.checkpoint.metadata.channels import merge_inputs
 from tidegate.errors import RestoreRefused
 from tidegate.jobmaster.restoring import shares
-from tidegate.model.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
 from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId, VertexId
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import InFlightData
 from tidegate.model.settings import RestoreSettings
-from tidegate.model.snapshots import (
-    EMPTY,
-    FINISHED,
-    CheckpointProperties,
-    InFlightData,
-    OperatorState,
-    SubtaskState,
-)
 from tidegate.model.topology import OperatorInfo, Partitioner
 
 COUNTS = VertexId(COUNT)

@@ -11,7 +11,7 @@ from tests.house.source import ROOT
 PARTS = {
     "channel": "tidegate.checkpoint.channel_state",
     "hooks": "tidegate.api.hooks",
-    "metadata": "tidegate.checkpoint.metadata",
+    "metadata": "flinkformat.metadata",
 }
 PAGE = ROOT / "docs" / "concepts" / "checkpoints.md"
 

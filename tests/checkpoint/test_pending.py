@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.handles import (
+    FileStateHandle,
+    OperatorStreamStateHandle,
+    StateDistribution,
+    StateMetaInfo,
+)
+from flinkformat.snapshots import EMPTY, FINISHED, MasterState, SubtaskState
 from tests.checkpoint.world import THREE, chain, keyed_state, vertex
 from tidegate.checkpoint.pending import AcknowledgeResult, PendingCheckpoint, Stage
 from tidegate.checkpoint.plan import Executions, calculate_plan
 from tidegate.checkpoint.requests import periodic_request
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import CheckpointAcknowledged, CheckpointFigures, ExecutionState
-from tidegate.model.handles import (
-    FileStateHandle,
-    OperatorStreamStateHandle,
-    StateDistribution,
-    StateMetaInfo,
-)
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, OperatorId, SubtaskId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import EMPTY, FINISHED, MasterState, SubtaskState
 from tidegate.model.topology import OperatorInfo, Topology
 
 TWO = chain(vertex("source", 2, coordinator=True), vertex("sink", 1))

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import (
+from flinkformat import metadata
+from flinkformat.snapshots import CheckpointMetadata, MasterState
+from tidegate.checkpoint.provenance import (
     Provenance,
     check_seal,
     provenance_of,
@@ -15,7 +16,6 @@ from tidegate.checkpoint.metadata.provenance import (
 from tidegate.errors import FormatError
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import CheckpointMetadata, MasterState
 
 ORDERS = Provenance(
     {"job": "orders", "python": "3.11.7", "packages": {"tidegate": "0.1.0"}},

@@ -5,12 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.redistribution import (
-    java_hash_map_order,
-    redistribute_keyed,
-    redistribute_operator,
-)
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
@@ -23,7 +18,12 @@ from tidegate.model.handles import (
     StateDistribution,
     StateMetaInfo,
 )
-from tidegate.model.key_groups import KeyGroupRange
+from flinkformat.key_groups import KeyGroupRange
+from tidegate.checkpoint.redistribution import (
+    java_hash_map_order,
+    redistribute_keyed,
+    redistribute_operator,
+)
 
 MODES = {name: mode for name, mode in zip("abcdef", 2 * list(StateDistribution), strict=True)}
 parallelisms = st.integers(1, 12)

@@ -6,20 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.checkpoint.world import keyed_state, restored_checkpoint
-from tidegate.checkpoint.registry import (
-    SharedStateRegistry,
-    paths_of,
-    private_paths,
-    shared_handles,
-    shared_key,
-)
-from tidegate.errors import CheckpointAborted
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
-    EmptySegmentFileStateHandle,
     FileMergingOperatorStreamStateHandle,
     FileStateHandle,
     HandleAndLocalPath,
@@ -31,14 +21,12 @@ from tidegate.model.handles import (
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
     PlaceholderStreamStateHandle,
-    RelativeFileStateHandle,
     SegmentFileStateHandle,
     StateScope,
     StreamStateHandle,
 )
-from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import (
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import (
     FINISHED,
     CheckpointMetadata,
     CheckpointProperties,
@@ -47,6 +35,15 @@ from tidegate.model.snapshots import (
     SavepointType,
     SubtaskState,
 )
+from tests.checkpoint.world import keyed_state, restored_checkpoint
+from tidegate.checkpoint.registry import (
+    SharedStateRegistry,
+    private_paths,
+    shared_handles,
+    shared_key,
+)
+from tidegate.errors import CheckpointAborted
+from tidegate.model.ids import CheckpointId, OperatorId
 
 ALL = KeyGroupRange(0, 0)
 ONE, TWO, THREE, FOUR = (CheckpointId(number) for number in range(1, 5))
@@ -191,23 +188,6 @@ def test_private_paths_are_all_that_nobody_else_uses() -> None:
     )
     assert private_paths(state) == ["/chk/operators", "/chk/meta", "/chk/manifest", "/chk/channel"]
     assert private_paths(SubtaskState(raw_operator=own)) == ["/shared/own"]
-
-
-@pytest.mark.parametrize(
-    ("handle", "paths"),
-    [
-        (FileStateHandle("/a", 1), ("/a",)),
-        (segment("a", 0), ("/shared/a",)),
-        (RelativeFileStateHandle("a", 1, file_path="/chk/a"), ("/chk/a",)),
-        (RelativeFileStateHandle("a", 1), ()),
-        (KeyGroupsStateHandle(ALL, (0,), FileStateHandle("/a", 1), "h"), ("/a",)),
-        (ByteStreamStateHandle("a", b"x"), ()),
-        (EmptySegmentFileStateHandle(), ()),
-        (placeholder("a"), ()),
-    ],
-)
-def test_the_file_behind_a_handle(handle: StreamStateHandle, paths: tuple[str, ...]) -> None:
-    assert paths_of(handle) == paths
 
 
 # --- restored checkpoints ---------------------------------------------------------------------

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from flinkformat.snapshots import (
+    PostCheckpointAction,
+    RetentionPolicy,
+    SavepointFormatType,
+    SavepointType,
+)
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.checkpoint.requests import (
     QUEUE_MAX,
@@ -15,8 +21,7 @@ from tidegate.checkpoint.requests import (
     periodic_request,
 )
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import PostCheckpointAction, SavepointFormatType, SavepointType
+from tidegate.model.settings import CheckpointSettings
 
 SETTINGS = CheckpointSettings(interval_ms=1_000, min_pause_ms=500, max_concurrent=1)
 UNALIGNED = CheckpointSettings(interval_ms=1_000, unaligned=True)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint import metadata as codec
-from tidegate.checkpoint.metadata.provenance import (
+from flinkformat import metadata as codec
+from flinkformat.snapshots import CheckpointMetadata
+from tidegate.checkpoint.provenance import (
     Provenance,
     check_seal,
     checksums_of,
@@ -15,11 +16,10 @@ from tidegate.checkpoint.metadata.provenance import (
     sealed,
     to_master_state,
 )
-from tidegate.checkpoint.metadata.signing import encoded
+from tidegate.checkpoint.signing import encoded
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import CheckpointMetadata
 
 KEY = b"0123456789abcdef0123456789abcdef"
 DIGEST = "9f" * 32

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.snapshots import SavepointFormatType
 from tests.checkpoint.world import WALL_MS, World, keyed_state
 from tidegate.checkpoint import events, statistics
 from tidegate.checkpoint.failures import FailureReason
@@ -15,7 +16,6 @@ from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SavepointFormatType
 
 EVERY_SECOND = CheckpointSettings(interval_ms=1_000, tolerable_failures=100)
 

@@ -6,6 +6,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
+from flinkformat.handles import FileStateHandle, KeyGroupsStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import (
+    CheckpointMetadata,
+    CheckpointProperties,
+    RetentionPolicy,
+    SubtaskState,
+)
 from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
 from tidegate.checkpoint.coordinator import CheckpointCoordinator
@@ -22,7 +30,6 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.handles import FileStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,
@@ -33,9 +40,7 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
+from tidegate.model.settings import CheckpointSettings
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
 from tidegate.checkpoint.statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -29,8 +30,6 @@ from tidegate.jobmaster.view import FailureView, JobView, SlotView, SubtaskView,
 from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, SnapshotKind
 from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
-from tidegate.model.settings import RetentionPolicy
-from tidegate.model.snapshots import CheckpointProperties
 
 NOW_MS = 5_000
 EMPTY = JobView(

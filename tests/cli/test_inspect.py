@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from golden import BAD, FIXTURES, GOOD, expected, without_places
 
-from tests.flink.test_metadata_files import BAD, FIXTURES, GOOD, expected, without_places
 from tidegate.cli.main import commands
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from flinkformat.row import Row
 from tests.cli.touch import Touch
 from tests.savepoints.test_migrate import FLAGS, PYFLINK
 from tests.savepoints.test_read import filled
@@ -26,7 +27,6 @@ from tidegate.cli.main import commands
 from tidegate.cli.unpickling import state_as_data
 from tidegate.errors import UnpicklingRefused
 from tidegate.typeinfo.pickling import unpickled_value
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import Types
 
 FLAG = "--unsafe-unpickle"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat.snapshots import RetentionPolicy
 from tidegate.config import options
 from tidegate.config.checkpoint import CheckpointConfig, checkpoint_settings
 from tidegate.config.configuration import Configuration
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
-from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 
 def with_interval(interval: object = "1 s") -> Configuration:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
 from tests.checkpoint.world import BY_HAND, EVERY_SECOND, restored_checkpoint
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.driver.fate import RETENTION, fate_of_checkpoints
 from tidegate.model.control import JobStatus
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import CheckpointProperties
+from tidegate.model.settings import CheckpointSettings
 
 NEVER, ON_FAILURE, ALWAYS = RetentionPolicy
 ON_DISK = replace(EVERY_SECOND, directory="/checkpoints", retained_max=2)

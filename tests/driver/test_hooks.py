@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from flinkformat.snapshots import MasterState
 from tidegate.api.hooks import MasterTriggerRestoreHook
 from tidegate.driver import hooks
 from tidegate.driver.hooks import MasterHooks
 from tidegate.errors import RestoreRefused, UserCodeFailed
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import MasterState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

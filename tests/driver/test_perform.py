@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
+from flinkformat.snapshots import (
+    CheckpointMetadata,
+    CheckpointProperties,
+    RetentionPolicy,
+    SavepointFormatType,
+    SavepointType,
+)
 from tidegate.api.failures import FailureContext, FailureEnricher, FailureKind
 from tidegate.api.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.commands import (
@@ -74,13 +81,7 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.settings import CheckpointSettings, JobSettings, RetentionPolicy
-from tidegate.model.snapshots import (
-    CheckpointMetadata,
-    CheckpointProperties,
-    SavepointFormatType,
-    SavepointType,
-)
+from tidegate.model.settings import CheckpointSettings, JobSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -5,9 +5,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tidegate.checkpoint import metadata
-from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
-from tidegate.model.snapshots import CheckpointMetadata
+from flinkformat import metadata
+from flinkformat.handles import FileStateHandle, RelativeFileStateHandle
+from flinkformat.snapshots import CheckpointMetadata
 
 
 def check_left_over(checkpoints: Path, job: str) -> None:

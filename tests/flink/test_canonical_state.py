@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import FIXTURES
 
-from tests.flink.test_job_state import FIXTURES, opened
-from tidegate.checkpoint.metadata.wire import Reader
-from tidegate.model.handles import KeyGroupsSavepointStateHandle
+from flinkformat.handles import KeyGroupsSavepointStateHandle
+from flinkformat.metadata.wire import Reader
+from flinkformat.snapshots import FINISHED
+from flinkformat.state.canonical import canonical_entries, write_canonical_keyed
+from flinkformat.state.headers import read_keyed_header
+from flinkformat.state.operator_state import operator_states, write_operator_states
+from tests.flink.test_job_state import opened
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED
-from tidegate.savepoints.flink.canonical import canonical_entries, write_canonical_keyed
-from tidegate.savepoints.flink.headers import read_keyed_header
-from tidegate.savepoints.flink.operator_state import operator_states, write_operator_states
 from tidegate.storage.checkpoints import checkpoint_storage
 
 if TYPE_CHECKING:
-    from tidegate.savepoints.flink.entries import FlinkEntry
+    from flinkformat.state.entries import FlinkEntry
     from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 CANONICAL = sorted(path.parent.name for path in FIXTURES.glob("*-savepoint-canonical/state.json"))

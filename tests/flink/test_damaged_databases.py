@@ -9,10 +9,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from golden import FIXTURES
 
-from tests.flink.test_job_state import FIXTURES
+from flinkformat.state import rocksdb
 from tidegate.errors import FormatError
-from tidegate.savepoints.flink import rocksdb
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 END = bytes.fromhex("f7cff485b741e288")

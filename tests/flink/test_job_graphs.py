@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from golden import FIXTURES
 
 from tests.graph.programs import Program, partitioned
 from tidegate.config.configuration import Configuration
@@ -20,7 +20,7 @@ from tidegate.graph.transformations import (
 )
 from tidegate.model.topology import Partitioner
 
-GOLDEN = Path(__file__).parent / "fixtures" / "golden-rules.jsonl"
+GOLDEN = FIXTURES / "golden-rules.jsonl"
 
 Case = dict[str, Any]
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import FIXTURES
+from state_text import shown, text
 
-from tests.flink.state_text import shown, text
+from flinkformat.handles import StateDistribution
+from flinkformat.state.headers import KEY
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.model.handles import StateDistribution
-from tidegate.savepoints.flink.headers import KEY
-from tidegate.savepoints.flink.snapshot import FlinkKeyedState, FlinkSnapshot
+from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
-FIXTURES = Path(__file__).parent / "fixtures"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flinkformat.state.reading import FlinkKeyedState
+
 JOBS = sorted(path.parent.name for path in FIXTURES.glob("*/state.json"))
 
 

@@ -8,22 +8,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import FIXTURES
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.flink.test_job_state import FIXTURES, opened
+from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
+from flinkformat.metadata.wire import Reader
+from flinkformat.snapshots import FINISHED
+from flinkformat.state import snappy
+from flinkformat.state.canonical import canonical_entries
+from flinkformat.state.headers import read_keyed_header
+from flinkformat.state.heap import heap_entries
+from flinkformat.state.operator_state import operator_states
+from tests.flink.test_job_state import opened
 from tests.properties import examples
-from tidegate.checkpoint.metadata.wire import Reader
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
-from tidegate.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED
-from tidegate.savepoints.flink import snappy
-from tidegate.savepoints.flink.canonical import canonical_entries
-from tidegate.savepoints.flink.headers import read_keyed_header
-from tidegate.savepoints.flink.heap import heap_entries
-from tidegate.savepoints.flink.operator_state import operator_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 from tidegate.storage.checkpoints import checkpoint_storage
 

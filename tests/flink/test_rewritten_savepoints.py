@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 
-from tests.flink.test_job_state import FIXTURES, JOBS, keyed_state, opened, operator_state
+from flinkformat import metadata
+from tests.flink.test_job_state import JOBS, keyed_state, opened, operator_state
 from tidegate import ConfigError, RestoreRefused, UserCodeFailed, rewrite_flink_savepoint
-from tidegate.checkpoint import metadata
 from tidegate.cli.migrate import migrate
 from tidegate.errors import FormatError
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot

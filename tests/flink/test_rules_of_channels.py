@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import FIXTURES
 
+from flinkformat.handles import FileStateHandle, InputChannelStateHandle
+from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
 from tidegate.checkpoint.in_flight import deal_in_flight
 from tidegate.errors import RestoreRefused
-from tidegate.model.handles import FileStateHandle, InputChannelStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId, VertexId
-from tidegate.model.snapshots import CheckpointMetadata, InFlightData, OperatorState, SubtaskState
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
 
-RULES = Path(__file__).parent / "fixtures" / "golden-rules.jsonl"
+if TYPE_CHECKING:
+    from tidegate.model.restore import InFlightData
+
+RULES = FIXTURES / "golden-rules.jsonl"
 SOURCE, READER = OperatorId(bytes(16)), OperatorId(bytes([1]) * 16)
 MAX_PARALLELISM = 32768
 PARTITIONERS = {

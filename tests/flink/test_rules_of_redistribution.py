@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from golden import FIXTURES
 
-from tidegate.checkpoint.redistribution import (
-    java_hash_map_order,
-    redistribute_keyed,
-    redistribute_operator,
-)
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
     KeyGroupsStateHandle,
@@ -21,9 +16,13 @@ from tidegate.model.handles import (
     StateDistribution,
     StateMetaInfo,
 )
-from tidegate.model.key_groups import KeyGroupRange
+from flinkformat.key_groups import KeyGroupRange
+from tidegate.checkpoint.redistribution import (
+    java_hash_map_order,
+    redistribute_keyed,
+    redistribute_operator,
+)
 
-FIXTURES = Path(__file__).parent / "fixtures"
 RULES = [json.loads(line) for line in (FIXTURES / "golden-rules.jsonl").read_text().splitlines()]
 
 

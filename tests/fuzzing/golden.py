@@ -8,15 +8,15 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tests.savepoints.snapshot_world import JobWorld, Kind
-from tidegate.checkpoint import metadata
-from tidegate.model.handles import (
+from flinkformat import metadata
+from flinkformat.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
     IncrementalRemoteKeyedStateHandle,
     RelativeFileStateHandle,
 )
-from tidegate.model.snapshots import FINISHED
+from flinkformat.snapshots import FINISHED
+from tests.savepoints.snapshot_world import JobWorld, Kind
 from tidegate.storage.checkpoints import resolve_relative
 
 GOLDEN = Path(__file__).parent / "golden"

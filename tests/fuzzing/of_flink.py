@@ -8,12 +8,12 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from flinkformat.metadata.wire import Reader as Bytes
+from flinkformat.state import snappy
+from flinkformat.state.composites import read_snapshot
 from tests.fuzzing.cases import SLOW_FLOOR, Opened, Reader
 from tests.fuzzing.of_metadata import FIXTURES
-from tidegate.checkpoint.metadata.wire import Reader as Bytes
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
-from tidegate.savepoints.flink import snappy
-from tidegate.savepoints.flink.composites import read_snapshot
 from tidegate.savepoints.flink.counts import counted_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from google_crc32c import value as crc32c
 
+from flinkformat.state.manifest import live_files
 from tests.fuzzing.cases import SLOW_FLOOR, Opened, Reader
 from tests.fuzzing.golden import GOLDEN, META
 from tests.savepoints.damages import Snapshots
@@ -19,7 +20,6 @@ from tests.state.disk_world import SMALL
 from tidegate.errors import ConfigError, FormatError, StorageFailed
 from tidegate.savepoints import fsck
 from tidegate.state.format import rocksdb_header
-from tidegate.state.rocksdb.manifest import live_files
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
 
 if TYPE_CHECKING:

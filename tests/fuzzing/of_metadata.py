@@ -6,25 +6,25 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flinkformat import metadata
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.snapshots import FINISHED
 from tests.fuzzing.cases import Opened, Reader
 from tests.savepoints.snapshot_world import JobWorld, Kind
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
-from tidegate.checkpoint.metadata.provenance import (
+from tidegate.checkpoint.provenance import (
     check_seal,
     checksums_of,
     hook_states,
     provenance_of,
     sealed,
 )
-from tidegate.checkpoint.metadata.signing import encoded
+from tidegate.checkpoint.signing import encoded
 from tidegate.driver.door import read_sign
 from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
-from tidegate.model.snapshots import FINISHED
 from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
@@ -32,10 +32,10 @@ from tidegate.storage.memory import MemoryFiles
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import CheckpointMetadata
+    from flinkformat.snapshots import CheckpointMetadata
 
 KEY = b"a key that nobody else has"
-FIXTURES = Path(__file__).parent.parent / "flink" / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "packages" / "flinkformat" / "tests" / "fixtures"
 
 
 def readers_of_metadata() -> list[Reader]:

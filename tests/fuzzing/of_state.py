@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from flinkformat.handles import KeyGroupsStateHandle
 from tests.fuzzing.cases import Opened, Reader
 from tests.state.world import READER, Subtask, snapshot
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.checkpoint.channel_state import chunk, file_header, read_chunks
 from tidegate.errors import FormatError, UserError
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.model.handles import KeyGroupsStateHandle
 from tidegate.state.columnar import columns_of
 from tidegate.state.columns import default_of
 from tidegate.state.format import (

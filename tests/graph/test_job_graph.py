@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from flinkformat.operator_ids import operator_id_of_uid
 from tests.graph.programs import Program, Reader, Step, keyed, partitioned, word_count
 from tidegate.api.operator import KeyBy
 from tidegate.config.configuration import Configuration
@@ -16,7 +17,6 @@ from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, build_job_graph
-from tidegate.graph.operator_ids import operator_id_of_uid
 from tidegate.graph.stream_graph import build_stream_graph
 from tidegate.graph.transformations import (
     ChainingStrategy,

@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NOT_OURS = (ROOT / "benchmarks" / "peers", ROOT / "tests" / "flink" / "fixtures")
+PACKAGES = ("src", "packages/flinkformat/src")
+TESTS = ("tests", "packages/flinkformat/tests")
+NOT_OURS = (ROOT / "benchmarks" / "peers", ROOT / "packages" / "flinkformat" / "tests" / "fixtures")
 
 
 def tracked_files() -> list[Path]:

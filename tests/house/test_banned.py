@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.source import ROOT, nodes, parsed, place, python_files
+from tests.house.source import PACKAGES, ROOT, nodes, parsed, place, python_files
 
 SOURCE = ROOT / "src" / "tidegate"
 BANNED_CALLS = {
@@ -27,7 +27,7 @@ TAKEN_BACK = {SOURCE / "typeinfo" / "pickling.py"}
 def test_nothing_calls_what_is_banned() -> None:
     found = [
         f"{place(path, call)} {name}() {BANNED_CALLS[name]}"
-        for path in python_files("src")
+        for path in python_files(*PACKAGES)
         for call, name in calls(path)
         if name in BANNED_CALLS
     ]
@@ -37,7 +37,7 @@ def test_nothing_calls_what_is_banned() -> None:
 def test_only_the_command_line_and_the_print_sink_print() -> None:
     found = [
         place(path, call)
-        for path in python_files("src")
+        for path in python_files(*PACKAGES)
         if SOURCE / "cli" not in path.parents and path.name != "print.py"
         for call, name in calls(path)
         if name == "print"
@@ -60,7 +60,7 @@ def calls(path: Path) -> Iterator[tuple[ast.AST, str]]:
 
 
 def test_no_module_keeps_state() -> None:
-    files = set(python_files("src")) - TAKEN_BACK
+    files = set(python_files(*PACKAGES)) - TAKEN_BACK
     found = [line for path in sorted(files) for line in module_state(path)]
     assert not found, (
         "Spark reuses Python workers: what is left in a module belongs to the job before. "
@@ -118,7 +118,7 @@ NAMED = re.compile(r"(:\s*[A-Z]+\d+|\[[A-Za-z, -]+\])")
 def test_an_ignored_rule_is_named() -> None:
     found = [
         f"{place(path, number)} {line.strip()}"
-        for path in python_files("src", "tests", "scripts", "benchmarks", "examples")
+        for path in python_files("src", "packages", "tests", "scripts", "benchmarks", "examples")
         if path != Path(__file__)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if (match := IGNORE.search(line)) and not NAMED.match(match[2].strip())

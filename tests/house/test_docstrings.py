@@ -4,13 +4,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.source import nodes, parsed, place, python_files
+from tests.house.source import PACKAGES, nodes, parsed, place, python_files
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    silent = [place(path, 1) for path in python_files("src") if not says_something(path)]
+    silent = [place(path, 1) for path in python_files(*PACKAGES) if not says_something(path)]
     assert not silent, f"open these modules with a sentence on their purpose: {silent}"
 
 
@@ -22,7 +22,7 @@ def says_something(path: Path) -> bool:
 def test_the_first_line_of_a_docstring_is_a_sentence() -> None:
     faulty = [
         f"{place(path, node)} {first}"
-        for path in python_files("src")
+        for path in python_files(*PACKAGES)
         for node, first in first_lines(path)
         if not first.endswith((".", ":", "?", "!"))
     ]

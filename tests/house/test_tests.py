@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.house.source import ROOT, functions, nodes, place, python_files
+from tests.house.source import ROOT, TESTS, functions, nodes, place, python_files
 
 ASKS = re.compile(
     r"assert|check(?!point)|expect|verif|raises|warns|agree|same_|compare|refuse", re.IGNORECASE
@@ -14,7 +14,7 @@ SKIPS = {"skip", "skipif", "xfail", "importorskip"}
 def test_every_test_asks_something() -> None:
     silent = [
         f"{place(path, function)} {function.name}"
-        for path in python_files("tests")
+        for path in python_files(*TESTS)
         for function in functions(path)
         if function.name.startswith("test_") and not asks(function)
     ]
@@ -33,7 +33,7 @@ def asks(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_no_test_is_skipped() -> None:
     skipped = [
         place(path, node)
-        for path in python_files("tests")
+        for path in python_files(*TESTS)
         for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in SKIPS
@@ -45,7 +45,7 @@ def test_no_test_is_skipped() -> None:
 def test_no_test_mocks() -> None:
     mocking = [
         place(path, node)
-        for path in python_files("tests")
+        for path in python_files(*TESTS)
         for node in nodes(path)
         if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest.mock"))
         or (isinstance(node, ast.Import) and any("mock" in name.name for name in node.names))
@@ -56,7 +56,7 @@ def test_no_test_mocks() -> None:
 def test_every_property_leaves_the_number_of_examples_to_the_profile() -> None:
     fixed = [
         place(path, node.value)
-        for path in python_files("tests")
+        for path in python_files(*TESTS)
         if path != ROOT / "tests" / "properties.py"
         for node in nodes(path)
         if isinstance(node, ast.keyword) and node.arg == "max_examples"

@@ -4,23 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
-from tidegate.jobmaster.restoring import shares, start_coordinators
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     OperatorStreamStateHandle,
     StateDistribution,
     StateMetaInfo,
 )
-from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
-from tidegate.model.settings import RestoreSettings
-from tidegate.model.snapshots import (
+from flinkformat.snapshots import (
     CheckpointMetadata,
     CheckpointProperties,
     OperatorState,
     SubtaskState,
 )
+from tidegate.checkpoint.completed import CompletedCheckpoint
+from tidegate.checkpoint.provenance import Provenance, to_master_state
+from tidegate.jobmaster.restoring import shares, start_coordinators
+from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
+from tidegate.model.settings import RestoreSettings
 from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 SOURCE, SINK, OLD_SINK = (OperatorId(bytes([n]) * 16) for n in (1, 2, 3))

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat import metadata
+from flinkformat.handles import InputStateHandle, OutputStateHandle, RelativeFileStateHandle
+from flinkformat.snapshots import FINISHED
 from tests.e2e.backpressure import (
     ALIGNMENT_TIMEOUT,
     TOTAL,
@@ -35,12 +38,9 @@ from tidegate import (
     SnapshotContext,
     Types,
 )
-from tidegate.checkpoint import metadata
 from tidegate.errors import CheckpointAborted
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState
-from tidegate.model.handles import InputStateHandle, OutputStateHandle, RelativeFileStateHandle
-from tidegate.model.snapshots import FINISHED
 
 pytestmark = pytest.mark.slow
 

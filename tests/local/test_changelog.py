@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.handles import ChangelogStateBackendHandle
+from flinkformat.metadata import decode
+from flinkformat.snapshots import FINISHED
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.restores import RESTORE_PATH, SLOWLY, stopped_with_checkpoint
@@ -15,9 +18,6 @@ from tests.e2e.savepoints import counting, wait_rows
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, view, wait_completed, wait_recovered
 from tidegate import SavepointFormatType, StreamExecutionEnvironment
-from tidegate.checkpoint.metadata import decode
-from tidegate.model.handles import ChangelogStateBackendHandle
-from tidegate.model.snapshots import FINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

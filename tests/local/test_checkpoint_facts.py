@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat import metadata
+from flinkformat.description import describe
+from flinkformat.handles import ByteStreamStateHandle, RelativeFileStateHandle
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Journal, Latch
@@ -15,11 +18,8 @@ from tests.e2e.runtimes import Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
 from tidegate import StreamExecutionEnvironment
-from tidegate.checkpoint import metadata
 from tidegate.checkpoint.statistics import CheckpointStatus
-from tidegate.model.handles import ByteStreamStateHandle, RelativeFileStateHandle
 from tidegate.model.settings import CheckpointingMode
-from tidegate.savepoints.inspect import describe
 
 pytestmark = pytest.mark.slow
 

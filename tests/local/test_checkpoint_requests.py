@@ -6,6 +6,8 @@ from time import monotonic
 
 import pytest
 
+from flinkformat.description import describe
+from flinkformat.snapshots import FULL_CHECKPOINT
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import running_counts, same
 from tests.e2e.journal import Journal, Latch
@@ -19,8 +21,6 @@ from tests.e2e.watch import until, view, wait_completed, wait_for, wait_running
 from tidegate import GraphError, StreamExecutionEnvironment, Types
 from tidegate.checkpoint.statistics import CheckpointKind, CheckpointStatus
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.snapshots import FULL_CHECKPOINT
-from tidegate.savepoints.inspect import describe
 
 pytestmark = pytest.mark.slow
 

@@ -5,6 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat.handles import (
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+)
+from flinkformat.metadata import decode
+from flinkformat.snapshots import FINISHED, CheckpointMetadata
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Journal
 from tests.e2e.ledger import LedgerSink, ledger_rows
@@ -14,15 +22,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, wait_completed, wait_recovered
 from tidegate import JobClient
-from tidegate.checkpoint.metadata import decode
 from tidegate.checkpoint.statistics import CheckpointStatistics
-from tidegate.model.handles import (
-    KeyGroupsStateHandle,
-    OperatorStreamStateHandle,
-    SegmentFileStateHandle,
-    StreamStateHandle,
-)
-from tidegate.model.snapshots import FINISHED, CheckpointMetadata
 
 pytestmark = pytest.mark.slow
 

@@ -7,6 +7,7 @@ from statistics import median
 
 import pytest
 
+from flinkformat.handles import ByteStreamStateHandle
 from tests.e2e.faulty_store import faulty_files
 from tests.e2e.jobs import KEYS, key_of, running_counts, same
 from tests.e2e.journal import Journal, Latch
@@ -21,7 +22,6 @@ from tidegate.api import ship
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
-from tidegate.model.handles import ByteStreamStateHandle
 from tidegate.operators.source import STATE_NAME
 from tidegate.state.format import operator_header
 from tidegate.state.operator_state import OperatorStates

@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 import structlog
 
+from flinkformat import metadata
 from tests.e2e.jobs import running_counts
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink
@@ -24,7 +25,6 @@ from tests.e2e.watch import (
     wait_running,
 )
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
-from tidegate.checkpoint import metadata
 from tidegate.driver import hooks, start
 from tidegate.model.ids import CheckpointId
 

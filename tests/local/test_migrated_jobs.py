@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from golden import FIXTURES
 
 from tests.e2e import pyflink_twin
-from tests.flink.test_job_state import FIXTURES
 from tidegate import (
     RestoreRefused,
     StreamExecutionEnvironment,

@@ -8,6 +8,7 @@ import fsspec
 import pytest
 from fsspec.implementations.local import LocalFileSystem
 
+from flinkformat.snapshots import PostCheckpointAction, SavepointType
 from tests.e2e.jobs import running_counts, same
 from tests.e2e.journal import Latch
 from tests.e2e.ledger import LedgerSink, ledger_rows
@@ -42,7 +43,6 @@ from tidegate import (
 )
 from tidegate.errors import OperatorMissing
 from tidegate.model.control import JobStatus
-from tidegate.model.snapshots import PostCheckpointAction, SavepointType
 
 pytestmark = pytest.mark.slow
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle
+from flinkformat.metadata import decode
+from flinkformat.snapshots import FINISHED
 from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink, ledger_rows
 from tests.e2e.restores import RESTORE_PATH, SLOWLY, stopped_with_checkpoint
 from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_recovered
-from tidegate.checkpoint.metadata import decode
-from tidegate.model.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle
-from tidegate.model.snapshots import FINISHED
 from tidegate.storage.paths import name
 
 if TYPE_CHECKING:

@@ -4,14 +4,14 @@ from collections import Counter
 
 import pytest
 
+from flinkformat.handles import ChangelogStateBackendHandle
+from flinkformat.snapshots import SubtaskState
 from tests.e2e.jobs import KEYS, key_of
 from tests.e2e.ledger import ledger_rows
 from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.savepoints import END_S, counting, wait_rows
 from tests.e2e.watch import wait_completed
 from tidegate import SavepointFormatType, SavepointWriter, Snapshot, read_state
-from tidegate.model.handles import ChangelogStateBackendHandle
-from tidegate.model.snapshots import SubtaskState
 
 pytestmark = pytest.mark.slow
 

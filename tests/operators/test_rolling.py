@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from flinkformat.row import Row, RowKind
 from tests.operators.world import Hosted, World
 from tidegate.api import ship
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.operators.rolling import RollingCall, RollingOperator
-from tidegate.typeinfo.row import Row, RowKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
+from flinkformat.snapshots import SubtaskState
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
 from tidegate.api.operator import Operator, Pause, SnapshotContext, Steps
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId, SubtaskId, VertexId
 from tidegate.model.settings import SlotSettings
-from tidegate.model.snapshots import SubtaskState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.operators.emit import PIECE_MS
 from tidegate.slot.blocking import BlockingCalls

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import (
     KeyCell,
     Operator,
@@ -41,7 +42,6 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.model.ids import CheckpointId, JobId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.threads import DaemonThreads
 from tidegate.state.backend import OperatorBackend

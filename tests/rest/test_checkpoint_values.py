@@ -6,12 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.model.settings import (
-    CheckpointingMode,
-    CheckpointSettings,
-    JobSettings,
-    RetentionPolicy,
-)
+from flinkformat.snapshots import RetentionPolicy
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings, JobSettings
 from tidegate.rest.shapes.checkpoints import DISABLED_MS, config
 
 SETTINGS = CheckpointSettings(

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SavepointType
 from tidegate.checkpoint.statistics import (
     PERCENTILES,
     CheckpointStatistics,
@@ -22,7 +23,6 @@ from tidegate.model.control import JobStatus
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, Epoch, JobId, VertexId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import CheckpointProperties, SavepointFormatType, SavepointType
 
 JOB = JobId("0123456789abcdef" * 2)
 EMPTY = JobView(

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from flinkformat import metadata
+from flinkformat.handles import (
+    FileStateHandle,
+    KeyGroupsStateHandle,
+    MergedInputChannelStateHandle,
+    OperatorStreamStateHandle,
+)
+from flinkformat.snapshots import FINISHED, SavepointFormatType
 from tests.savepoints.snapshot_world import EPOCH, JobWorld, Kind
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import (
+from tidegate.checkpoint.provenance import (
     NAME,
     Provenance,
     hook_states,
@@ -15,14 +22,7 @@ from tidegate.checkpoint.metadata.provenance import (
     sealed,
     to_master_state,
 )
-from tidegate.model.handles import (
-    FileStateHandle,
-    KeyGroupsStateHandle,
-    MergedInputChannelStateHandle,
-    OperatorStreamStateHandle,
-)
 from tidegate.model.ids import Attempt, OperatorId
-from tidegate.model.snapshots import FINISHED, SavepointFormatType
 from tidegate.savepoints.findings import Fault
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
@@ -31,8 +31,8 @@ from tidegate.storage.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.model.handles import KeyedStateHandle
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState, SubtaskState
+    from flinkformat.handles import KeyedStateHandle
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
 
 HEAP = Kind("hashmap", in_flight=True)
 INLINE = Kind("hashmap", inline_threshold=20_000, in_flight=True)

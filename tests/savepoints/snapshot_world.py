@@ -6,6 +6,24 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkformat import metadata
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    InputChannelStateHandle,
+    ResultSubpartitionStateHandle,
+)
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.metadata.channels import merge_inputs, merge_outputs
+from flinkformat.snapshots import (
+    CheckpointMetadata,
+    CheckpointProperties,
+    MasterState,
+    OperatorState,
+    RetentionPolicy,
+    SavepointFormatType,
+    SavepointType,
+    SubtaskState,
+)
 from tests.state.disk_world import Disk
 from tests.state.world import StepClock
 from tidegate.api.operator import KeyCell
@@ -16,19 +34,12 @@ from tidegate.api.state import (
     RedistributionMode,
     ValueStateDescriptor,
 )
-from tidegate.checkpoint import metadata
 from tidegate.checkpoint.channel_state import chunk, file_header
-from tidegate.checkpoint.metadata.channels import merge_inputs, merge_outputs
-from tidegate.checkpoint.metadata.provenance import Provenance, sealed, to_master_state
+from tidegate.checkpoint.provenance import Provenance, sealed, to_master_state
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.ha.chain import JobRecord, Pointer, claim_path, encode, place_path
 from tidegate.model.control import JobStatus
 from tidegate.model.elements import Barrier, CheckpointOptions, RowBatch, SnapshotKind
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    InputChannelStateHandle,
-    ResultSubpartitionStateHandle,
-)
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,
@@ -39,17 +50,7 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import (
-    CheckpointMetadata,
-    CheckpointProperties,
-    MasterState,
-    OperatorState,
-    SavepointFormatType,
-    SavepointType,
-    SubtaskState,
-)
+from tidegate.model.settings import CheckpointSettings
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage

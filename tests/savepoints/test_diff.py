@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat import metadata
 from tests.properties import examples
 from tests.savepoints.snapshot_world import JobWorld, Kind
 from tidegate import SavepointFormatType, diff_snapshots
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import provenance_of, to_master_state
+from tidegate.checkpoint.provenance import provenance_of, to_master_state
 from tidegate.cli.main import commands
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import OperatorId
@@ -26,7 +26,7 @@ from tidegate.savepoints.diff import SnapshotDiff, StateDiff, plain, same
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.model.snapshots import OperatorState
+    from flinkformat.snapshots import OperatorState
 
 BACKENDS = ["hashmap", "incremental", pytest.param("rocksdb", marks=pytest.mark.slow)]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 
-from tests.flink.test_metadata_files import FIXTURES
 from tidegate import (
     ConfigError,
     RestoreRefused,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 
-from tests.flink.test_metadata_files import FIXTURES
+from flinkformat.snapshots import SavepointFormatType
 from tests.savepoints.damages import (
     DAMAGES,
     DISK,
@@ -29,7 +30,6 @@ from tests.savepoints.snapshot_world import JobWorld, Kind
 from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.ha.chain import beat_path
-from tidegate.model.snapshots import SavepointFormatType
 from tidegate.savepoints import snapshot_check
 from tidegate.savepoints.findings import Fault
 from tidegate.savepoints.fsck import check, fsck

@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 
+from flinkformat.handles import KeyGroupsSavepointStateHandle
+from flinkformat.operator_ids import operator_id_of_uid
+from flinkformat.snapshots import SubtaskState
+from flinkformat.state.canonical import write_canonical_keyed
+from flinkformat.state.entries import FlinkEntry
 from tests.e2e.pyflink_twin import STATES
-from tests.flink.test_job_state import FIXTURES
 from tests.flink.test_job_state import opened as flink_snapshot
 from tidegate import (
     ConfigError,
@@ -26,12 +31,7 @@ from tidegate import (
 )
 from tidegate.cli.migrate import migrate
 from tidegate.errors import FormatError
-from tidegate.graph.operator_ids import operator_id_of_uid
-from tidegate.model.handles import KeyGroupsSavepointStateHandle
-from tidegate.model.snapshots import SubtaskState
-from tidegate.savepoints.flink.canonical import write_canonical_keyed
 from tidegate.savepoints.flink.declarations import declared_states
-from tidegate.savepoints.flink.entries import FlinkEntry
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 from tidegate.savepoints.flink.target import NewSnapshot
 from tidegate.savepoints.read import Snapshot, StateKind

@@ -12,11 +12,11 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 import pytest
+from golden import FIXTURES
 
-from tests.flink.test_job_state import FIXTURES
+from flinkformat import metadata
+from flinkformat.operator_ids import operator_id_of_uid
 from tests.house.source import ROOT
-from tidegate.checkpoint import metadata
-from tidegate.graph.operator_ids import operator_id_of_uid
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 if TYPE_CHECKING:

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from golden import FIXTURES
 
-from tests.flink.test_metadata_files import FIXTURES
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    InputChannelStateHandle,
+    ResultSubpartitionStateHandle,
+)
+from flinkformat.metadata.channels import merge_inputs
+from flinkformat.snapshots import SubtaskState
 from tests.savepoints.world import EACH_FORM, NAME, UID, Snapshots, snapshots
 from tests.state.test_columnar import COUNT, Columns
 from tidegate.api.functions import AggregateFunction
@@ -30,16 +37,9 @@ from tidegate.api.state import (
 )
 from tidegate.api.ttl import StateTtlConfig
 from tidegate.checkpoint.channel_state import chunk, file_header
-from tidegate.checkpoint.metadata.channels import merge_inputs
 from tidegate.errors import ConfigError, FormatError, RestoreRefused, UserError
 from tidegate.model.duration import Time
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    InputChannelStateHandle,
-    ResultSubpartitionStateHandle,
-)
-from tidegate.model.snapshots import SubtaskState
 from tidegate.savepoints.diff import diff_snapshots
 from tidegate.savepoints.folders import files_of
 from tidegate.savepoints.read import Snapshot, StateKind, StateRow

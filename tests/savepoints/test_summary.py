@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
+from golden import FIXTURES
 
-from tests.flink.test_metadata_files import FIXTURES
 from tests.savepoints.snapshot_world import JobWorld, Kind
 from tidegate import SavepointFormatType, inspect_snapshot
 from tidegate.cli.main import commands

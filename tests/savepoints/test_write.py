@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from flinkformat.snapshots import FINISHED
 from tests.savepoints.test_read import TTL, Route, by_key, filled
 from tests.savepoints.world import EACH_FORM, UID, Snapshots, snapshots
 from tests.state.disk_world import Disk
@@ -23,7 +24,6 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError, StorageFailed, UserError
-from tidegate.model.snapshots import FINISHED
 from tidegate.savepoints.diff import diff_snapshots
 from tidegate.savepoints.fsck import fsck
 from tidegate.savepoints.read import Snapshot, StateKind, StateRow

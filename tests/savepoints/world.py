@@ -10,16 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat import metadata
+from flinkformat.handles import ChangelogStateBackendHandle, IncrementalRemoteKeyedStateHandle
+from flinkformat.snapshots import (
+    CheckpointMetadata,
+    CheckpointProperties,
+    OperatorState,
+    SavepointFormatType,
+    SavepointType,
+    SubtaskState,
+)
 from tests.state.disk_world import Disk
 from tests.state.files_world import Driver
 from tests.state.world import MAX_PARALLELISM, Subtask
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
+from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
-from tidegate.model.handles import (
-    ChangelogStateBackendHandle,
-    IncrementalRemoteKeyedStateHandle,
-)
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,
@@ -30,19 +35,11 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.settings import ChangelogSettings, CheckpointSettings
-from tidegate.model.snapshots import (
-    CheckpointMetadata,
-    CheckpointProperties,
-    OperatorState,
-    SavepointFormatType,
-    SavepointType,
-    SubtaskState,
-)
 from tidegate.state.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
 
 if TYPE_CHECKING:
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.typeinfo.types import TypeInformation
 
 UID = "counts-uid"

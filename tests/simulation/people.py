@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint import metadata
+from flinkformat import metadata
 from tidegate.driver.suspending import suspend
 from tidegate.model.elements import SnapshotKind
 from tidegate.savepoints.folders import files_of

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from flinkformat import metadata
 from tests.simulation.checks import Checks
 from tests.simulation.jobs import LASTING, SAVEPOINTS, Plan
 from tests.simulation.loop import CURRENT
@@ -21,7 +22,6 @@ from tests.simulation.people import People, Start
 from tests.simulation.snapshots import Inspector
 from tests.simulation.trouble import Trouble
 from tests.simulation.world import Odds, make_world
-from tidegate.checkpoint import metadata
 from tidegate.errors import JobCanceled, JobFailed, JobSuspended
 from tidegate.model.control import TriggerCheckpoint
 from tidegate.model.elements import SnapshotKind

@@ -9,16 +9,17 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
+from flinkformat import metadata
+from flinkformat.handles import ByteStreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SubtaskState
 from tests.simulation.functions import Stretch, is_mark, left_in
 from tidegate import Types, ValueStateDescriptor
 from tidegate.api import ship
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import OperatorStateDescriptor
-from tidegate.checkpoint import metadata
-from tidegate.model.handles import ByteStreamStateHandle
 from tidegate.model.ids import JobId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.operators.async_wait import IN_FLIGHT_STATE
 from tidegate.operators.sink import COMMITTABLES_STATE
 from tidegate.operators.source import STATE_NAME
@@ -30,10 +31,10 @@ from tidegate.storage.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from flinkformat.snapshots import OperatorState
     from tests.simulation.jobs import Pipeline, Plan
     from tidegate.api.state import OperatorListState
     from tidegate.clock import Clock
-    from tidegate.model.snapshots import OperatorState
     from tidegate.storage.memory import MemoryFiles
 
 

@@ -6,6 +6,9 @@ from typing import NoReturn
 
 import pytest
 
+from flinkformat.handles import FileStateHandle, StreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tests.slot.world import barrier, rows
 from tidegate.checkpoint.channel_state import (
     SEQUENCE_NUMBER_UNKNOWN,
@@ -16,10 +19,8 @@ from tidegate.checkpoint.channel_state import (
     ResultSubpartitionInfo,
     read_chunks,
 )
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import CheckpointAborted, StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, Element, RowBatch, Watermark
-from tidegate.model.handles import FileStateHandle, StreamStateHandle
 from tidegate.model.ids import (
     Attempt,
     ChannelId,
@@ -29,9 +30,8 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import InFlightData
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import InFlightData
 from tidegate.slot.channel_state import (
     EMPTY,
     NO_CHANNEL_STATE,

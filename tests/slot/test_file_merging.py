@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat.handles import RelativeFileStateHandle, SegmentFileStateHandle
 from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
 from tests.slot.operators import NOTHING, SlowStorage, Stateful
 from tests.slot.world import ScriptedSource
@@ -20,7 +21,6 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
-from tidegate.model.handles import RelativeFileStateHandle, SegmentFileStateHandle
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import JobSettings
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyBy, OutputPlan
 from tidegate.errors import GraphError
 from tidegate.model.chance import SeededChance
@@ -23,7 +24,6 @@ from tidegate.model.elements import (
     Watermark,
 )
 from tidegate.model.ids import ChannelId, CheckpointId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
 from tidegate.slot.output import ChannelOutput, Route, copied, make_route

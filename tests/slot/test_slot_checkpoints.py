@@ -8,6 +8,13 @@ from typing import Any
 
 import pytest
 
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    RelativeFileStateHandle,
+    StreamStateHandle,
+)
 from tests.checkpoint.world import started
 from tests.slot.cluster import JOB, SETTINGS, Cluster, line, run, vertex
 from tests.slot.operators import (
@@ -33,15 +40,8 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import AlignmentType, Batch, CheckpointOptions, RowBatch, SnapshotKind
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    KeyGroupsStateHandle,
-    OperatorStreamStateHandle,
-    RelativeFileStateHandle,
-    StreamStateHandle,
-)
 from tidegate.model.ids import ChannelId, CheckpointId
-from tidegate.model.snapshots import InFlightData
+from tidegate.model.restore import InFlightData
 from tidegate.model.topology import Partitioner
 from tidegate.storage.checkpoints import CheckpointStorage
 from tidegate.transport.codec import encode

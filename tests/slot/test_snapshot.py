@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from flinkformat.handles import ByteStreamStateHandle, InputChannelStateHandle
 from tests.state.files_world import Driver
 from tests.state.world import Subtask, merged, restored
 from tidegate.api.state import ValueStateDescriptor
@@ -15,7 +16,6 @@ from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
 from tidegate.model.files import FileChecksum
-from tidegate.model.handles import ByteStreamStateHandle, InputChannelStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.slot.channel_state import ChannelStateWriteResult

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    PlaceholderStreamStateHandle,
+    RelativeFileStateHandle,
+)
+from flinkformat.key_groups import KeyGroupRange
 from tests.slot.cluster import JOB, SETTINGS, Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE, SlowStorage, Stateful, pair
 from tests.slot.world import ScriptedSource
@@ -22,17 +30,9 @@ from tidegate.model.control import (
     Release,
 )
 from tidegate.model.elements import CheckpointOptions
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    FileStateHandle,
-    IncrementalRemoteKeyedStateHandle,
-    PlaceholderStreamStateHandle,
-    RelativeFileStateHandle,
-)
 from tidegate.model.ids import CheckpointId
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import StateFileSettings
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.rocksdb.files import IncrementalFiles
 from tidegate.storage.memory import MemoryWriter
@@ -40,6 +40,7 @@ from tidegate.storage.memory import MemoryWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.model.ids import ExecutionId
     from tidegate.state.pending import PendingSnapshot
     from tidegate.storage.places import CheckpointPlace

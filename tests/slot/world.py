@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import (
     KeyCell,
     Operator,
@@ -39,7 +40,6 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo
 from tidegate.slot.asked_size import AskedSize

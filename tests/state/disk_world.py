@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.state.world import Subtask, restored
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
     HandleAndLocalPath,
@@ -17,9 +16,10 @@ from tidegate.model.handles import (
     PlaceholderStreamStateHandle,
     StreamStateHandle,
 )
+from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
+from tests.state.world import Subtask, restored
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
-from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
 from tidegate.state.backend import LocalPlace
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.pending import PendingSnapshot

@@ -6,9 +6,10 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle
+from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
 from tidegate.checkpoint.registry import SharedStateRegistry, private_paths
 from tidegate.model.elements import Barrier, CheckpointOptions, SnapshotKind
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,
@@ -19,7 +20,6 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
 from tidegate.storage.checkpoints import (
     CheckpointStorage,
     CheckpointStorageWorkerView,

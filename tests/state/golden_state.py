@@ -12,6 +12,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    StateDistribution,
+    StateMetaInfo,
+)
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SubtaskState
 from tests.state.world import MAX_PARALLELISM, READER, Subtask, snapshot
 from tidegate.api.state import (
     ColumnStateDescriptor,
@@ -21,15 +30,6 @@ from tidegate.api.state import (
     RedistributionMode,
     ValueStateDescriptor,
 )
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    KeyGroupsStateHandle,
-    OperatorStreamStateHandle,
-    StateDistribution,
-    StateMetaInfo,
-)
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import SubtaskState
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types
 

@@ -4,14 +4,15 @@ import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tidegate.checkpoint.registry import SharedStateRegistry, paths_of, shared_handles
+from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SharingFilesStrategy, SubtaskState
+from flinkformat.state_streams import files_of
+from tidegate.checkpoint.registry import SharedStateRegistry, shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
-from tidegate.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import ChangelogSettings
-from tidegate.model.snapshots import SharingFilesStrategy, SubtaskState
 from tidegate.state.changelog import ChangeLog
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.store import Checksum
@@ -87,7 +88,7 @@ class Logs:
         """A subtask's share has come; the state as the driver keeps it."""
         known = self.registry.register_state(state, CheckpointId(checkpoint))
         for handle in shared_handles(known):
-            assert all(path in self.files for path in paths_of(handle)), "a file is gone"
+            assert all(path in self.files for path in files_of(handle)), "a file is gone"
         return known
 
     def completed(self, checkpoint: int) -> None:

@@ -26,7 +26,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import SubtaskState
+    from flinkformat.snapshots import SubtaskState
     from tidegate.state.pending import PendingSnapshot
     from tidegate.storage.places import CheckpointPlace
 

@@ -7,14 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from flinkformat.snapshots import SubtaskState
 from tests.state.disk_world import SMALL, Disk
 from tests.state.world import MEMORY, Subtask, restored
 from tidegate import ColumnStateDescriptor, StateTtlConfig, Time, Types, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
-from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import SubtaskState
 from tidegate.state.format import (
     PRESENT,
     Block,

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from flinkformat.handles import (
+    ChangelogStateBackendHandle,
+    ChangelogStateHandleStream,
+    InMemoryChangelogStateHandle,
+)
+from flinkformat.snapshots import SubtaskState
 from tests.state.disk_world import Disk
 from tests.state.log_world import SMALL, Logs, Place
 from tests.state.world import Subtask, merged, restored
@@ -15,14 +21,8 @@ from tidegate import StateTtlConfig, Time
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError, StorageFailed, UserError
 from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
-from tidegate.model.handles import (
-    ChangelogStateBackendHandle,
-    ChangelogStateHandleStream,
-    InMemoryChangelogStateHandle,
-)
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import ChangelogSettings
-from tidegate.model.snapshots import SubtaskState
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.snapshots import SubtaskState
+from flinkformat.state_streams import files_of
 from tests.properties import examples
 from tests.state.disk_world import FILES
 from tests.state.disk_world import SMALL as SMALL_DISK
@@ -36,13 +38,12 @@ from tests.state.test_incremental_properties import (
 )
 from tests.state.world import Subtask
 from tidegate.api.state import ValueStateDescriptor
-from tidegate.checkpoint.registry import paths_of, shared_handles
+from tidegate.checkpoint.registry import shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointAborted, JobStatus
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import SubtaskState
 from tidegate.state.backend import LocalPlace
 from tidegate.state.changelog import ChangeLog
 from tidegate.state.rocksdb.store import RocksDBMemory
@@ -51,12 +52,13 @@ from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
+    from flinkformat.key_groups import KeyGroupRange
+    from flinkformat.snapshots import CheckpointMetadata
     from tests.state.test_incremental_properties import Keeps, Write
     from tidegate.checkpoint.commands import CheckpointCommand
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId
-    from tidegate.model.key_groups import KeyGroupRange
-    from tidegate.model.snapshots import CheckpointMetadata, SubtaskRestore
+    from tidegate.model.restore import SubtaskRestore
     from tidegate.state.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
     from tidegate.storage.memory import MemoryWriter
@@ -271,7 +273,7 @@ class LoggedJob(Job):
             path
             for keyed in state.managed_keyed
             for handle in shared_handles(SubtaskState(managed_keyed=keyed))
-            for path in paths_of(handle)
+            for path in files_of(handle)
         ]
         assert set(shared) <= restore.checksums.keys(), "files come without their checksums"
         reader = StateReader(self.driver.storage, restore.checksums)

@@ -11,18 +11,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from flinkformat.state_streams import files_of
 from tests.properties import examples
 from tests.state.disk_world import Disk
 from tests.state.log_world import Logs, Place
 from tests.state.test_backend_properties import SMALL, WRITE, BackendMachine
 from tests.state.world import MEMORY, Subtask, restored
-from tidegate.checkpoint.registry import paths_of, shared_handles
+from tidegate.checkpoint.registry import shared_handles
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import SubtaskState
+    from flinkformat.snapshots import SubtaskState
     from tidegate.state.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
 
@@ -208,7 +209,7 @@ class LoggedMachine(BackendMachine):
             path
             for state in self.completed[0]
             for handle in shared_handles(state)
-            for path in paths_of(handle)
+            for path in files_of(handle)
         }
         assert named == set(self.logs.registry.paths())
         assert named <= self.logs.files.keys()

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tests.state.world import MAX_PARALLELISM, READER, Subtask, Viewed, restored, snapshot, stored
 from tidegate.api.state import ColumnStateDescriptor, ValueStateDescriptor
 from tidegate.errors import (
@@ -16,9 +17,8 @@ from tidegate.errors import (
     UnsupportedKey,
     UserError,
 )
-from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import TypeInformation, Types
 

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from flinkformat.snapshots import SubtaskState
 from tests.state.world import READER, Subtask, merged, restored, snapshot
 from tidegate.api.state import (
     ColumnStateDescriptor,
@@ -15,8 +17,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import FormatError, TidegateError
-from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.compression import compressed, decompressed
 from tidegate.state.format import COMPRESSED, element, element_bytes, section
 from tidegate.typeinfo.key_hash import KeyHasher

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tests.state.world import MEMORY, READER, Subtask, merged, restored, snapshot
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import FormatError, TidegateError
-from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.typeinfo.types import Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.key_groups import KeyGroupRange
 from tests.properties import examples
 from tidegate.api.operator import KeyCell
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state.hashmap import HashMapTable
 from tidegate.typeinfo.copies import private_copy
 

@@ -8,6 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    PlaceholderStreamStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+)
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SubtaskState
 from tests.state.disk_world import Disk
 from tests.state.files_world import SETTINGS, Driver, contents, fill, merging
 from tests.state.world import Subtask
@@ -19,19 +30,9 @@ from tidegate.errors import (
     StorageFailed,
 )
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    FileStateHandle,
-    HandleAndLocalPath,
-    IncrementalRemoteKeyedStateHandle,
-    PlaceholderStreamStateHandle,
-    RelativeFileStateHandle,
-    SegmentFileStateHandle,
-)
 from tidegate.model.ids import CheckpointId
-from tidegate.model.key_groups import KeyGroupRange
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
 from tidegate.state.rocksdb.files import IncrementalFiles, download
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryWriter

@@ -22,11 +22,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat import metadata
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import RetentionPolicy, SubtaskState
 from tests.checkpoint.test_coordinator_properties import Chaos, paths_in
 from tests.checkpoint.world import chain, vertex
 from tests.properties import examples
 from tests.state.files_world import JOB, Driver, contents, fill
-from tidegate.checkpoint import commands, events, metadata
+from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.assignment import assign
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
 from tidegate.checkpoint.coordinator import CheckpointCoordinator
@@ -51,9 +54,8 @@ from tidegate.model.ids import (
     SlotId,
     SubtaskId,
 )
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings, RetentionPolicy
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskRestore, SubtaskState
+from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
+from tidegate.model.settings import CheckpointSettings
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.files import IncrementalFiles, download
 from tidegate.storage.checkpoints import CheckpointScope, resolve_relative
@@ -63,11 +65,11 @@ from tidegate.storage.reading import StateReader
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.commands import CheckpointCommand
     from tidegate.checkpoint.events import CheckpointEvent
     from tidegate.model.elements import CheckpointOptions
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
-    from tidegate.model.snapshots import CheckpointMetadata
     from tidegate.model.topology import Topology
 
 SHAPES = [chain(vertex("source", n, coordinator=True), vertex("sink", 1)) for n in (1, 2, 3)]

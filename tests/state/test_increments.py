@@ -10,6 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsStateHandle,
+    PlaceholderStreamStateHandle,
+)
 from tests.properties import examples
 from tests.state.disk_world import Disk
 from tests.state.files_world import Driver
@@ -23,16 +31,8 @@ from tidegate.api.state import (
 from tidegate.checkpoint.redistribution import redistribute_keyed
 from tidegate.errors import RestoreRefused
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    FileStateHandle,
-    HandleAndLocalPath,
-    IncrementalRemoteKeyedStateHandle,
-    KeyGroupsStateHandle,
-    PlaceholderStreamStateHandle,
-)
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle
 from tests.house.source import ROOT
 from tests.state.files_world import JOB, SETTINGS, contents, fill
 from tidegate.checkpoint.registry import restored_paths
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskRestore
+from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 from tidegate.state.rocksdb.files import download
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.reading import StateReader

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flinkformat.key_groups import KeyGroupRange
 from tests.state.files_world import JOB, Driver, contents, fill
 from tidegate.errors import RestoreRefused, StorageFailed
 from tidegate.model.ids import CheckpointId, JobId, SlotId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state.local_folders import LocalFolders, default_root
 from tidegate.state.rocksdb.files import IncrementalFiles, download
 
 if TYPE_CHECKING:
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
 
 ONE, TWO, THREE = (CheckpointId(number) for number in range(1, 4))
 OWNER = os.getuid()

@@ -33,8 +33,8 @@ from tidegate.typeinfo.types import LONG
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.api.state import StateDescriptor
-    from tidegate.model.snapshots import SubtaskState
 
 NUMBERS = MapStateDescriptor("numbers", Types.LONG(), Types.LONG())
 CANONICAL = CheckpointOptions(SnapshotKind.SAVEPOINT, canonical=True)

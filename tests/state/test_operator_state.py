@@ -5,6 +5,7 @@ from itertools import chain
 
 import pytest
 
+from flinkformat.handles import ByteStreamStateHandle, OperatorStreamStateHandle, StateDistribution
 from tests.state.world import MEMORY, READER, Subtask, restored, snapshot, stored
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
 from tidegate.api.ttl import StateTtlConfig
@@ -16,13 +17,8 @@ from tidegate.errors import (
     UserError,
 )
 from tidegate.model.duration import Time
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    OperatorStreamStateHandle,
-    StateDistribution,
-)
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.typeinfo.types import Types
 
 SPLITS = OperatorStateDescriptor("splits", Types.LONG())

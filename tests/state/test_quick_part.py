@@ -2,8 +2,8 @@
 
 import weakref
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state.hashmap import HashMapTable
 
 GROUPS = KeyGroupRange(0, 1)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat.state.manifest import check_folder
 from tests.fuzzing.golden import GOLDEN
 from tests.state.disk_world import SMALL
 from tidegate.errors import FormatError
-from tidegate.state.rocksdb.manifest import check_folder
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from tests.state.test_kinds import Mean, Sum
 from tests.state.world import (
     MEMORY,
@@ -28,9 +29,8 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import RestoreRefused, SerializerIncompatible, StorageFailed, UserError
-from tidegate.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.storage.streams import CheckpointStateOutputStream
 from tidegate.typeinfo.types import Types
 

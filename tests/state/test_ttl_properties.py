@@ -33,7 +33,7 @@ from tidegate.api.state import AggregatingStateDescriptor
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import SubtaskState
+    from flinkformat.snapshots import SubtaskState
     from tidegate.state.pending import PendingSnapshot
 
 TTL = 20

@@ -8,11 +8,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from flinkformat.key_groups import KeyGroupRange
 from tests.state.files_world import EXECUTION, JOB, SETTINGS
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import CheckpointId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state.rocksdb.files import IncrementalFiles
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
 from tidegate.storage.places import CheckpointPlace

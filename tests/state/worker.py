@@ -19,7 +19,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.model.ids import CheckpointId, JobId
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.storage.checkpoints import CheckpointScope, CheckpointStorage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.reading import StateReader

@@ -4,13 +4,14 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+from flinkformat.handles import StreamStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import SubtaskState
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
-from tidegate.model.handles import StreamStateHandle
 from tidegate.model.ids import CheckpointId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import RestoredOperatorState, SubtaskState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
 from tidegate.state.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot

@@ -7,9 +7,7 @@ import google_crc32c
 import pytest
 from google_crc32c import value as crc32c
 
-from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
-from tidegate.model.files import FileChecksum
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     EmptySegmentFileStateHandle,
     FileStateHandle,
@@ -19,10 +17,12 @@ from tidegate.model.handles import (
     SegmentFileStateHandle,
     StateScope,
 )
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
+from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, Epoch, JobId, OperatorId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
 from tidegate.storage.checkpoints import (
     FACTORIES_MAX,
     CheckpointScope,

@@ -7,11 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.storage.test_checkpoints import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
-from tidegate.checkpoint.metadata import decode, encode
-from tidegate.errors import StorageFailed
-from tidegate.model.files import FileChecksum
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
@@ -19,10 +15,14 @@ from tidegate.model.handles import (
     StateScope,
     StreamStateHandle,
 )
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.metadata import decode, encode
+from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
+from tests.storage.test_checkpoints import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
+from tidegate.errors import StorageFailed
+from tidegate.model.files import FileChecksum
 from tidegate.model.ids import OperatorId
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import CheckpointMetadata, OperatorState, SubtaskState
 from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.merging import FileMerging

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from flinkformat.handles import StreamStateHandle
 from tests.state.files_world import SETTINGS, Driver
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.model.handles import StreamStateHandle
 from tidegate.model.settings import CheckpointSettings
 from tidegate.storage.checkpoints import CheckpointScope
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from flinkformat.row import Row, RowKind
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.convert import Converter, Misfit, single
 from tidegate.typeinfo.hints import type_of_hint
-from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import TypeInformation, Types
 
 DAY = datetime.date(2024, 2, 29)

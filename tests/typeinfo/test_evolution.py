@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import pytest
 
+from flinkformat.row import Row
 from tidegate.errors import SerializerIncompatible
 from tidegate.typeinfo.evolution import AsIs, Migrate, Refuse, judge, judge_key, reader_for
 from tidegate.typeinfo.hints import type_of_hint
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import TypeInformation, Types
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from flinkformat.row import Row
 from tests.properties import examples
 from tidegate.typeinfo.evolution import AsIs, Migrate, Refuse, judge
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import (
     ListTypeInfo,

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.errors import ConfigError, UnsupportedKey
-from tidegate.model.java_hash import (
+from flinkformat.java_hash import (
     hash_big_decimal,
     hash_boolean,
     hash_bytes,
@@ -30,11 +29,12 @@ from tidegate.model.java_hash import (
     hash_uuid,
     key_group_of_hash,
 )
-from tidegate.model.key_groups import subtask_of_key_group
+from flinkformat.key_groups import subtask_of_key_group
+from flinkformat.row import Row, RowKind
+from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.typeinfo.hash_columns import SMALL_BATCH
 from tidegate.typeinfo.hints import TypeHint, declared_key_type
 from tidegate.typeinfo.key_hash import KeyHasher, key_type_of, subtasks_of
-from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import TypeInformation, Types
 
 

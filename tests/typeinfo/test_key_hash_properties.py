@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkformat import java_hash
 from tests.properties import examples
-from tidegate.model import java_hash
 from tidegate.typeinfo.key_hash import KeyHasher
 
 LONGS = st.integers(-(2**63), 2**63 - 1)

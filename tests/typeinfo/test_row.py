@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from tidegate.typeinfo.row import Row, RowKind
+from flinkformat.row import Row, RowKind
 
 
 def test_a_row_is_read_and_written_by_index_name_and_attribute() -> None:

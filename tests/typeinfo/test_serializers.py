@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from flinkformat.row import Row
 from tidegate.errors import FormatError, UserError
 from tidegate.typeinfo.hints import type_of_hint
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.serializers import (
     PickleSerializer,
     SerializerSnapshot,

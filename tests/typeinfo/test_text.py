@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import pytest
 
+from flinkformat.row import Row, RowKind
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.convert import Converter
 from tidegate.typeinfo.hints import type_of_hint
-from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.text import text_of
 from tidegate.typeinfo.types import TypeInformation, Types
 

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from flinkformat import metadata
+from flinkformat.handles import ByteStreamStateHandle, InputChannelStateHandle
+from flinkformat.snapshots import FINISHED, CheckpointMetadata, OperatorState
 from tests.upgrade import programs
 from tests.upgrade.conftest import Check, checkpointed, environment, taken
 from tests.upgrade.programs import STATES, Hook, Plan, build
@@ -35,12 +38,9 @@ from tidegate import (
     ValueStateDescriptor,
     check_upgrade,
 )
-from tidegate.checkpoint import metadata
-from tidegate.checkpoint.metadata.provenance import provenance_of, sealed, to_master_state
+from tidegate.checkpoint.provenance import provenance_of, sealed, to_master_state
 from tidegate.connectors import DataGeneratorSource
 from tidegate.errors import FormatError
-from tidegate.model.handles import ByteStreamStateHandle, InputChannelStateHandle
-from tidegate.model.snapshots import FINISHED, CheckpointMetadata, OperatorState
 
 DAY = StateTtlConfig.new_builder(Time.days(1)).build()
 FILE = ByteStreamStateHandle("in flight", b"rows")

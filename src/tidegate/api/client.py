@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.model.snapshots import SavepointFormatType
+from flinkformat.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from flinkformat.row import Row
 from tidegate.api.batches import as_arrow
 from tidegate.errors import BadRecord, GraphError
 from tidegate.typeinfo.arrow import schema_of
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkformat.row import Row
 from tidegate.api.batches import shown
 from tidegate.errors import GraphError, UserCodeFailed
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

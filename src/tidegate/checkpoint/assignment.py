@@ -10,27 +10,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from flinkformat.snapshots import EMPTY, FINISHED, SubtaskState
 from tidegate.checkpoint.fitting import state_of, states_of
 from tidegate.checkpoint.in_flight import deal_in_flight
-from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
+from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.checkpoint.registry import restored_paths
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import SubtaskId
-from tidegate.model.snapshots import (
-    EMPTY,
-    FINISHED,
-    RestoredOperatorState,
-    SubtaskRestore,
-    SubtaskState,
-)
+from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata, InFlightData, OperatorState
+    from tidegate.model.restore import InFlightData
     from tidegate.model.topology import Topology, Vertex
 
 NOTHING = RestoredOperatorState()

@@ -21,15 +21,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, assert_never
 
+from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
+from flinkformat.metadata.channels import merge_inputs, merge_outputs
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.channels import merge_inputs, merge_outputs
 from tidegate.errors import FormatError
-from tidegate.model.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidegate.model.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
+    from flinkformat.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
     from tidegate.model.ids import CheckpointId, ExecutionId
 
 SEQUENCE_NUMBER_RESTORED: Final = -1

@@ -23,10 +23,10 @@ from tidegate.model.control import (
 )
 
 if TYPE_CHECKING:
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.errors import TidegateError
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.ids import Attempt, CheckpointId, ExecutionId, OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
+from flinkformat.snapshots import FINISHED
+from flinkformat.state_streams import files_of
+from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.model.control import JobStatus
-from tidegate.model.snapshots import FINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import (
+    from flinkformat.snapshots import (
         CheckpointMetadata,
         CheckpointProperties,
         OperatorState,
         SubtaskState,
     )
+    from tidegate.model.ids import CheckpointId
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class CompletedCheckpoint:
             for operator, state in self._states()
             for path in (
                 *private_paths(state),
-                *(path for handle in shared_handles(state) for path in paths_of(handle)),
+                *(path for handle in shared_handles(state) for path in files_of(handle)),
             )
         }
 

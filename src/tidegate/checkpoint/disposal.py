@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.state_streams import files_of
 from tidegate.checkpoint.commands import (
     DeleteFiles,
     DiscardCheckpoint,
@@ -20,19 +21,19 @@ from tidegate.checkpoint.commands import (
     SweepShared,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.registry import paths_of, private_paths, shared_handles
+from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.model.ids import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
     from tidegate.checkpoint.pending import PendingCheckpoint
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.checkpoint.statistics import StatisticsTracker
     from tidegate.model.control import CheckpointAcknowledged, JobStatus
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.model.snapshots import SubtaskState
 
 EXPIRED_MAX: Final = 16
 """Expired checkpoints that are remembered to tell late messages from bogus ones."""
@@ -141,7 +142,7 @@ class Disposal:
             paths.update(dict.fromkeys(private_paths(state)))
             if savepoint:
                 for handle in shared_handles(state):
-                    paths.update(dict.fromkeys(paths_of(handle)))
+                    paths.update(dict.fromkeys(files_of(handle)))
             else:
                 self._registry.register_late(state, message.checkpoint)
         deleted = [DeleteFiles(tuple(paths))] if paths else []

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.snapshots import MasterState, SavepointFormatType
 from tidegate.model.control import (
     CheckpointAcknowledged,
     CheckpointDeclined,
@@ -20,7 +21,6 @@ from tidegate.model.control import (
     JobStatus,
 )
 from tidegate.model.elements import OperatorEvent, SnapshotKind
-from tidegate.model.snapshots import MasterState, SavepointFormatType
 
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError

@@ -18,12 +18,12 @@ from tidegate.checkpoint.pending import Stage
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.completed import CompletedCheckpoints
     from tidegate.checkpoint.events import MetadataWritten
     from tidegate.checkpoint.pending import PendingCheckpoint
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import CheckpointMetadata
 
 
 @dataclass(frozen=True, slots=True)

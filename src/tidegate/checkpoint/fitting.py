@@ -13,15 +13,15 @@ import difflib
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.metadata.provenance import hook_states
+from flinkformat.snapshots import FINISHED
+from tidegate.checkpoint.provenance import hook_states
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
-from tidegate.model.snapshots import FINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 

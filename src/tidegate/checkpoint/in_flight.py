@@ -15,20 +15,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.snapshots import FINISHED
 from tidegate.checkpoint.fitting import state_of
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import ChannelId, SubtaskId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import FINISHED, InFlightData
+from tidegate.model.restore import InFlightData
 from tidegate.model.topology import Partitioner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.model.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
+    from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
+    from flinkformat.snapshots import CheckpointMetadata, SubtaskState
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata, SubtaskState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 

@@ -9,6 +9,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.handles import ByteStreamStateHandle, StateDistribution
+from flinkformat.snapshots import (
+    FINISHED,
+    CheckpointMetadata,
+    Finished,
+    OperatorState,
+    SubtaskState,
+)
 from tidegate.checkpoint.commands import (
     NotifyCoordinatorAborted,
     NotifyCoordinatorComplete,
@@ -16,29 +24,21 @@ from tidegate.checkpoint.commands import (
     TriggerHooks,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
+from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import CheckpointAborted as Aborted
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, TriggerCheckpoint
-from tidegate.model.handles import ByteStreamStateHandle, StateDistribution
-from tidegate.model.snapshots import (
-    FINISHED,
-    CheckpointMetadata,
-    Finished,
-    OperatorState,
-    SubtaskState,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import MasterState
     from tidegate.checkpoint.plan import CheckpointPlan, Executions
     from tidegate.checkpoint.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, VertexId
-    from tidegate.model.snapshots import MasterState
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
 
 

@@ -3,7 +3,7 @@
 The rules are Flink's to the letter, so that a snapshot means the same to both: key groups go where
 their range goes, elements of operator state go by the mode of their state.
 Source: Flink, StateAssignmentOperation and RoundRobinOperatorStateRepartitioner; golden cases
-operatorStateRedistribution and keyedRescale in tests/flink/fixtures/golden-rules.jsonl.
+operatorStateRedistribution and keyedRescale in golden-rules.jsonl of flinkformat's tests.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
     IncrementalRemoteKeyedStateHandle,
@@ -24,8 +24,8 @@ from tidegate.model.handles import (
     StateDistribution,
     StateMetaInfo,
 )
-from tidegate.model.java_hash import hash_string
-from tidegate.model.key_groups import KeyGroupRange
+from flinkformat.java_hash import hash_string
+from flinkformat.key_groups import KeyGroupRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

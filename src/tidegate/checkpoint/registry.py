@@ -16,43 +16,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
-from tidegate.errors import CheckpointAborted
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    ChangelogStateBackendHandle,
-    ChangelogStateHandleStream,
-    EmptySegmentFileStateHandle,
-    FileMergingOperatorStreamStateHandle,
+from flinkformat.handles import (
     FileStateHandle,
-    HandleAndLocalPath,
-    HandleAndOffset,
-    IncrementalRemoteKeyedStateHandle,
-    InMemoryChangelogStateHandle,
-    KeyGroupsSavepointStateHandle,
-    KeyGroupsStateHandle,
-    OperatorStreamStateHandle,
     PlaceholderStreamStateHandle,
     RelativeFileStateHandle,
     SegmentFileStateHandle,
-    StateScope,
     StreamStateHandle,
 )
-from tidegate.model.snapshots import FINISHED, SharingFilesStrategy
+from flinkformat.snapshots import FINISHED, SharingFilesStrategy
+from flinkformat.state_streams import file_of, files_of, replace_streams, streams
+from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.provenance import checksums_of, name_of
+from tidegate.errors import CheckpointAborted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from flinkformat.handles import KeyedStateHandle
+    from flinkformat.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
+    from flinkformat.state_streams import Stream
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import KeyedStateHandle
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import (
-        CheckpointMetadata,
-        CheckpointProperties,
-        SubtaskRestore,
-        SubtaskState,
-    )
+    from tidegate.model.restore import SubtaskRestore
 
 _Keyed = TypeVar("_Keyed", bound="KeyedStateHandle")
 
@@ -185,15 +170,15 @@ class SharedStateRegistry:
 
     def _release(self, keys: Iterable[str]) -> list[str]:
         released = [self._entries.pop(key) for key in list(keys)]
-        needed = {path for entry in self._entries.values() for path in paths_of(entry.handle)}
-        paths = dict.fromkeys(path for entry in released for path in paths_of(entry.handle))
+        needed = {path for entry in self._entries.values() for path in files_of(entry.handle)}
+        paths = dict.fromkeys(path for entry in released for path in files_of(entry.handle))
         return [path for path in paths if path not in needed | self._foreign]
 
     def paths(self) -> tuple[str, ...]:
         """All files that are noted, each once."""
         return tuple(
             dict.fromkeys(
-                path for entry in self._entries.values() for path in paths_of(entry.handle)
+                path for entry in self._entries.values() for path in files_of(entry.handle)
             )
         )
 
@@ -207,7 +192,7 @@ class SharedStateRegistry:
         for handle in shared_handles(state):
             entry = self._entries.get(shared_key(handle))
             if entry is not None and entry.checksum is not None:
-                known.update(dict.fromkeys(paths_of(handle), entry.checksum))
+                known.update(dict.fromkeys(files_of(handle), entry.checksum))
         return known
 
 
@@ -227,56 +212,19 @@ class _Note:
 
     def keyed(self, handle: _Keyed) -> _Keyed:
         """The same handle without placeholders."""
-        match handle:
-            case IncrementalRemoteKeyedStateHandle():
-                shared = tuple(
-                    HandleAndLocalPath(file.local_path, self.stream(file.handle))
-                    for file in handle.shared_state
-                )
-                return replace(handle, shared_state=shared)
-            case ChangelogStateHandleStream():
-                handles = tuple(
-                    HandleAndOffset(part.offset, self.stream(part.handle))
-                    for part in handle.handles
-                )
-                return replace(handle, handles=handles)
-            case ChangelogStateBackendHandle():
-                return replace(
-                    handle,
-                    materialized=tuple(self.base(part) for part in handle.materialized),
-                    non_materialized=tuple(self.keyed(part) for part in handle.non_materialized),
-                )
-            case KeyGroupsStateHandle(delegate=SegmentFileStateHandle() as segment):
-                return replace(handle, delegate=self.stream(segment))
-            case _:
-                return handle
+        return replace_streams(handle, self._stream)
 
-    def base(self, handle: KeyedStateHandle) -> KeyedStateHandle:
-        """The same for the base of a changelog, of which no file is a single checkpoint's own."""
-        match handle:
-            case IncrementalRemoteKeyedStateHandle(private_state=private):
-                own = tuple(
-                    HandleAndLocalPath(file.local_path, self.stream(file.handle))
-                    for file in private
-                )
-                meta = self.stream(handle.meta)
-                return replace(self.keyed(handle), meta=meta, private_state=own)
-            case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
-                return replace(handle, delegate=self.stream(handle.delegate))
-            case _:
-                return self.keyed(handle)
-
-    def stream(self, handle: StreamStateHandle) -> StreamStateHandle:
-        if not _is_shared(handle):
+    def _stream(self, stream: Stream) -> StreamStateHandle:
+        handle = stream.handle
+        if not stream.shared:
             return handle
-        path = next(iter(paths_of(handle)), None)
-        checksum = None if path is None else self.checksum_of(path)
+        path = file_of(handle)
         return self.registry.register(
             shared_key(handle),
             _wherever(handle),
             self.checkpoint,
             keeps_folder=self.keeps_folder,
-            checksum=checksum,
+            checksum=None if path is None else self.checksum_of(path),
         )
 
 
@@ -300,92 +248,23 @@ def shared_handles(state: SubtaskState) -> Iterator[StreamStateHandle]:
     """What a state shares with other checkpoints."""
     for keyed in (state.managed_keyed, state.raw_keyed):
         if keyed is not None:
-            yield from (handle for handle, shared in _streams(keyed) if shared)
+            yield from (stream.handle for stream in streams(keyed) if stream.shared)
 
 
 def private_paths(state: SubtaskState) -> list[str]:
     """Paths of the files that belong to this state alone, each once."""
-    paths: dict[str, None] = {}
-    for operator in (state.managed_operator, state.raw_operator):
-        match operator:
-            case OperatorStreamStateHandle(delegate=delegate):
-                paths.update(dict.fromkeys(paths_of(delegate)))
-            case FileMergingOperatorStreamStateHandle(delegate=delegate):
-                if not _is_shared(delegate):
-                    paths.update(dict.fromkeys(paths_of(delegate)))
-            case None:
-                pass
-    for keyed in (state.managed_keyed, state.raw_keyed):
-        if keyed is not None:
-            for handle, shared in _streams(keyed):
-                if not shared:
-                    paths.update(dict.fromkeys(paths_of(handle)))
-    for channel in (*state.input_channel, *state.result_subpartition):
-        paths.update(dict.fromkeys(paths_of(channel.delegate)))
-    return list(paths)
+    own = (file_of(stream.handle) for stream in streams(state) if not stream.shared)
+    return list(dict.fromkeys(path for path in own if path is not None))
 
 
 def restored_paths(restore: SubtaskRestore) -> Iterator[str]:
     """Paths of the files that a subtask starts from; one may come more than once."""
     for state in restore.operators.values():
-        for operator in (*state.managed_operator, *state.raw_operator):
-            yield from paths_of(operator.delegate)
-        for keyed in (*state.managed_keyed, *state.raw_keyed):
-            for handle, _ in _streams(keyed):
-                yield from paths_of(handle)
+        managed, raw = state.managed_operator, state.raw_operator
+        for handle in (*managed, *raw, *state.managed_keyed, *state.raw_keyed):
+            yield from files_of(handle)
     for piece in restore.in_flight:
-        yield from paths_of(piece.file)
-
-
-def paths_of(handle: StreamStateHandle) -> tuple[str, ...]:
-    """The file behind a handle; none where its bytes are inline or there are none."""
-    match handle:
-        case FileStateHandle(file_path=path) | SegmentFileStateHandle(file_path=path):
-            return (path,)
-        case RelativeFileStateHandle(file_path=path):
-            return () if path is None else (path,)
-        case KeyGroupsStateHandle(delegate=delegate):
-            return paths_of(delegate)
-        case (
-            ByteStreamStateHandle() | EmptySegmentFileStateHandle() | PlaceholderStreamStateHandle()
-        ):
-            return ()
-
-
-def _is_shared(handle: StreamStateHandle) -> bool:
-    match handle:
-        case SegmentFileStateHandle(scope=scope):
-            return scope is StateScope.SHARED
-        case ByteStreamStateHandle() | EmptySegmentFileStateHandle():
-            return False
-        case _:
-            return True
-
-
-def _streams(keyed: KeyedStateHandle) -> Iterator[tuple[StreamStateHandle, bool]]:
-    """Each run of bytes of a keyed state, and whether other checkpoints may use it too."""
-    match keyed:
-        case KeyGroupsStateHandle(delegate=SegmentFileStateHandle() as segment):
-            yield segment, _is_shared(segment)
-        case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
-            yield keyed.delegate, False
-        case IncrementalRemoteKeyedStateHandle():
-            yield keyed.meta, False
-            for file in keyed.private_state:
-                yield file.handle, False
-            for file in keyed.shared_state:
-                yield file.handle, _is_shared(file.handle)
-        case ChangelogStateHandleStream():
-            for part in keyed.handles:
-                yield part.handle, _is_shared(part.handle)
-        case ChangelogStateBackendHandle():
-            # A base outlives the checkpoint that came with it, with all of its files.
-            for nested in keyed.materialized:
-                yield from ((handle, _is_shared(handle)) for handle, _ in _streams(nested))
-            for part in keyed.non_materialized:
-                yield from _streams(part)
-        case InMemoryChangelogStateHandle():
-            pass
+        yield from files_of(piece.file)
 
 
 def _refused(checkpoint: CheckpointId, why: str) -> CheckpointAborted:

@@ -9,15 +9,15 @@ from bisect import insort
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKind
-from tidegate.model.settings import CheckpointingMode
-from tidegate.model.snapshots import (
+from flinkformat.snapshots import (
     CHECKPOINT,
     FULL_CHECKPOINT,
     CheckpointProperties,
     SavepointFormatType,
     SavepointType,
 )
+from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKind
+from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
     from tidegate.checkpoint.events import CheckpointRequested

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.snapshots import SavepointType
+from flinkformat.snapshots import SavepointType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.checkpoint.failures import Failure, FailureReason
     from tidegate.checkpoint.pending import PendingCheckpoint
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.ids import CheckpointId, VertexId
-    from tidegate.model.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
 
 SUMMARY_WINDOW: Final = 10_000
 """Completed checkpoints that percentiles look back on."""

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from flinkformat import metadata as codec
+from flinkformat.description import describe
 from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.savepoints.inspect import describe_file
+from tidegate.model.ids import JobId
+from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.summary import inspect_snapshot
+from tidegate.storage.checkpoints import checkpoint_storage
 
 if TYPE_CHECKING:
     from tidegate.savepoints.summary import OperatorSummary, SnapshotSummary
+
+
+_NO_ID: Final = "<random>"
+"""Stands where an old file has no id for a handle, and a reader makes one up."""
 
 
 @click.command(short_help="Show what a checkpoint or savepoint holds.")
@@ -29,7 +37,7 @@ def inspect(path: str, raw: bool, as_json: bool, key_groups: bool, trusted: bool
     Values are not unpickled; keys are where a key may be written more than once.
     """
     if raw:
-        click.echo(json.dumps(describe_file(path), indent=2))
+        click.echo(json.dumps(_raw(path), indent=2))
         return
     with state_as_data(trusted=trusted):
         summary = inspect_snapshot(path)
@@ -41,6 +49,15 @@ def inspect(path: str, raw: bool, as_json: bool, key_groups: bool, trusted: bool
     _print_states(summary)
     if key_groups:
         _print_key_groups(summary)
+
+
+def _raw(pointer: str) -> dict[str, object]:
+    """Everything that a ``_metadata`` says, its version first. pointer: it, or its folder."""
+    file = checkpoint_storage(JobId(""), CheckpointSettings()).read_metadata(pointer)
+    with file.being_decoded():
+        decoded = codec.decode(file.data, lambda: _NO_ID)
+        shown = describe(decoded, directory=file.directory)
+    return {"version": codec.version_of(file.data)} | shown
 
 
 def _print_snapshot(summary: SnapshotSummary) -> None:

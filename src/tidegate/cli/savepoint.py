@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flinkformat.snapshots import SavepointFormatType
 from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import tell, with_folder, with_json
-from tidegate.model.snapshots import SavepointFormatType
 from tidegate.savepoints.folders import dispose_savepoint
 
 if TYPE_CHECKING:

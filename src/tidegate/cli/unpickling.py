@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from flinkformat.row import Row
 from tidegate.api.windows import Window
 from tidegate.errors import UnpicklingRefused
 from tidegate.typeinfo.pickling import names_checked
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -32,7 +32,7 @@ _HARMLESS: Final = frozenset(
         *(("builtins", name) for name in ("set", "frozenset", "bytearray", "complex", "range")),
         *(("collections", name) for name in ("OrderedDict", "deque")),
         *(("datetime", name) for name in ("date", "time", "datetime", "timedelta", "timezone")),
-        ("tidegate.typeinfo.row", "Row.of_parts"),
+        ("flinkformat.row", "Row.of_parts"),
         ("decimal", "Decimal"),
         ("fractions", "Fraction"),
         ("uuid", "UUID"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.snapshots import RetentionPolicy
 from tidegate.config import options
 from tidegate.config.options import RuntimeExecutionMode
 from tidegate.config.security import SNAPSHOTS_KEY
@@ -13,7 +14,7 @@ from tidegate.config.spans import millis_of
 from tidegate.config.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
-from tidegate.model.settings import CheckpointingMode, CheckpointSettings, RetentionPolicy
+from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration

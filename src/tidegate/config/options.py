@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
+from flinkformat.snapshots import RetentionPolicy
 from tidegate.config import (
     cancellation,
     changelog,
@@ -35,7 +36,7 @@ from tidegate.config.values import (
     PortRangeType,
     TextType,
 )
-from tidegate.model.settings import CheckpointingMode, ClaimMode, RetentionPolicy
+from tidegate.model.settings import CheckpointingMode, ClaimMode
 
 _TEXT: Final = TextType()
 _BOOLEAN: Final = BooleanType()

@@ -10,10 +10,10 @@ import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.row import Row, values_of_row
 from tidegate.connectors.schemas import DeserializationSchema, SerializationSchema
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.row import Row, values_of_row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 import msgspec
 
+from flinkformat.row import Row
 from tidegate.connectors.json_schemas import type_of_json_schema
 from tidegate.connectors.schemas import DeserializationSchema, SerializationSchema
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BYTES,

@@ -8,6 +8,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeGuard
 
+from flinkformat.key_groups import PARALLELISM_MAX, check_parallelism
 from tidegate.api.async_functions import AsyncFunction
 from tidegate.api.batches import shown
 from tidegate.api.functions import (
@@ -24,7 +25,6 @@ from tidegate.api.sink import Sink
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError, with_article
 from tidegate.model.ids import OperatorId
-from tidegate.model.key_groups import PARALLELISM_MAX, check_parallelism
 
 if TYPE_CHECKING:
     from tidegate.graph.transformations import OperatorTransformation

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
+from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
 from tidegate.driver.stops import why_waiting
@@ -23,7 +24,6 @@ from tidegate.errors import (
 )
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
-from tidegate.model.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
     import asyncio

@@ -6,8 +6,8 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.snapshots import MasterState
 from tidegate.errors import RestoreRefused, TidegateError, UserCodeFailed
-from tidegate.model.snapshots import MasterState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -46,8 +46,8 @@ from tidegate.checkpoint.events import (
     PointersNotForgotten,
 )
 from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.metadata.provenance import provenance_of
-from tidegate.checkpoint.metadata.signing import encoded
+from tidegate.checkpoint.provenance import provenance_of
+from tidegate.checkpoint.signing import encoded
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
@@ -84,6 +84,7 @@ from tidegate.storage.secret_file import signing_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.driver.driver import Driver, DriverWorld
     from tidegate.driver.enrichers import FailureEnrichers
     from tidegate.driver.hooks import MasterHooks
@@ -92,7 +93,6 @@ if TYPE_CHECKING:
     from tidegate.driver.listeners import StatusListeners
     from tidegate.driver.provider import SlotProvider
     from tidegate.ha.leadership import Leadership
-    from tidegate.model.snapshots import CheckpointMetadata
     from tidegate.storage.checkpoints import CheckpointStorage
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from flinkformat.snapshots import SavepointFormatType
 from tidegate.errors import UserError
 from tidegate.model.control import JobStatus
-from tidegate.model.snapshots import SavepointFormatType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

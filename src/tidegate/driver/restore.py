@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from tidegate.checkpoint import metadata
+from flinkformat import metadata
+from flinkformat.snapshots import FINISHED, CheckpointProperties
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.metadata.provenance import check_seal, checksums_of, provenance_of
+from tidegate.checkpoint.provenance import check_seal, checksums_of, provenance_of
 from tidegate.errors import (
     FileMissing,
     FormatError,
@@ -23,7 +24,6 @@ from tidegate.errors import (
 )
 from tidegate.ha.chain import Pointer
 from tidegate.model.settings import ClaimMode
-from tidegate.model.snapshots import FINISHED, CheckpointProperties
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import resolve_relative
 from tidegate.storage.secret_file import signing_key
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     import structlog
 
+    from flinkformat.snapshots import OperatorState
     from tidegate.ha.leadership import Leadership
     from tidegate.model.ids import JobId, OperatorId
     from tidegate.model.settings import JobSettings
-    from tidegate.model.snapshots import OperatorState
     from tidegate.storage.checkpoints import CheckpointStorage
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.events import CheckpointRequested
 from tidegate.errors import ConfigError
-from tidegate.model.snapshots import SavepointFormatType
 from tidegate.storage import paths
 
 if TYPE_CHECKING:

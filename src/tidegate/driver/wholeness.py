@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.metadata.provenance import checksums_of, name_of
+from flinkformat.handles import FileStateHandle
+from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.errors import StorageFailed
-from tidegate.model.handles import FileStateHandle
 from tidegate.storage.store import Checksum
 
 if TYPE_CHECKING:

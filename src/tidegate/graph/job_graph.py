@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
+from flinkformat.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.api import ship
 from tidegate.api.operator import Operator, OutputPlan, SourceOperator, VertexPlan
 from tidegate.config import options
@@ -15,7 +16,6 @@ from tidegate.config.options import RuntimeExecutionMode
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
-from tidegate.graph.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.graph.stream_graph import StreamEdge, StreamGraph, StreamNode, build_stream_graph
 from tidegate.graph.transformations import NodeKind
 from tidegate.model.ids import OperatorId, VertexId

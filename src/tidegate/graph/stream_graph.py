@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.key_groups import check_parallelism, default_max_parallelism
 from tidegate.errors import GraphError, UserError
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -19,7 +20,6 @@ from tidegate.graph.transformations import (
     Transformation,
     UnionTransformation,
 )
-from tidegate.model.key_groups import check_parallelism, default_max_parallelism
 from tidegate.model.topology import Partitioner
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from tidegate.checkpoint.commands import CheckpointCommand
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import MasterState
     from tidegate.errors import TidegateError
     from tidegate.model.control import JobStatus, ToSlot
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SlotId
-    from tidegate.model.snapshots import MasterState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.assignment import assign, coordinator_states
 from tidegate.checkpoint.fitting import fit
-from tidegate.checkpoint.metadata.provenance import hook_states, provenance_of
+from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.jobmaster.commands import RestoreHooks, StartCoordinators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.model.ids import ExecutionId, OperatorId, SubtaskId
+    from tidegate.model.restore import SubtaskRestore
     from tidegate.model.settings import RestoreSettings
-    from tidegate.model.snapshots import CheckpointMetadata, SubtaskRestore
     from tidegate.model.topology import Topology
 
 

@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+import flinkformat
 from tidegate.minicluster.messages import CHANNEL_TIMEOUT_S
 
 END_TIMEOUT_S: Final = 0.5
@@ -128,10 +129,11 @@ def _spawn(servers: socket.socket) -> subprocess.Popen[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment, with the package's own folder on the import path."""
-    package_parent = str(Path(__file__).resolve().parents[2])
-    paths = [package_parent, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    """The parent's environment, with the folders of our own packages on the import path."""
+    assert flinkformat.__file__ is not None, "it is a package with an __init__"
+    folders = [Path(__file__).resolve().parents[2], Path(flinkformat.__file__).resolve().parents[1]]
+    paths = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
 
 
 def _duplicate(descriptor: int) -> int:

@@ -16,6 +16,7 @@ from tidegate.model.settings import JobSettings, SlotSettings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.errors import TidegateError
     from tidegate.model.elements import CheckpointOptions, OperatorEvent
     from tidegate.model.files import FileChecksum
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
         SlotId,
     )
     from tidegate.model.keys import Keys
-    from tidegate.model.snapshots import InFlightData, RestoredOperatorState, SubtaskState
+    from tidegate.model.restore import InFlightData, RestoredOperatorState
     from tidegate.model.topology import Topology
 
 

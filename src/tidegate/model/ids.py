@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, NewType
 
+from flinkformat.ids import CheckpointId as CheckpointId
+from flinkformat.ids import OperatorId as OperatorId
+
 JobId = NewType("JobId", str)
 """32 hexadecimal digits, as in Flink."""
 
-OperatorId = NewType("OperatorId", bytes)
-"""16 bytes that outlive redeployments; made by graph.operator_ids."""
-
 VertexId = NewType("VertexId", bytes)
 """16 bytes: the operator id of the head of the vertex's chain, as in Flink."""
-
-CheckpointId = NewType("CheckpointId", int)
-"""Counts from 1, ascending, never used twice in the life of a job."""
 
 SlotId = NewType("SlotId", str)
 """One life of one slot; a slot that returns has a new one."""

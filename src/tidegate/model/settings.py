@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from flinkformat.snapshots import RetentionPolicy
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -15,14 +17,6 @@ class CheckpointingMode(Enum):
 
     EXACTLY_ONCE = "EXACTLY_ONCE"
     AT_LEAST_ONCE = "AT_LEAST_ONCE"
-
-
-class RetentionPolicy(Enum):
-    """What happens to checkpoints when the job ends (``ExternalizedCheckpointRetention``)."""
-
-    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
-    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
-    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
 
 
 class ClaimMode(Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flinkformat.row import Row
 from tidegate.api.batches import as_rows, shown
 from tidegate.api.keys import keys_of_rows
 from tidegate.api.operator import Operator
@@ -11,7 +12,6 @@ from tidegate.errors import GraphError
 from tidegate.model.elements import RowBatch
 from tidegate.operators.process import keys_of
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from tidegate.api.operator import KeyBy, OperatorContext, Output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from flinkformat.row import Row
 from tidegate.api.batches import as_rows
 from tidegate.api.state import ReducingState, ReducingStateDescriptor
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
@@ -12,7 +13,6 @@ from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life, row_call
 from tidegate.operators.process import keys_of
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from flinkformat.row import Row
 from tidegate.api.batches import shown
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.operators.reduce import ReduceOperator
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from tidegate.typeinfo.types import TypeInformation

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
 from tidegate.errors import BadRecord
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.operators.aggregate_batches import AggregatedColumns
 from tidegate.operators.batches import BATCH_CALL_S, arrow_batch, first_row
 from tidegate.operators.groups import Groups

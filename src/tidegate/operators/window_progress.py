@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, cast
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.state import OperatorStateDescriptor, RedistributionMode, ValueStateDescriptor
 from tidegate.model.elements import MIN_TIMESTAMP_MS
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.typeinfo.types import BOOLEAN, LONG
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from tidegate.model.snapshots import SavepointFormatType
+from flinkformat.snapshots import SavepointFormatType
 from tidegate.rest.answers import BadRequest, RequestTimeout
 from tidegate.rest.patience import REQUEST_TIMEOUT_S
 from tidegate.typeinfo.decoders import json_decoder

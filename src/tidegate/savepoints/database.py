@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other_files, sst_sizes
 from tidegate.state.format import RocksDBHeader, rocksdb_header
-from tidegate.state.rocksdb.manifest import (
-    CURRENT,
-    live_files,
-    manifest_name,
-    other_files,
-    sst_sizes,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
 
     Read = Callable[[StreamStateHandle], bytes]
 

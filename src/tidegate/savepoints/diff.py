@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from tidegate.checkpoint.metadata.provenance import provenance_of
-from tidegate.checkpoint.registry import paths_of
+from flinkformat.handles import SegmentFileStateHandle
+from flinkformat.snapshots import FINISHED
+from flinkformat.state_streams import file_of, streams
+from tidegate.checkpoint.provenance import provenance_of
 from tidegate.errors import RestoreRefused, UserError
-from tidegate.model.handles import SegmentFileStateHandle
-from tidegate.model.snapshots import FINISHED
-from tidegate.savepoints.integrity import streams_of
 from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.state_rows import StateKind
 
@@ -456,14 +455,12 @@ def _coordinator(snapshot: Snapshot, operator: OperatorInfo | None) -> bytes | N
 def _files(snapshot: Snapshot) -> dict[str, int]:
     """The files of a snapshot: bytes of state in each."""
     sizes: Counter[str] = Counter()
-    for operator in snapshot.metadata.operators:
-        for state in operator.subtasks.values():
-            for handle in () if state is FINISHED else streams_of(state):
-                for place in paths_of(handle):
-                    if isinstance(handle, SegmentFileStateHandle):
-                        sizes[place] += handle.state_size
-                    else:
-                        sizes[place] = handle.state_size
+    for stream in streams(snapshot.metadata):
+        place, handle = file_of(stream.handle), stream.handle
+        if isinstance(handle, SegmentFileStateHandle):
+            sizes[handle.file_path] += handle.state_size
+        elif place is not None:
+            sizes[place] = handle.state_size
     return dict(sizes)
 
 

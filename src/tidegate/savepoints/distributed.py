@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.model.handles import KeyGroupsStateHandle
+    from flinkformat.handles import KeyGroupsStateHandle
     from tidegate.savepoints.declarations import StateDeclaration
     from tidegate.savepoints.state_rows import StateForm
     from tidegate.state.format import Block

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, cast
 
-from tidegate.checkpoint import metadata
+from flinkformat import metadata
+from flinkformat.snapshots import CheckpointProperties, SavepointType
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.metadata.provenance import check_seal, provenance_of
+from tidegate.checkpoint.provenance import check_seal, provenance_of
 from tidegate.errors import ConfigError, FormatError
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import CheckpointProperties, SavepointType
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
 from tidegate.storage.secret_file import signing_key
@@ -25,8 +25,8 @@ from tidegate.storage.stores import Stores
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flinkformat.snapshots import CheckpointMetadata, SavepointFormatType
     from tidegate.model.ids import CheckpointId
-    from tidegate.model.snapshots import CheckpointMetadata, SavepointFormatType
 
 _SHOWN_MAX = 3
 

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from tidegate.checkpoint.channel_state import read_chunks
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
-from tidegate.errors import FormatError
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
     IncrementalRemoteKeyedStateHandle,
@@ -22,6 +19,10 @@ from tidegate.model.handles import (
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
 )
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.state_streams import streams
+from tidegate.checkpoint.channel_state import read_chunks
+from tidegate.errors import FormatError
 from tidegate.savepoints.database import check_database
 from tidegate.state.format import (
     COLUMNS,
@@ -49,43 +50,10 @@ from tidegate.typeinfo.serializers import values_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.model.handles import (
-        KeyedStateHandle,
-        OperatorStateHandle,
-        StreamStateHandle,
-    )
-    from tidegate.model.snapshots import OperatorState, SubtaskState
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
+    from flinkformat.snapshots import OperatorState, SubtaskState
 
     Open = Callable[[StreamStateHandle], BinaryIO]
-
-
-def streams_of(state: SubtaskState) -> Iterator[StreamStateHandle]:
-    """Every run of bytes that a subtask's state names."""
-    for operator in (state.managed_operator, state.raw_operator):
-        if operator is not None:
-            yield operator.delegate
-    for keyed in (state.managed_keyed, state.raw_keyed):
-        if keyed is not None:
-            yield from keyed_streams(keyed)
-    for channel in (*state.input_channel, *state.result_subpartition):
-        yield channel.delegate
-
-
-def keyed_streams(keyed: KeyedStateHandle) -> Iterator[StreamStateHandle]:
-    """Every run of bytes that keyed state names."""
-    match keyed:
-        case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
-            yield keyed.delegate
-        case IncrementalRemoteKeyedStateHandle():
-            yield keyed.meta
-            yield from (file.handle for file in (*keyed.shared_state, *keyed.private_state))
-        case ChangelogStateHandleStream():
-            yield from (part.handle for part in keyed.handles)
-        case ChangelogStateBackendHandle():
-            for part in (*keyed.materialized, *keyed.non_materialized):
-                yield from keyed_streams(part)
-        case InMemoryChangelogStateHandle():
-            pass
 
 
 def contents_of(
@@ -99,7 +67,7 @@ def contents_of(
     if (own := state.managed_operator) is not None and own.state_size:
         yield (own.delegate,), lambda: contents.operator_state(own)
     if (keyed := state.managed_keyed) is not None:
-        yield tuple(keyed_streams(keyed)), lambda: contents.keyed(keyed)
+        yield tuple(each.handle for each in streams(keyed)), lambda: contents.keyed(keyed)
     channels = (*state.input_channel, *state.result_subpartition)
     if channels:
         files = tuple(dict.fromkeys(channel.delegate for channel in channels))

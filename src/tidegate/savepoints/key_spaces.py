@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.model.handles import FileStateHandle, RelativeFileStateHandle
+from flinkformat.handles import FileStateHandle, RelativeFileStateHandle
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import LocalPlace
@@ -20,7 +20,7 @@ from tidegate.state.rocksdb.store import RocksDBMemory
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
     from tidegate.state.rocksdb.restore import RestoredSpace
     from tidegate.storage.reading import StateReader
 

@@ -27,7 +27,7 @@ from tidegate.typeinfo.types import LONG, PICKLED
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tidegate.model.snapshots import SubtaskState
+    from flinkformat.snapshots import SubtaskState
     from tidegate.savepoints.keyed_streams import KeyedStream, StoredState
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader

@@ -14,8 +14,8 @@ from itertools import accumulate, groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, FormatError, RestoreRefused
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.savepoints.key_spaces import key_space
 from tidegate.state.changelog import COLUMNS_ID
 from tidegate.state.format import (
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.format import ColumnsHeader, KeyedHeader, RocksDBHeader, RocksDBState
     from tidegate.state.rocksdb.restore import RestoredSpace
     from tidegate.state.rocksdb.store import RocksDBStore

@@ -14,12 +14,12 @@ from itertools import islice
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.metadata.provenance import checksums_of, name_of, provenance_of
+from flinkformat.handles import FileStateHandle
+from flinkformat.snapshots import FINISHED
+from tidegate.checkpoint.provenance import checksums_of, name_of, provenance_of
 from tidegate.errors import ConfigError, UserError
-from tidegate.model.handles import FileStateHandle
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED
 from tidegate.savepoints.folders import files_of, read_snapshot
 from tidegate.savepoints.keyed_states import KeyedStates
 from tidegate.savepoints.state_rows import Rows, StateInfo, StateKind, StateRow
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.savepoints.state_rows import StateForm
     from tidegate.storage.checkpoints import CheckpointStorage

@@ -7,20 +7,17 @@ of any size is rewritten a key group at a time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
-from tidegate.errors import ConfigError
-from tidegate.model.handles import (
-    FileStateHandle,
+from flinkformat.handles import (
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
-    RelativeFileStateHandle,
-    SegmentFileStateHandle,
     StateDistribution,
     StateMetaInfo,
 )
+from flinkformat.state_streams import Place, place_of, replace_streams
+from tidegate.errors import ConfigError
 from tidegate.model.ids import Attempt, CheckpointId, Epoch
 from tidegate.state.format import (
     COLUMNS,
@@ -41,10 +38,12 @@ from tidegate.typeinfo.serializers import split_piece
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from flinkformat.handles import OperatorStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
+    from flinkformat.snapshots import SubtaskState
+    from flinkformat.state_streams import Stream
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import OperatorStateHandle, StreamStateHandle
     from tidegate.model.ids import OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.state.format import ColumnsHeader
     from tidegate.storage.checkpoints import CheckpointStorage
@@ -68,7 +67,7 @@ class NewFiles:
         self._storage = storage
         self._factory = storage.stream_factory(checkpoint, CheckpointScope.EXCLUSIVE, target=folder)
         self._bits64 = bits64
-        self._copies: dict[tuple[str, int], StreamStateHandle] = {}
+        self._copies: dict[Place, StreamStateHandle] = {}
         self.folder = folder
         self.checksums: dict[str, FileChecksum] = {}
 
@@ -94,26 +93,18 @@ class NewFiles:
         self.checksums.update(stream.checksums)
         return handle
 
-    def copied(self, value: Any, reader: StateReader) -> Any:
-        """The same handle, of files in this folder; each file is copied once."""
-        if isinstance(value, FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle):
-            start = value.start_position if isinstance(value, SegmentFileStateHandle) else 0
-            place = value.physical_id, start
+    def copied(self, state: SubtaskState, reader: StateReader) -> SubtaskState:
+        """The same state, of files in this folder; each file is copied once."""
+
+        def copy(stream: Stream) -> StreamStateHandle:
+            place = place_of(stream.handle)
+            if not isinstance(place, Place):
+                return stream.handle
             if place not in self._copies:
-                self._copies[place] = self.write(reader.parts(value))
+                self._copies[place] = self.write(reader.parts(stream.handle))
             return self._copies[place]
-        if is_dataclass(value) and not isinstance(value, type):
-            parts = {each.name: getattr(value, each.name) for each in fields(value)}
-            copied = {name: self.copied(part, reader) for name, part in parts.items()}
-            changed = {name: part for name, part in copied.items() if part is not parts[name]}
-            return replace(cast("Any", value), **changed) if changed else value
-        if isinstance(value, tuple):
-            items = cast("tuple[Any, ...]", value)
-            return tuple(self.copied(item, reader) for item in items)
-        if isinstance(value, Mapping):
-            entries = cast("Mapping[Any, Any]", value)
-            return {key: self.copied(item, reader) for key, item in entries.items()}
-        return value
+
+        return replace_streams(state, copy)
 
 
 class NewBlocks(Protocol):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, RestoreRefused
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.savepoints.key_spaces import key_space
 from tidegate.state.format import (
     COLUMNS,
@@ -38,7 +38,7 @@ from tidegate.typeinfo.stand_ins import serializer_standing_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidegate.model.handles import KeyedStateHandle
+    from flinkformat.handles import KeyedStateHandle
     from tidegate.state.format import Block, KeyedHeader
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader

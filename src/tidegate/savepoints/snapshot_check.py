@@ -5,26 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.checkpoint import metadata as codec
-from tidegate.checkpoint.metadata.provenance import (
-    check_seal,
-    checksums_of,
-    name_of,
-    provenance_of,
-)
-from tidegate.checkpoint.registry import paths_of, private_paths
+from flinkformat import metadata as codec
+from flinkformat.handles import SegmentFileStateHandle
+from flinkformat.snapshots import FINISHED, CheckpointProperties
+from flinkformat.state_streams import file_of, files_of, place_of, streams
+from tidegate.checkpoint.provenance import check_seal, checksums_of, name_of, provenance_of
+from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.files import FileChecksum
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    KeyGroupsStateHandle,
-    SegmentFileStateHandle,
-)
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED, CheckpointProperties
 from tidegate.savepoints.findings import CheckedSnapshot, Fault, Finding
-from tidegate.savepoints.integrity import contents_of, streams_of
+from tidegate.savepoints.integrity import contents_of
 from tidegate.state.format import KEYED_MAGIC, OPERATOR_MAGIC, reading
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
@@ -33,8 +25,8 @@ from tidegate.storage.store import Checksum, open_stream
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState, SubtaskState
+    from flinkformat.handles import StreamStateHandle
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
     from tidegate.storage.stores import Stores
 
 _PART_BYTES: Final = 4 << 20
@@ -152,9 +144,9 @@ class SnapshotChecker:
         own: set[str] = set()
         for operator, state in _states(read):
             own.update(private_paths(state))
-            for handle in streams_of(state):
-                for place in paths_of(handle):
-                    check.named.setdefault(place, []).append((handle, label(operator)))
+            for stream in streams(state):
+                if (place := file_of(stream.handle)) is not None:
+                    check.named.setdefault(place, []).append((stream.handle, label(operator)))
         check.own = frozenset(own)
         properties = read.properties
         check.is_savepoint = properties is not None and properties.is_savepoint
@@ -237,8 +229,8 @@ class SnapshotChecker:
         self, check: SnapshotCheck, read: CheckpointMetadata, faulty: set[str]
     ) -> None:
         for operator, state in _states(read):
-            for streams, look in contents_of(operator, state, self._storage.open_handle):
-                places = [place for handle in streams for place in paths_of(handle)]
+            for handles, look in contents_of(operator, state, self._storage.open_handle):
+                places = [place for handle in handles for place in files_of(handle)]
                 if faulty.intersection(places):
                     continue
                 file = places[0] if places else paths.join(check.path, paths.METADATA)
@@ -284,10 +276,8 @@ def _looks_ours(check: SnapshotCheck, read: CheckpointMetadata) -> bool:
     if any(paths.epoch_of(place) is not None for place in check.named):
         return True
     for _, state in _states(read):
-        for handle in streams_of(state):
-            stream = handle.delegate if isinstance(handle, KeyGroupsStateHandle) else handle
-            if isinstance(stream, ByteStreamStateHandle) and stream.data.startswith(
-                (KEYED_MAGIC, OPERATOR_MAGIC)
-            ):
+        for stream in streams(state):
+            held = place_of(stream.handle)
+            if isinstance(held, bytes) and held.startswith((KEYED_MAGIC, OPERATOR_MAGIC)):
                 return True
     return False

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.handles import StateDistribution
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.channel_state import read_chunks
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.model.handles import StateDistribution
 from tidegate.savepoints.state_rows import Rows, StateInfo, StateKind
 from tidegate.state.format import element, operator_header, reading
 from tidegate.state.operator_state import BROADCAST_KIND
@@ -20,8 +20,8 @@ from tidegate.typeinfo.types import INT, PICKLED, MapTypeInfo, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.snapshots import SubtaskState
+    from flinkformat.handles import StreamStateHandle
+    from flinkformat.snapshots import SubtaskState
     from tidegate.storage.reading import StateReader
     from tidegate.typeinfo.serializers import Serializer
 

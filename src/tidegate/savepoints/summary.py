@@ -10,22 +10,21 @@ from dataclasses import asdict, dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.metadata.channels import unmerge_input, unmerge_output
-from tidegate.checkpoint.metadata.provenance import hook_states, provenance_of
-from tidegate.checkpoint.registry import paths_of
-from tidegate.errors import FormatError, RestoreRefused
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ChangelogStateBackendHandle,
     IncrementalRemoteKeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
 )
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointType
+from flinkformat.state_streams import files_of
+from tidegate.checkpoint.provenance import hook_states, provenance_of
+from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import FINISHED, CheckpointProperties, SavepointType
 from tidegate.savepoints.flink.counts import counted_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
-from tidegate.savepoints.integrity import streams_of
 from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.sizes import Size, keyed_sizes
 from tidegate.savepoints.state_rows import StateKind
@@ -37,8 +36,8 @@ from tidegate.typeinfo.serializers import unpacked, values_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from tidegate.model.handles import KeyedStateHandle
-    from tidegate.model.snapshots import OperatorState, SubtaskState
+    from flinkformat.handles import KeyedStateHandle
+    from flinkformat.snapshots import OperatorState, SubtaskState
     from tidegate.savepoints.read import OperatorInfo
     from tidegate.savepoints.state_rows import StateInfo
     from tidegate.typeinfo.types import TypeInformation
@@ -145,14 +144,7 @@ def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
     properties = read.properties or CheckpointProperties.for_unclaimed_snapshot()
     kind = properties.snapshot_type
     states = dict(zip(snapshot.operators, read.operators, strict=True))
-    named = {
-        place
-        for operator in read.operators
-        for state in operator.subtasks.values()
-        if state is not FINISHED
-        for handle in streams_of(state)
-        for place in paths_of(handle)
-    }
+    named = set(files_of(read))
     return SnapshotSummary(
         snapshot.path,
         read.checkpoint_id,
@@ -197,7 +189,7 @@ def _operator(snapshot: Snapshot, info: OperatorInfo, state: OperatorState) -> O
         sum(each.entries for each in timers),
         sum(channel.state_size for channel in channels),
         0 if coordinator is None else coordinator.state_size,
-        len({p for each in subtasks.values() for h in streams_of(each) for p in paths_of(h)}),
+        len({path for each in subtasks.values() for path in files_of(each)}),
         state.state_size,
         states,
         note,

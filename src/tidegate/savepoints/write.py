@@ -17,25 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
-from tidegate.api.state import (
-    RedistributionMode,
-)
-from tidegate.checkpoint.metadata.provenance import (
-    Provenance,
-    hook_states,
-    provenance_of,
-    to_master_state,
-)
-from tidegate.checkpoint.metadata.signing import encoded
-from tidegate.clock import SystemClock
-from tidegate.errors import ConfigError, StorageFailed
-from tidegate.graph.operator_ids import operator_id_of_uid
-from tidegate.model.chance import SeededChance
-from tidegate.model.handles import KeyGroupsStateHandle, StateDistribution
-from tidegate.model.ids import CheckpointId, JobId
-from tidegate.model.key_groups import DEFAULT_LOWER_BOUND, KeyGroupRange, check_parallelism
-from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import (
+from flinkformat.handles import KeyGroupsStateHandle, StateDistribution
+from flinkformat.key_groups import DEFAULT_LOWER_BOUND, KeyGroupRange, check_parallelism
+from flinkformat.operator_ids import operator_id_of_uid
+from flinkformat.snapshots import (
     FINISHED,
     CheckpointMetadata,
     CheckpointProperties,
@@ -45,6 +30,16 @@ from tidegate.model.snapshots import (
     SavepointType,
     SubtaskState,
 )
+from tidegate.api.state import (
+    RedistributionMode,
+)
+from tidegate.checkpoint.provenance import Provenance, hook_states, provenance_of, to_master_state
+from tidegate.checkpoint.signing import encoded
+from tidegate.clock import SystemClock
+from tidegate.errors import ConfigError, StorageFailed
+from tidegate.model.chance import SeededChance
+from tidegate.model.ids import CheckpointId, JobId
+from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.declarations import StateDeclaration, form_of
 from tidegate.savepoints.encoded_rows import BlockSpool, RowsEncoder, spooled
 from tidegate.savepoints.read import Snapshot, likely

@@ -48,13 +48,13 @@ from tidegate.transport import codec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
+    from flinkformat.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.model.elements import Batch, Element
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
     from tidegate.model.ids import ChannelId, ExecutionId
-    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.model.restore import InFlightData
     from tidegate.model.settings import CheckpointSettings
-    from tidegate.model.snapshots import InFlightData
     from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 RESULTS_MAX: Final = 1_000

@@ -6,14 +6,14 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
 from tidegate.api.conversion import output_conversions
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
 from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.slot.asked_size import AskedSize
 from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import SequentialChannelStateReader

@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.snapshots import EMPTY
 from tidegate.errors import StorageFailed
 from tidegate.model.control import CheckpointFigures
-from tidegate.model.snapshots import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.channel_state import ChannelStateWriteResult
     from tidegate.storage.places import CheckpointPlace
 

@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
+from flinkformat.key_groups import DEFAULT_LOWER_BOUND
 from tidegate.errors import ConfigError
-from tidegate.model.key_groups import DEFAULT_LOWER_BOUND
 from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
 from tidegate.savepoints.distributed import StatePut
 from tidegate.savepoints.read import Snapshot
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceWriter, Filter
     from pyspark.sql.types import StructType
 
+    from flinkformat.handles import KeyGroupsStateHandle
     from tidegate.api.state import StateDescriptor
-    from tidegate.model.handles import KeyGroupsStateHandle
     from tidegate.savepoints.tables import StateTable
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation

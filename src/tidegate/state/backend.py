@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.api.operator import KeyCell
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
-from tidegate.model.handles import KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
 from tidegate.state.format import (
     COLUMNS,
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.api.state import (
         BroadcastState,
         ColumnState,
@@ -43,11 +45,9 @@ if TYPE_CHECKING:
     )
     from tidegate.clock import Clock
     from tidegate.model.elements import Batch
-    from tidegate.model.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
     from tidegate.model.ids import OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
+    from tidegate.model.restore import RestoredOperatorState
     from tidegate.model.settings import StateFileSettings
-    from tidegate.model.snapshots import RestoredOperatorState
     from tidegate.state.changelog import ChangeLog, PendingLog
     from tidegate.state.columnar import ColumnsSnapshot, KeyedColumnStates
     from tidegate.state.increments import PendingSections

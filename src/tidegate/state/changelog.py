@@ -28,17 +28,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from tidegate.errors import StorageFailed, UserError
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ChangelogStateBackendHandle,
     ChangelogStateHandleStream,
     HandleAndOffset,
-    IncrementalRemoteKeyedStateHandle,
     InMemoryChangelogStateHandle,
     KeyGroupsStateHandle,
     StateChange,
 )
-from tidegate.model.snapshots import SharingFilesStrategy
+from flinkformat.snapshots import SharingFilesStrategy
+from flinkformat.state_streams import files_of
+from tidegate.errors import StorageFailed, UserError
 from tidegate.state.log_files import LogFiles
 from tidegate.state.log_parts import Changes
 from tidegate.storage.checkpoints import CheckpointScope
@@ -46,12 +46,9 @@ from tidegate.storage.checkpoints import CheckpointScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.model.handles import (
-        ChangelogStateHandle,
-        KeyedStateHandle,
-    )
+    from flinkformat.handles import ChangelogStateHandle, KeyedStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.model.settings import ChangelogSettings
     from tidegate.state.format import StateHeader
     from tidegate.state.log_parts import LoggedRows, LogPlace
@@ -107,7 +104,7 @@ class Base:
     def places(self) -> Iterator[str]:
         """Where its files are, once it is durable."""
         for handle in self.handles or ():
-            yield from _places_of(handle)
+            yield from files_of(handle)
 
 
 class ChangeLog:
@@ -479,19 +476,6 @@ def _number_of(handle: KeyedStateHandle) -> int:
             return max(handle.materialization_id, 0)
         case _:
             return getattr(handle, "checkpoint_id", 0)
-
-
-def _places_of(handle: KeyedStateHandle) -> Iterator[str]:
-    """Where the files of a base are."""
-    match handle:
-        case IncrementalRemoteKeyedStateHandle():
-            yield handle.meta.physical_id
-            for file in (*handle.shared_state, *handle.private_state):
-                yield file.handle.physical_id
-        case KeyGroupsStateHandle():
-            yield handle.physical_id
-        case _:
-            raise AssertionError(f"{type(handle).__name__} is no base")
 
 
 def _is_columns(handle: KeyedStateHandle) -> bool:

@@ -21,7 +21,7 @@ from tidegate.typeinfo.decoders import msgpack_decoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.key_groups import KeyGroupRange
 
     Compress = Callable[[bytes], bytes]
 

@@ -42,9 +42,9 @@ from tidegate.typeinfo.copies import private_copy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
-    from tidegate.model.key_groups import KeyGroupRange
 
 _UNTOLD_MAX: Final = 8
 """For how many snapshots it is not noted which keys of a busy key group are written."""

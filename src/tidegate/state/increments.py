@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import (
+from flinkformat.handles import (
     HandleAndLocalPath,
     IncrementalRemoteKeyedStateHandle,
     KeyGroupsStateHandle,
@@ -31,9 +31,9 @@ from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.model.ids import OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.storage.places import CheckpointPlace
     from tidegate.storage.streams import CheckpointStateOutputStream
 

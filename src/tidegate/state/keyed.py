@@ -23,9 +23,9 @@ from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.typeinfo.serializers import Reader, Serializer
     from tidegate.typeinfo.types import TypeInformation
 

@@ -37,7 +37,7 @@ from tidegate.storage import paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.ids import JobId, SlotId
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from tidegate.storage.checkpoints import CheckpointScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from flinkformat.handles import StreamStateHandle
+    from flinkformat.snapshots import SharingFilesStrategy
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import OperatorId
-    from tidegate.model.snapshots import SharingFilesStrategy
     from tidegate.state.format import StateHeader
     from tidegate.storage.streams import CheckpointStateOutputStream
 

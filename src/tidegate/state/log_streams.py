@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.errors import FormatError
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandle,
     InMemoryChangelogStateHandle,
     KeyGroupsStateHandle,
 )
+from tidegate.errors import FormatError
 from tidegate.state.format import keyed_header, section_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.model.handles import KeyedStateHandle, StreamStateHandle
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
 
     Read = Callable[[StreamStateHandle], bytes]
 

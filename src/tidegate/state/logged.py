@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import KeyGroupsStateHandle
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.model.ids import CheckpointId
 from tidegate.state.format import KeyedHeader, KeyedStreamWriter
 from tidegate.state.keyed import as_restored, block_of
@@ -12,9 +12,9 @@ from tidegate.state.keyed import as_restored, block_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.clock import Clock
     from tidegate.model.ids import OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.changelog import Base, ChangeLog
     from tidegate.state.format import Block
     from tidegate.state.hashmap import Missing, Present

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
+from flinkformat.handles import StateDistribution
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import ConfigError, RestoreRefused, UserError
-from tidegate.model.handles import StateDistribution
 from tidegate.state.format import StateHeader, element, reading
 from tidegate.state.misfits import encoded_as_declared
 from tidegate.typeinfo.copies import private_copy
@@ -23,8 +23,8 @@ from tidegate.typeinfo.types import PICKLED, MapTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from flinkformat.handles import StateMetaInfo
     from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor
-    from tidegate.model.handles import StateMetaInfo
     from tidegate.state.format import OperatorHeader
     from tidegate.typeinfo.serializers import Serializer
 

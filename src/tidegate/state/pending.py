@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
-from tidegate.model.snapshots import EMPTY, SubtaskState
+from flinkformat.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
+from flinkformat.snapshots import EMPTY, SubtaskState
 from tidegate.state.changelog import COLUMNS_ID
 from tidegate.state.format import (
     COLUMNS,
@@ -22,10 +22,10 @@ from tidegate.storage.checkpoints import CheckpointScope
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.clock import Clock
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.changelog import PendingLog
     from tidegate.state.columnar import ColumnsSnapshot
     from tidegate.state.increments import PendingSections

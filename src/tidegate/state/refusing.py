@@ -9,7 +9,7 @@ from tidegate.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.key_groups import KeyGroupRange
 
 Entries = dict[object, object]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     IncrementalRemoteKeyedStateHandle,
     KeyGroupsStateHandle,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from tidegate.model.handles import KeyedStateHandle, OperatorStateHandle
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle
     from tidegate.state.format import Block
     from tidegate.storage.checkpoints import CheckpointStorage
 

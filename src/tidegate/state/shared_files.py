@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tidegate.model.handles import (
+from flinkformat.handles import (
     FileStateHandle,
     PlaceholderStreamStateHandle,
     RelativeFileStateHandle,
@@ -21,7 +21,7 @@ from tidegate.model.handles import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidegate.model.handles import StreamStateHandle
+    from flinkformat.handles import StreamStateHandle
     from tidegate.model.ids import CheckpointId
 
 K = TypeVar("K")

@@ -13,25 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
 
 from google_crc32c import value as crc32c
 
+from flinkformat.handles import RelativeFileStateHandle, StreamStateHandle
+from flinkformat.state_streams import place_of, replace_streams
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    EmptySegmentFileStateHandle,
-    FileStateHandle,
-    KeyGroupsStateHandle,
-    PlaceholderStreamStateHandle,
-    RelativeFileStateHandle,
-    SegmentFileStateHandle,
-    StreamStateHandle,
-)
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
@@ -41,8 +32,9 @@ from tidegate.storage.stores import MEMORY_SCHEME, Stores
 from tidegate.storage.streams import CheckpointStateOutputStream, OwnFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Generator, Iterable
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
+    from flinkformat.state_streams import SnapshotPart, Stream
     from tidegate.model.ids import Attempt, Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
     from tidegate.storage.store import Store
@@ -57,7 +49,7 @@ FACTORIES_MAX: Final = 8
 UNFINISHED_MAX: Final = 64
 """Checkpoints that a sweep looks back on for empty folders; few are under way at a time."""
 
-T = TypeVar("T")
+T = TypeVar("T", bound="SnapshotPart")
 
 
 class CheckpointScope(Enum):
@@ -468,27 +460,14 @@ class CheckpointStorage:
         buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed
         where it cannot be read.
         """
-        match handle:
-            case ByteStreamStateHandle():
-                return io.BytesIO(handle.data)
-            case EmptySegmentFileStateHandle():
-                return io.BytesIO(b"")
-            case SegmentFileStateHandle():
-                store, name = self._stores.locate(handle.file_path)
-                return open_stream(
-                    store,
-                    name,
-                    start=handle.start_position,
-                    size=handle.state_size,
-                    buffer_bytes=buffer_bytes,
-                )
-            case KeyGroupsStateHandle():
-                return self.open_handle(handle.delegate, buffer_bytes=buffer_bytes)
-            case PlaceholderStreamStateHandle():
-                raise AssertionError("a placeholder was not replaced by the registered handle")
-            case FileStateHandle() | RelativeFileStateHandle():
-                store, name = self._stores.locate(_place_of(handle))
-                return open_stream(store, name, buffer_bytes=buffer_bytes)
+        place = place_of(handle)
+        assert place is not None, "relative handles are resolved, placeholders replaced"
+        if isinstance(place, bytes):
+            return io.BytesIO(place)
+        store, name = self._stores.locate(place.path)
+        return open_stream(
+            store, name, start=place.start, size=place.size, buffer_bytes=buffer_bytes
+        )
 
     def read_handle(
         self, handle: StreamStateHandle, *, offset: int = 0, size: int | None = None
@@ -521,48 +500,13 @@ def resolve_relative(value: T, directory: str) -> T:
     """The same metadata or handle, its relative handles told which folder they lie in."""
     folder = paths.absolute(directory)
 
-    def resolved(handle: object) -> object:
+    def resolved(stream: Stream) -> StreamStateHandle:
+        handle = stream.handle
         if isinstance(handle, RelativeFileStateHandle):
             return replace(handle, file_path=paths.join(folder, handle.relative_path))
         return handle
 
-    return with_handles(value, resolved)
-
-
-def with_handles(value: T, change: Callable[[object], object]) -> T:
-    """The same metadata or handle, each part of it replaced by what `change` makes of it.
-
-    change: gives back what it has nothing to change in; the parts of that are looked at next.
-    """
-    return cast("T", _changed(value, change))
-
-
-def _changed(value: Any, change: Callable[[object], object]) -> Any:
-    changed = change(value)
-    if changed is not value:
-        return changed
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {
-            field.name: made
-            for field in fields(value)
-            if (made := _changed(getattr(value, field.name), change))
-            is not getattr(value, field.name)
-        }
-        return replace(value, **parts) if parts else value
-    if isinstance(value, tuple):
-        items = cast("tuple[Any, ...]", value)
-        made = tuple(_changed(item, change) for item in items)
-        same = all(new is old for new, old in zip(made, items, strict=True))
-        return items if same else made
-    if isinstance(value, Mapping):
-        entries = cast("Mapping[Any, Any]", value)
-        return {key: _changed(item, change) for key, item in entries.items()}
-    return value
-
-
-def _place_of(handle: FileStateHandle | RelativeFileStateHandle) -> str:
-    assert handle.file_path is not None, "a relative handle was not resolved"
-    return handle.file_path
+    return replace_streams(value, resolved)
 
 
 def _misread(name: str, where: str) -> StorageFailed:

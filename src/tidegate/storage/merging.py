@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flinkformat.handles import SegmentFileStateHandle, StateScope
 from tidegate.model.files import FileChecksum
-from tidegate.model.handles import SegmentFileStateHandle, StateScope
 from tidegate.storage import paths
 
 if TYPE_CHECKING:

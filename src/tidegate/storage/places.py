@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
 from tidegate.errors import CheckpointAborted, StorageFailed
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from flinkformat.handles import StreamStateHandle
     from tidegate.model.elements import Barrier
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import StreamStateHandle
     from tidegate.model.ids import ExecutionId
     from tidegate.storage.checkpoints import (
         CheckpointStateOutputStream,

@@ -8,21 +8,21 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
-from tidegate.model.handles import (
+from flinkformat.handles import (
     ByteStreamStateHandle,
     EmptySegmentFileStateHandle,
     FileStateHandle,
     RelativeFileStateHandle,
 )
+from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.storage.paths import absolute, is_local
 from tidegate.storage.store import Checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from flinkformat.handles import StreamStateHandle
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import StreamStateHandle
     from tidegate.storage.checkpoints import CheckpointStorage
 
 PART_BYTES: Final = 4 << 20

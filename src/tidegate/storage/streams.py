@@ -8,19 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol
 
+from flinkformat.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
-from tidegate.model.handles import (
-    ByteStreamStateHandle,
-    FileStateHandle,
-    RelativeFileStateHandle,
-)
 from tidegate.storage import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from tidegate.model.handles import SegmentFileStateHandle
+    from flinkformat.handles import SegmentFileStateHandle
     from tidegate.storage.store import Store, Written
 
 _PARTS_BESIDE: Final = 2

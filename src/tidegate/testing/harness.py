@@ -15,6 +15,7 @@ from functools import partial
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
 from tidegate.api.batches import as_rows
 from tidegate.api.conversion import Conversion, output_conversions
@@ -46,8 +47,7 @@ from tidegate.model.ids import (
     SubtaskId,
     VertexId,
 )
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.chain import ChainedOperator, ChainOutput
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from flinkformat.snapshots import SubtaskState
     from tidegate.api.conversion import Convert
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
@@ -75,7 +76,6 @@ if TYPE_CHECKING:
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
     from tidegate.model.elements import Batch, Element, OperatorEvent
     from tidegate.model.settings import JobSettings
-    from tidegate.model.snapshots import SubtaskState
     from tidegate.slot.output import Route
 
 _OPERATOR: Final = OperatorId(bytes(16))

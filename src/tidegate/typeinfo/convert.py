@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import msgspec
 
+from flinkformat.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.errors import with_article
 from tidegate.model.duration import Instant
-from tidegate.typeinfo.row import Row, RowKind, kind_of_row, names_of_row, values_of_row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,

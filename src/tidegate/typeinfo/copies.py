@@ -8,7 +8,7 @@ import decimal
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.typeinfo.row import Row
+from flinkformat.row import Row
 from tidegate.typeinfo.types import (
     BYTES,
     BasicTypeInfo,

@@ -7,8 +7,8 @@ import datetime
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.row import Row
 from tidegate.typeinfo.hints import type_of_hint
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_INT,
     DOUBLE,

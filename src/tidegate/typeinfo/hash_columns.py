@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.model.java_hash import key_group_of_hash
+from flinkformat.java_hash import key_group_of_hash
 
 Codes = NDArray[np.uint32]
 """Hash codes: 32-bit two's complement in unsigned clothes, so that NumPy wraps in silence."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.model.key_groups import check_parallelism
+from flinkformat.key_groups import check_parallelism
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.key_columns import KeyColumn
 from tidegate.typeinfo.types import PICKLED, TypeInformation

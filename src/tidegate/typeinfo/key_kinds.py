@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
-from tidegate.model import java_hash
+from flinkformat import java_hash
+from flinkformat.row import Row, RowKind
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.plain_keys import (
     code_of_decimal,
@@ -21,7 +22,6 @@ from tidegate.typeinfo.plain_keys import (
     plain_decimal,
     plain_key,
 )
-from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BOOLEAN,

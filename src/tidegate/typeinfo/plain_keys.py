@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from flinkformat import java_hash
 from tidegate.errors import UnsupportedKey
-from tidegate.model import java_hash
 from tidegate.typeinfo.types import UUID_CLASS
 
 _DIGITS_MAX: Final = 4096

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from flinkformat.row import Row
 from tidegate.errors import FormatError, TidegateError
 from tidegate.typeinfo.pickling import Parts
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_DEC,
     DURATION,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
-    from tidegate.typeinfo.row import Row  # noqa: F401  # stands in the base of RowTypeInfo
+    from flinkformat.row import Row  # noqa: F401  # stands in the base of RowTypeInfo
 
     # A checker knows what a type without arguments holds; running code has no use for it.
     T_co = TypeVar("T_co", covariant=True, default=Any)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from flinkformat.row import Row
 from tidegate.model.duration import Instant
 from tidegate.typeinfo.arrow import PLAIN_ARROW
 from tidegate.typeinfo.pickling import pickled_value, unpickled_value
-from tidegate.typeinfo.row import Row
 from tidegate.typeinfo.types import (
     BIG_INT,
     BYTES,

@@ -20,7 +20,7 @@ from tidegate.checkpoint.fitting import (
     state_of,
     unclaimed,
 )
-from tidegate.checkpoint.metadata.provenance import provenance_of
+from tidegate.checkpoint.provenance import provenance_of
 from tidegate.clock import SystemClock
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.driver.restore import check_files, check_own, read_snapshot

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.checkpoint.fitting import check_hooks
-from tidegate.checkpoint.metadata.provenance import hook_states
+from tidegate.checkpoint.provenance import hook_states
 from tidegate.config.log import process_log
 from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed
@@ -19,10 +19,10 @@ from tidegate.upgrade.report import UpgradeFault, UpgradeFinding, UpgradeSeverit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState
     from tidegate.api.results import ResultBuffer
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.elements import OperatorEvent
-    from tidegate.model.snapshots import CheckpointMetadata, OperatorState
     from tidegate.model.topology import OperatorInfo, Vertex
 
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from tidegate.upgrade.report import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from flinkformat.snapshots import OperatorState
     from tidegate.errors import TidegateError
-    from tidegate.model.snapshots import OperatorState
     from tidegate.model.topology import OperatorInfo, Vertex
     from tidegate.upgrade.opening import Opened
     from tidegate.upgrade.recording import Asked

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
-from tidegate.model.key_groups import KeyGroupRange
 from tidegate.state import kinds, ttl
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.timers import TIMERS, beside_time

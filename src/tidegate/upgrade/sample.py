@@ -7,19 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import FINISHED
 from tidegate.errors import FileMissing, TidegateError
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.snapshots import FINISHED, RestoredOperatorState
+from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.increments import in_streams
 from tidegate.state.samples import Sampled, keyed_sample, operator_sample
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.serializers import SerializerSnapshot
 
 if TYPE_CHECKING:
-    from tidegate.model.handles import KeyedStateHandle, OperatorStateHandle
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle
+    from flinkformat.snapshots import OperatorState
     from tidegate.model.settings import RocksDBSettings
-    from tidegate.model.snapshots import OperatorState
     from tidegate.state.format import KeyedHeader, StateHeader
     from tidegate.storage.checkpoints import CheckpointStorage
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from flinkformat.row import Row
 from tidegate.errors import BadRecord
 from tidegate.typeinfo.arrow import schema_of
-from tidegate.typeinfo.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

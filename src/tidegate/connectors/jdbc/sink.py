@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.row import values_of_row
 from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.jdbc.databases import WHERE, database_of, look_at, placeholders
@@ -20,7 +21,6 @@ from tidegate.connectors.jdbc.options import JdbcExecutionOptions
 from tidegate.connectors.jdbc.session import Session
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.typeinfo.convert import Converter, Misfit
-from tidegate.typeinfo.row import values_of_row
 from tidegate.typeinfo.types import BYTES, INSTANT, BasicTypeInfo, RowTypeInfo, SqlTimeTypeInfo
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.snapshots import RetentionPolicy
 from tidegate.checkpoint.statistics import (
     PERCENTILES,
     CheckpointStatistics,
     CheckpointStatus,
     Distribution,
 )
-from tidegate.model.settings import RetentionPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import StateDistribution
-from tidegate.savepoints.flink.composites import type_name
+from flinkformat.handles import StateDistribution
+from flinkformat.state.composites import type_name
 from tidegate.savepoints.state_rows import StateKind
 
 if TYPE_CHECKING:
-    from tidegate.model.snapshots import OperatorState
-    from tidegate.savepoints.flink.headers import FlinkState
-    from tidegate.savepoints.flink.operator_state import FlinkOperatorState
+    from flinkformat.snapshots import OperatorState
+    from flinkformat.state.headers import FlinkState
+    from flinkformat.state.operator_state import FlinkOperatorState
     from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 _VOID: Final = "VoidNamespace"

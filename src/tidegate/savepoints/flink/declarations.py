@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.state.composites import ListSerializer
+from flinkformat.state.values import TtlValue
 from tidegate.api.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -17,9 +19,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.errors import ConfigError
-from tidegate.savepoints.flink.composites import ListSerializer
 from tidegate.savepoints.flink.pyflink import PREFIX, likely_types
-from tidegate.savepoints.flink.values import TtlValue
 from tidegate.typeinfo.types import (
     PICKLED,
     BasicTypeInfo,
@@ -30,8 +30,8 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from flinkformat.state.headers import FlinkState
     from tidegate.api.state import StateDescriptor
-    from tidegate.savepoints.flink.headers import FlinkState
     from tidegate.typeinfo.types import TypeInformation
 
 _PLAIN: Final = (

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.savepoints.flink.composites import RowSerializer
+from flinkformat.state.composites import RowSerializer
+from flinkformat.state.serializers import BYTES as JAVA_BYTES
+from flinkformat.state.values import python_value
 from tidegate.savepoints.flink.pyflink import key_of
-from tidegate.savepoints.flink.serializers import BYTES as JAVA_BYTES
 from tidegate.savepoints.flink.types import type_of
-from tidegate.savepoints.flink.values import python_value
 from tidegate.typeinfo.key_hash import KeyHasher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.savepoints.flink.serializers import FlinkSerializer
+    from flinkformat.state.serializers import FlinkSerializer
     from tidegate.typeinfo.types import TypeInformation
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.checkpoint.metadata.provenance import hook_states
+from flinkformat.handles import StateDistribution
+from flinkformat.operator_ids import operator_id_of_uid
+from flinkformat.snapshots import FINISHED
+from tidegate.checkpoint.provenance import hook_states
 from tidegate.errors import ConfigError, FormatError, TidegateError, UnsupportedKey
-from tidegate.graph.operator_ids import operator_id_of_uid
-from tidegate.model.handles import StateDistribution
-from tidegate.model.snapshots import FINISHED
 from tidegate.savepoints.flink.declarations import proposal
 from tidegate.savepoints.flink.keys import Keys, MisplacedKey
 from tidegate.savepoints.flink.pyflink import PREFIX, is_python_state
@@ -38,12 +38,12 @@ from tidegate.savepoints.read import likely
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from flinkformat.snapshots import OperatorState
+    from flinkformat.state.entries import FlinkEntry
+    from flinkformat.state.headers import FlinkState
+    from flinkformat.state.operator_state import FlinkOperatorState
+    from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
-    from tidegate.model.snapshots import OperatorState
-    from tidegate.savepoints.flink.entries import FlinkEntry
-    from tidegate.savepoints.flink.headers import FlinkState
-    from tidegate.savepoints.flink.operator_state import FlinkOperatorState
-    from tidegate.savepoints.flink.snapshot import FlinkKeyedState
 
 _SAMPLES: Final = 100
 _ROWS_AT_ONCE: Final = 4096

@@ -11,18 +11,14 @@ import struct
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.checkpoint.metadata.wire import Reader
+from flinkformat.metadata.wire import Reader
+from flinkformat.row import Row, RowKind
+from flinkformat.state import serializers as java
+from flinkformat.state.composites import ListSerializer, MapSerializer, TtlSerializer
+from flinkformat.state.headers import BackendStateType
+from flinkformat.state.values import Instant, python_value
 from tidegate.errors import UnpicklingRefused
-from tidegate.savepoints.flink import serializers as java
-from tidegate.savepoints.flink.composites import (
-    ListSerializer,
-    MapSerializer,
-    TtlSerializer,
-)
-from tidegate.savepoints.flink.headers import BackendStateType
-from tidegate.savepoints.flink.values import Instant, python_value
 from tidegate.typeinfo.pickling import unpickled_value
-from tidegate.typeinfo.row import Row, RowKind
 from tidegate.typeinfo.types import (
     BIG_DEC,
     BIG_INT,
@@ -51,8 +47,8 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tidegate.savepoints.flink.headers import FlinkState
-    from tidegate.savepoints.flink.serializers import FlinkSerializer
+    from flinkformat.state.headers import FlinkState
+    from flinkformat.state.serializers import FlinkSerializer
     from tidegate.typeinfo.types import TypeInformation
 
 PREFIX: Final = "python-state-"

@@ -10,37 +10,32 @@ from dataclasses import replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
-from tidegate.errors import ConfigError, FormatError, UserCodeFailed
-from tidegate.model.handles import (
+from flinkformat.handles import (
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
     StateDistribution,
 )
-from tidegate.model.snapshots import (
-    FINISHED,
-    CheckpointProperties,
-    SavepointFormatType,
-    SavepointType,
-)
+from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointFormatType, SavepointType
+from flinkformat.state.canonical import write_canonical_keyed
+from flinkformat.state.operator_state import write_operator_states
+from tidegate.errors import ConfigError, FormatError, UserCodeFailed
 from tidegate.operators.failures import user_trace
-from tidegate.savepoints.flink.canonical import write_canonical_keyed
-from tidegate.savepoints.flink.operator_state import write_operator_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 from tidegate.savepoints.flink.target import NewSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from tidegate.model.handles import (
+    from flinkformat.handles import (
         KeyedStateHandle,
         OperatorStateHandle,
         StateMetaInfo,
         StreamStateHandle,
     )
-    from tidegate.model.snapshots import Finished, OperatorState, SubtaskState
-    from tidegate.savepoints.flink.operator_state import FlinkOperatorState
-    from tidegate.savepoints.flink.snapshot import FlinkKeyedState
+    from flinkformat.snapshots import Finished, OperatorState, SubtaskState
+    from flinkformat.state.operator_state import FlinkOperatorState
+    from flinkformat.state.reading import FlinkKeyedState
 
     Changes = Mapping[str, Callable[[Any], Any]]
     """By the name of an operator state, what makes its new elements of the old ones."""

@@ -9,14 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoint.metadata.provenance import Provenance, to_master_state
-from tidegate.checkpoint.metadata.signing import encoded
-from tidegate.errors import ConfigError
-from tidegate.model.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
-from tidegate.model.ids import JobId
-from tidegate.model.key_groups import KeyGroupRange
-from tidegate.model.settings import CheckpointSettings
-from tidegate.model.snapshots import (
+from flinkformat.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
+from flinkformat.key_groups import KeyGroupRange
+from flinkformat.snapshots import (
     CheckpointMetadata,
     CheckpointProperties,
     OperatorState,
@@ -24,6 +19,11 @@ from tidegate.model.snapshots import (
     SavepointType,
     SubtaskState,
 )
+from tidegate.checkpoint.provenance import Provenance, to_master_state
+from tidegate.checkpoint.signing import encoded
+from tidegate.errors import ConfigError
+from tidegate.model.ids import JobId
+from tidegate.model.settings import CheckpointSettings
 from tidegate.model.versions import versions
 from tidegate.state.format import (
     PRESENT,
@@ -46,8 +46,8 @@ from tidegate.typeinfo.types import TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from flinkformat.handles import StateDistribution, StreamStateHandle
     from tidegate.model.files import FileChecksum
-    from tidegate.model.handles import StateDistribution, StreamStateHandle
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.typeinfo.types import TypeInformation
 

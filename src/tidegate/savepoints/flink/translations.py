@@ -6,6 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from flinkformat.handles import StateDistribution
+from flinkformat.state import serializers as java
+from flinkformat.state.composites import ListSerializer, MapSerializer, TtlSerializer
+from flinkformat.state.headers import KEY
+from flinkformat.state.values import TtlValue, python_value
 from tidegate.api.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -13,13 +18,8 @@ from tidegate.api.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.model.handles import StateDistribution
-from tidegate.savepoints.flink import serializers as java
-from tidegate.savepoints.flink.composites import ListSerializer, MapSerializer, TtlSerializer
-from tidegate.savepoints.flink.headers import KEY
 from tidegate.savepoints.flink.pyflink import PREFIX, decode_coder, decode_coders, is_python_state
 from tidegate.savepoints.flink.types import type_of
-from tidegate.savepoints.flink.values import TtlValue, python_value
 from tidegate.state.kinds import Kind
 from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.typeinfo.types import (
@@ -34,11 +34,11 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from flinkformat.state.entries import FlinkEntry
+    from flinkformat.state.headers import FlinkState
+    from flinkformat.state.operator_state import FlinkOperatorState
+    from flinkformat.state.serializers import FlinkSerializer
     from tidegate.api.state import StateDescriptor
-    from tidegate.savepoints.flink.entries import FlinkEntry
-    from tidegate.savepoints.flink.headers import FlinkState
-    from tidegate.savepoints.flink.operator_state import FlinkOperatorState
-    from tidegate.savepoints.flink.serializers import FlinkSerializer
     from tidegate.typeinfo.types import TypeInformation
 
 SOURCE_READER_STATE: Final = "SourceReaderState"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.savepoints.flink import serializers as java
-from tidegate.savepoints.flink.composites import (
+from flinkformat.state import serializers as java
+from flinkformat.state.composites import (
     ListSerializer,
     MapSerializer,
     NullableSerializer,
@@ -40,7 +40,7 @@ from tidegate.typeinfo.types import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.savepoints.flink.serializers import FlinkSerializer
+    from flinkformat.state.serializers import FlinkSerializer
     from tidegate.typeinfo.types import TypeInformation
 
 _SIMPLE: Final[Mapping[FlinkSerializer, TypeInformation]] = {

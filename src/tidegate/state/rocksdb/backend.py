@@ -16,16 +16,16 @@ from tidegate.state.rocksdb.store import RocksDBStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from tidegate.api.operator import KeyCell
-    from tidegate.api.state import State, StateDescriptor
-    from tidegate.clock import Clock
-    from tidegate.model.handles import (
+    from flinkformat.handles import (
         IncrementalRemoteKeyedStateHandle,
         KeyedStateHandle,
         KeyGroupsStateHandle,
     )
+    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.api.operator import KeyCell
+    from tidegate.api.state import State, StateDescriptor
+    from tidegate.clock import Clock
     from tidegate.model.ids import OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.backend import LocalPlace, StateReads
     from tidegate.state.changelog import Base, ChangeLog, PendingLog
     from tidegate.state.format import Block, ColumnsHeader, RocksDBHeader

@@ -11,8 +11,8 @@ from itertools import groupby, islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from flinkformat.handles import KeyGroupsStateHandle
 from tidegate.errors import StorageFailed
-from tidegate.model.handles import KeyGroupsStateHandle
 from tidegate.state.format import (
     PRESENT,
     Block,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.format import ColumnsHeader, RocksDBHeader, RocksDBState
     from tidegate.state.rocksdb.codecs import StoredValues
     from tidegate.state.rocksdb.store import RocksDBMemory

@@ -13,13 +13,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from flinkformat.handles import HandleAndLocalPath, IncrementalRemoteKeyedStateHandle
+from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.errors import FormatError, StorageFailed
-from tidegate.model.handles import (
-    HandleAndLocalPath,
-    IncrementalRemoteKeyedStateHandle,
-)
 from tidegate.model.ids import CheckpointId
-from tidegate.model.snapshots import SharingFilesStrategy
 from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
 from tidegate.storage.checkpoints import CheckpointScope
 
@@ -27,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tidegate.model.handles import StreamStateHandle
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.handles import StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.backend import StateReads
     from tidegate.state.local_folders import LocalFolders
     from tidegate.storage.places import CheckpointPlace

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.log_parts import Append
     from tidegate.state.rocksdb.store import RocksDBStore
     from tidegate.state.rocksdb.written import Layer, Log, Written

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FormatError, RestoreRefused, SerializerIncompatible
-from tidegate.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.state.format import (
     COLUMNS,
     PRESENT,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from tidegate.model.handles import KeyedStateHandle
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.handles import KeyedStateHandle
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.backend import LocalPlace, StateReads
     from tidegate.state.format import Block
     from tidegate.state.rocksdb.store import Slice

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from tidegate.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from flinkformat.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from tidegate.state.format import (
     PRESENT,
     Block,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tidegate.model.handles import IncrementalRemoteKeyedStateHandle
+    from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from tidegate.model.settings import RocksDBSettings
     from tidegate.state.backend import StateReads
     from tidegate.state.format import RocksDBHeader, RocksDBState

@@ -16,8 +16,8 @@ from itertools import islice, repeat
 from operator import setitem
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkformat.state.manifest import CURRENT, check_folder
 from tidegate.errors import ConfigError, StorageFailed
-from tidegate.state.rocksdb.manifest import CURRENT, check_folder
 from tidegate.state.rocksdb.written import Rows
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from tidegate.state.rocksdb.written import Rows, Written
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import ValueState
-    from tidegate.model.key_groups import KeyGroupRange
     from tidegate.state.rocksdb.codecs import StoredKeys, StoredValues
     from tidegate.state.rocksdb.store import RocksDBStore
     from tidegate.state.rocksdb.written import Log

@@ -16,7 +16,7 @@ from tidegate.state.refusing import refusing_maps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.model.key_groups import KeyGroupRange
+    from flinkformat.key_groups import KeyGroupRange
     from tidegate.state.rocksdb.store import Batch, RocksDBStore
 
 V = TypeVar("V")

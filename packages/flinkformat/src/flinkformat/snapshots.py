@@ -1,0 +1,290 @@
+"""Snapshots: what one subtask, one operator and one whole checkpoint have put away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flinkformat.handles import (
+        ByteStreamStateHandle,
+        InputStateHandle,
+        KeyedStateHandle,
+        OperatorStateHandle,
+        OutputStateHandle,
+    )
+    from flinkformat.ids import CheckpointId, OperatorId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskState:
+    """What one subtask has put away of one operator: at most one handle of each kind of state."""
+
+    managed_operator: OperatorStateHandle | None = None
+    raw_operator: OperatorStateHandle | None = None
+    managed_keyed: KeyedStateHandle | None = None
+    raw_keyed: KeyedStateHandle | None = None
+    input_channel: tuple[InputStateHandle, ...] = ()
+    result_subpartition: tuple[OutputStateHandle, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no state of any kind."""
+        return self == EMPTY
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of all state."""
+        single = (self.managed_operator, self.raw_operator, self.managed_keyed, self.raw_keyed)
+        return (
+            sum(handle.state_size for handle in single if handle is not None)
+            + sum(handle.state_size for handle in self.input_channel)
+            + sum(handle.state_size for handle in self.result_subpartition)
+        )
+
+
+EMPTY: Final = SubtaskState()
+"""A subtask that runs and has no state."""
+
+
+class Finished(Enum):
+    """The type of `FINISHED`."""
+
+    FINISHED = "finished"
+
+
+FINISHED: Final = Finished.FINISHED
+"""Stands for the state of a subtask that had reached its end before the checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorState:
+    """What all subtasks of one operator have put away.
+
+    subtasks: by index, in the order of the file; one that is left out runs and has no state.
+    fully_finished: all subtasks had reached their end; then there is neither coordinator state
+    nor an entry in `subtasks`.
+    """
+
+    operator_id: OperatorId
+    parallelism: int
+    max_parallelism: int
+    name: str | None = None
+    uid: str | None = None
+    coordinator_state: ByteStreamStateHandle | None = None
+    subtasks: Mapping[int, SubtaskState | Finished]
+    fully_finished: bool = False
+
+    def __post_init__(self) -> None:
+        assert len(self.operator_id) == 16, "an operator id has 16 bytes"
+        assert self.parallelism <= self.max_parallelism, "parallelism is above max parallelism"
+        assert all(0 <= index < self.parallelism for index in self.subtasks), "no such subtask"
+        assert not (self.fully_finished and (self.subtasks or self.coordinator_state)), (
+            "a fully finished operator has no state"
+        )
+
+    @property
+    def has_state(self) -> bool:
+        """Whether dropping this operator would lose anything."""
+        return self.coordinator_state is not None or any(
+            state is not FINISHED and not state.is_empty for state in self.subtasks.values()
+        )
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of all state, the coordinator's included."""
+        coordinator = 0 if self.coordinator_state is None else self.coordinator_state.state_size
+        subtasks = (state for state in self.subtasks.values() if state is not FINISHED)
+        return coordinator + sum(state.state_size for state in subtasks)
+
+
+@dataclass(frozen=True, slots=True)
+class MasterState:
+    """State of one hook. version: of the payload's form, as the hook counts them."""
+
+    name: str
+    version: int
+    payload: bytes
+
+
+class SharingFilesStrategy(Enum):
+    """Which files a snapshot may share with others; names as in Flink."""
+
+    FORWARD_BACKWARD = "FORWARD_BACKWARD"
+    FORWARD = "FORWARD"
+    NO_SHARING = "NO_SHARING"
+
+
+class SavepointFormatType(Enum):
+    """Whether a savepoint is readable by every backend, or in the backend's own form."""
+
+    CANONICAL = "CANONICAL"
+    NATIVE = "NATIVE"
+
+
+class PostCheckpointAction(Enum):
+    """What the job does after a savepoint: goes on, stops, or ends its input and stops."""
+
+    NONE = "NONE"
+    SUSPEND = "SUSPEND"
+    TERMINATE = "TERMINATE"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointType:
+    """An automatic snapshot; see `CHECKPOINT` and `FULL_CHECKPOINT`."""
+
+    name: str
+    sharing: SharingFilesStrategy
+
+    @property
+    def is_savepoint(self) -> bool:
+        """False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointType:
+    """A snapshot that somebody asked for; made by `savepoint`, `suspend` or `terminate`."""
+
+    name: str
+    format: SavepointFormatType
+    action: PostCheckpointAction
+
+    @staticmethod
+    def savepoint(format: SavepointFormatType) -> SavepointType:
+        """A savepoint after which the job goes on."""
+        return SavepointType("Savepoint", format, PostCheckpointAction.NONE)
+
+    @staticmethod
+    def suspend(format: SavepointFormatType) -> SavepointType:
+        """The savepoint of a stop without drain."""
+        return SavepointType("Suspend Savepoint", format, PostCheckpointAction.SUSPEND)
+
+    @staticmethod
+    def terminate(format: SavepointFormatType) -> SavepointType:
+        """The savepoint of a stop with drain."""
+        return SavepointType("Terminate Savepoint", format, PostCheckpointAction.TERMINATE)
+
+    @property
+    def is_savepoint(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def sharing(self) -> SharingFilesStrategy:
+        """A savepoint stands alone."""
+        return SharingFilesStrategy.NO_SHARING
+
+    @property
+    def is_synchronous(self) -> bool:
+        """Whether subtasks wait for its completion before they go on."""
+        return self.action is not PostCheckpointAction.NONE
+
+    @property
+    def should_drain(self) -> bool:
+        """Whether the input ends with it."""
+        return self.action is PostCheckpointAction.TERMINATE
+
+
+class RetentionPolicy(Enum):
+    """What happens to checkpoints when the job ends (``ExternalizedCheckpointRetention``)."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+
+
+SnapshotType = CheckpointType | SavepointType
+
+CHECKPOINT: Final = CheckpointType("Checkpoint", SharingFilesStrategy.FORWARD_BACKWARD)
+"""Automatic; may use files of older checkpoints."""
+
+FULL_CHECKPOINT: Final = CheckpointType("Full Checkpoint", SharingFilesStrategy.FORWARD)
+"""Automatic; writes every file anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointProperties:
+    """What kind of snapshot it is, and in which cases it is deleted.
+
+    forced: triggered whatever else is under way. discard_…: deleted when a newer one has subsumed
+    it, or when the job has finished, was cancelled, has failed, was suspended.
+    unclaimed: somebody else's files, from which this job was restored.
+    """
+
+    snapshot_type: SnapshotType
+    forced: bool = False
+    discard_subsumed: bool
+    discard_finished: bool
+    discard_cancelled: bool
+    discard_failed: bool
+    discard_suspended: bool
+    unclaimed: bool = False
+
+    @staticmethod
+    def for_checkpoint(
+        retention: RetentionPolicy, *, snapshot_type: CheckpointType = CHECKPOINT
+    ) -> CheckpointProperties:
+        """Those of an automatic checkpoint."""
+        keep_cancelled = retention is RetentionPolicy.RETAIN_ON_CANCELLATION
+        keep_failed = retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
+        return CheckpointProperties(
+            snapshot_type=snapshot_type,
+            discard_subsumed=True,
+            discard_finished=True,
+            discard_cancelled=not keep_cancelled,
+            discard_failed=not keep_failed,
+            discard_suspended=not keep_cancelled,
+        )
+
+    @staticmethod
+    def for_savepoint(savepoint: SavepointType, *, forced: bool) -> CheckpointProperties:
+        """Those of a savepoint. forced: whether no checkpoint of the job may be unaligned."""
+        return _kept(savepoint, forced=forced, unclaimed=False)
+
+    @staticmethod
+    def for_unclaimed_snapshot() -> CheckpointProperties:
+        """Those of a restored snapshot that stays its owner's."""
+        savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)
+        return _kept(savepoint, forced=False, unclaimed=True)
+
+    @property
+    def is_savepoint(self) -> bool:
+        """Whether somebody asked for it."""
+        return self.snapshot_type.is_savepoint
+
+
+def _kept(savepoint: SavepointType, *, forced: bool, unclaimed: bool) -> CheckpointProperties:
+    return CheckpointProperties(
+        snapshot_type=savepoint,
+        forced=forced,
+        discard_subsumed=False,
+        discard_finished=False,
+        discard_cancelled=False,
+        discard_failed=False,
+        discard_suspended=False,
+        unclaimed=unclaimed,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointMetadata:
+    """All that a ``_metadata`` file says.
+
+    properties: None in files that carry none, which are treated as an old version's.
+    """
+
+    checkpoint_id: CheckpointId
+    operators: tuple[OperatorState, ...]
+    master_states: tuple[MasterState, ...] = ()
+    properties: CheckpointProperties | None = None
+
+    @property
+    def state_size(self) -> int:
+        """Bytes of all state; shared files count each time they are named."""
+        hooks = sum(len(state.payload) for state in self.master_states)
+        return hooks + sum(operator.state_size for operator in self.operators)

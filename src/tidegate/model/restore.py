@@ -1,0 +1,53 @@
+"""What a subtask starts from: state and in-flight data that were dealt out to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.model.files import FileChecksum
+    from tidegate.model.ids import ChannelId, OperatorId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredOperatorState:
+    """What one subtask gets of one operator: handles of several old subtasks, if rescaled."""
+
+    managed_operator: tuple[OperatorStateHandle, ...] = ()
+    raw_operator: tuple[OperatorStateHandle, ...] = ()
+    managed_keyed: tuple[KeyedStateHandle, ...] = ()
+    raw_keyed: tuple[KeyedStateHandle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InFlightData:
+    """Data of one channel that a barrier had overtaken, in a file of channel state.
+
+    channel: where its reader takes it in. offsets: where each batch begins. key_groups: of whose
+    rows alone it is; None for all.
+    """
+
+    channel: ChannelId
+    file: StreamStateHandle
+    offsets: tuple[int, ...]
+    key_groups: KeyGroupRange | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskRestore:
+    """What one subtask starts from.
+
+    operators: without those that start empty. finished: all of its vertex had finished, so it
+    only passes barriers and the end on. in_flight: what it reads before anything new, in order.
+    checksums: crc32c and size of its files, by their paths as in the handles, where they are known.
+    """
+
+    operators: Mapping[OperatorId, RestoredOperatorState]
+    finished: bool
+    in_flight: tuple[InFlightData, ...] = ()
+    checksums: Mapping[str, FileChecksum] = field(default_factory=dict)
