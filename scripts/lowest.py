@@ -15,6 +15,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+FORMAT = ROOT / "packages" / "flinkformat"
 ENVIRONMENT = ROOT / "build" / "lowest"
 PYTHON = ENVIRONMENT / "bin" / "python"
 
@@ -36,7 +37,10 @@ def main() -> int:
     tools = [each for each in optional["dev"] if "pytest" in each]
     install = ["-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
     # One after the other: of a version that is not there, pip would blame the tools for an hour.
-    for wanted in (["--editable", f"{ROOT}[{','.join(extras)}]"], ["hypothesis", "psutil", *tools]):
+    for wanted in (
+        ["--editable", f"{FORMAT}", "--editable", f"{ROOT}[{','.join(extras)}]"],
+        ["hypothesis", "psutil", *tools],
+    ):
         if exit_code := run(*install, *wanted):
             return exit_code
     print("\n".join(f"{name} {version}" for name, version in sorted(lowest.items())))

@@ -24,6 +24,7 @@ from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).resolve().parents[1]
+FORMAT = "packages/flinkformat"
 SEEDS = 2_000
 LIMIT_S = 900
 LEAST_CAUGHT = 0.9
@@ -97,7 +98,14 @@ def hunter(mutant: Mutant, seeds: int, folder: str) -> list[str]:
 def quick(tests: str, source: str) -> list[str]:
     """The quick tests of a room, over this source; they have to pass where nothing is planted."""
     chosen = ["-m", "not slow and not spark", "-p", "no:cacheprovider", "--tb=no"]
-    return ["pytest", "-qx", *chosen, "-o", f"pythonpath={source} .", tests]
+    return [
+        "pytest",
+        "-qx",
+        *chosen,
+        "-o",
+        f"pythonpath={source} {FORMAT}/src {FORMAT}/tests .",
+        tests,
+    ]
 
 
 def of_seeds(output: str) -> tuple[str, str]:

@@ -74,11 +74,12 @@ def main() -> int:
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """The sdist, and the wheel made of it."""
-    command = [sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
-    assert run.returncode == 0, run.stdout + run.stderr
-    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    """The sdist, and the wheel made of it; beside them lie those of the package that it needs."""
+    for project in (ROOT / "packages" / "flinkformat", ROOT):
+        command = [sys.executable, "-m", "build", "--outdir", str(folder), str(project)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+        assert run.returncode == 0, run.stdout + run.stderr
+    (sdist,), (wheel,) = folder.glob("tidegate-*.tar.gz"), folder.glob("tidegate-*.whl")
     return sdist, wheel
 
 
@@ -111,13 +112,14 @@ class Newcomer:
                 (self._folder / name).write_text(text, encoding="utf-8")
                 continue
             for command in shell_lines(text):
-                command = command.replace(INSTALL, f"pip install {wheel}").replace(WAIT, SURELY)
+                install = f"pip install --find-links {wheel.parent} {wheel}"
+                command = command.replace(INSTALL, install).replace(WAIT, SURELY)
                 line = self.run(command)
                 yield line
                 if line.exit_code and KILL not in command:
                     return
         if on_spark:
-            yield self.run(f"pip install '{wheel}[spark]'")
+            yield self.run(f"pip install --find-links {wheel.parent} '{wheel}[spark]'")
             shutil.rmtree(self._folder / "checkpoints")
             yield self.run(ON_SPARK, path=os.environ["PATH"])
 

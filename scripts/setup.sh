@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=".venv/.tidegate-setup"
-wanted="$(cat pyproject.toml constraints.txt | cksum) $PWD"
+wanted="$(cat pyproject.toml packages/*/pyproject.toml constraints.txt | cksum) $PWD"
 if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then exit 0; fi
 
 as_root() {
@@ -41,7 +41,7 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2
     }
 fi
 
-echo "setup: installing the package and its tools into .venv" >&2
+echo "setup: installing the packages and their tools into .venv" >&2
 .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    --constraint constraints.txt --editable '.[dev]'
+    --constraint constraints.txt --editable packages/flinkformat --editable '.[dev]'
 echo "$wanted" > "$stamp"

@@ -3,6 +3,7 @@
 import re
 import tomllib
 
+import flinkformat
 from tests.house.source import ROOT
 from tidegate import __version__
 
@@ -14,6 +15,13 @@ def text(name: str) -> str:
 def test_the_package_says_the_version_that_is_built() -> None:
     assert tomllib.loads(text("pyproject.toml"))["project"]["version"] == __version__
     assert f'__version__: Final = "{__version__}"' in text("src/tidegate/__init__.pyi")
+
+
+def test_the_package_of_the_format_is_of_the_same_version() -> None:
+    project = tomllib.loads(text("packages/flinkformat/pyproject.toml"))["project"]
+    assert project["version"] == __version__ == flinkformat.__version__
+    needed = tomllib.loads(text("pyproject.toml"))["project"]["dependencies"]
+    assert f"flinkformat=={__version__}" in needed
 
 
 def test_the_newest_version_of_the_changelog_is_the_packages() -> None:

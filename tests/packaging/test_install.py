@@ -46,7 +46,7 @@ def python(built: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run("-m", "pip", "install", str(built[1]))
+    run("-m", "pip", "install", "--find-links", str(built[1].parent), str(built[1]))
     return run
 
 
@@ -72,6 +72,18 @@ def test_what_is_built_holds_the_package_and_nothing_else(built: tuple[Path, Pat
 def test_what_is_installed_fits_together(python: Python) -> None:
     assert "No broken requirements found" in python("-m", "pip", "check")
     assert python("-c", "from tidegate import *; print(len(dir()) > 200)") == "True\n"
+
+
+def test_the_format_is_read_without_the_engine(python: Python) -> None:
+    snapshot = ROOT / "packages" / "flinkformat" / "tests" / "fixtures" / "meta-basic-v6"
+    code = f"""
+import sys
+import flinkformat as ff
+meta = ff.read({str(snapshot)!r})
+print(meta.checkpoint_id, len(list(ff.streams(meta))) > 0, "tidegate" in sys.modules)
+"""
+    number, has_streams, has_engine = python("-c", code).split()
+    assert int(number) > 0 and (has_streams, has_engine) == ("True", "False")
 
 
 def test_commands_work_without_an_extra(python: Python) -> None:
