@@ -79,6 +79,8 @@ def _parsed(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
 def _holds(here: tuple[int, ...], bound: str) -> bool:
     if bound.startswith(">="):
         return here >= _numbers(bound[2:])
+    if bound.startswith("=="):
+        return here == _numbers(bound[2:])
     assert bound.startswith("<"), f"a bound of ours that cannot be read: {bound}"
     return here < _numbers(bound[1:])
 
