@@ -1,0 +1,157 @@
+"""Classes that a reader can hold in mind: few parameters, few attributes, no name twice in a room.
+
+What is over a limit today is named here, with its number; the lists may only shrink.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.house.source import PACKAGES, ROOT, nodes, python_files
+
+PARAMETERS_MAX = 8
+ATTRIBUTES_MAX = 15
+
+MANY_PARAMETERS = {
+    "checkpoint/pending:PendingCheckpoint": 18,
+    "cli/demo/conduct:Conductor": 9,
+    "cli/demo/timeline:Timeline": 14,
+    "driver/driver:DriverWorld": 9,
+    "driver/perform:Performer": 10,
+    "graph/transformations:OperatorTransformation": 17,
+    "jobmaster/machine:JobMaster": 9,
+    "savepoints/rewritten:KeyedRewrite": 9,
+    "savepoints/write:_Operator": 10,
+    "slot/context:SubtaskSurroundings": 16,
+    "slot/guard:Guard": 9,
+    "slot/hosting:Hosted": 12,
+    "slot/materializing:Materializing": 10,
+    "slot/slot:World": 9,
+    "slot/subtask:Subtask": 16,
+    "state/backend:OperatorBackend": 12,
+    "state/keyed:KeyedStates": 9,
+    "state/pending:PendingSnapshot": 13,
+    "state/rocksdb/backend:RocksDBBackend": 9,
+    "state/rocksdb/keyed:RocksDBKeyedStates": 12,
+    "state/rocksdb/lists:RocksDBLists": 11,
+    "state/rocksdb/maps:RocksDBMaps": 11,
+    "state/rocksdb/table:RocksDBTable": 10,
+}
+MANY_ATTRIBUTES = {
+    "checkpoint/coordinator:CheckpointCoordinator": 24,
+    "checkpoint/pending:PendingCheckpoint": 18,
+    "driver/driver:Driver": 27,
+    "graph/transformations:OperatorTransformation": 17,
+    "jobmaster/machine:JobMaster": 23,
+    "operators/aligned_windows:AlignedWindowOperator": 17,
+    "operators/async_wait:AsyncWaitOperator": 25,
+    "operators/window_batches:WindowAggregateBatchesOperator": 20,
+    "operators/windows:FiringOperator": 17,
+    "slot/context:SubtaskSurroundings": 16,
+    "slot/guard:Guard": 20,
+    "slot/slot:Slot": 23,
+    "slot/subtask:Subtask": 42,
+    "state/backend:OperatorBackend": 16,
+    "state/changelog:ChangeLog": 21,
+    "state/hashmap:HashMapTable": 17,
+    "state/pending:PendingSnapshot": 21,
+    "state/rocksdb/keyed:RocksDBKeyedStates": 16,
+    "state/rocksdb/lists:RocksDBLists": 16,
+    "state/rocksdb/table:RocksDBTable": 20,
+}
+FILE_NAMES_TWICE = {
+    "tidegate/connectors/…/enumerator.py": 2,
+    "tidegate/connectors/…/reader.py": 2,
+    "tidegate/connectors/…/sink.py": 3,
+    "tidegate/connectors/…/source.py": 2,
+    "tidegate/rest/…/checkpoints.py": 2,
+    "tidegate/rest/…/jobs.py": 2,
+    "tidegate/rest/…/metrics.py": 2,
+    "tidegate/savepoints/…/declarations.py": 2,
+    "tidegate/state/…/backend.py": 2,
+    "tidegate/state/…/keyed.py": 2,
+    "tidegate/state/…/samples.py": 2,
+}
+
+
+def test_a_class_is_made_of_at_most_eight_things() -> None:
+    assert over(PARAMETERS_MAX, parameters) == MANY_PARAMETERS
+
+
+def test_a_class_holds_at_most_fifteen_things() -> None:
+    assert over(ATTRIBUTES_MAX, attributes) == MANY_ATTRIBUTES
+
+
+def test_no_file_name_stands_twice_in_a_room() -> None:
+    names = Counter(
+        f"{folder.name}/{path.relative_to(folder).parts[0]}/…/{path.name}"
+        for folder in (ROOT / "src" / "tidegate", ROOT / "packages/flinkformat/src/flinkformat")
+        for path in sorted(folder.rglob("*.py"))
+        if path.name != "__init__.py" and path.parent != folder
+    )
+    assert {name: count for name, count in names.items() if count > 1} == FILE_NAMES_TWICE
+
+
+def over(limit: int, count: Callable[[ast.ClassDef], int]) -> dict[str, int]:
+    return {
+        f"{module(path)}:{node.name}": number
+        for path, node in classes()
+        if (number := count(node)) > limit
+    }
+
+
+def module(path: Path) -> str:
+    return path.as_posix().rpartition("/src/")[2].removesuffix(".py").removeprefix("tidegate/")
+
+
+def classes() -> Iterator[tuple[Path, ast.ClassDef]]:
+    """Classes with behaviour: no frozen values, enumerations, errors or protocols."""
+    for path in python_files(*PACKAGES):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef) and has_behaviour(node):
+                yield path, node
+
+
+def has_behaviour(node: ast.ClassDef) -> bool:
+    bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
+    if bases & {"Protocol", "Enum", "NamedTuple", "TypedDict"} or node.name.endswith("Error"):
+        return False
+    return not any("frozen=True" in ast.unparse(each) for each in node.decorator_list)
+
+
+def is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(each) for each in node.decorator_list)
+
+
+def parameters(node: ast.ClassDef) -> int:
+    """What its constructor is given."""
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            given = each.args
+            return len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - 1
+    return len(fields(node)) if is_dataclass(node) else 0
+
+
+def attributes(node: ast.ClassDef) -> int:
+    """What its objects hold: fields, and what its methods set on self."""
+    found = fields(node) if is_dataclass(node) else set()
+    for each in ast.walk(node):
+        if (
+            isinstance(each, ast.Attribute)
+            and isinstance(each.ctx, ast.Store)
+            and isinstance(each.value, ast.Name)
+            and each.value.id == "self"
+        ):
+            found.add(each.attr)
+    return len(found)
+
+
+def fields(node: ast.ClassDef) -> set[str]:
+    return {
+        each.target.id
+        for each in node.body
+        if isinstance(each, ast.AnnAssign)
+        and isinstance(each.target, ast.Name)
+        and "ClassVar" not in ast.unparse(each.annotation)
+    }
