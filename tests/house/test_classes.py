@@ -72,6 +72,7 @@ FILE_NAMES_TWICE = {
     "tidegate/state/…/backend.py": 2,
     "tidegate/state/…/keyed.py": 2,
     "tidegate/state/…/samples.py": 2,
+    "tidegate/state/…/table.py": 2,
 }
 
 
