@@ -17,8 +17,9 @@ LEAST: Final = 95.0
 LEAST_OF_ALL: Final = 93.0
 WHOLE: Final = "the whole"
 CORES: Final = {
-    WHOLE: ("src/tidegate/",),
+    WHOLE: ("src/tidegate/", "packages/flinkformat/"),
     "checkpoint": ("src/tidegate/checkpoint/",),
+    "format": ("packages/flinkformat/src/flinkformat/metadata/",),
     "jobmaster": ("src/tidegate/jobmaster/",),
     "transport": tuple(
         f"src/tidegate/transport/{module}.py" for module in ("protocol", "credit", "debloat")

@@ -12,7 +12,7 @@ def test_the_places_of_the_cores_exist() -> None:
 def test_branches_are_added_up_by_core_and_none_is_nothing() -> None:
     figures = {
         "src/tidegate/checkpoint/a.py": {"num_branches": 10, "covered_branches": 9},
-        "src/tidegate/checkpoint/metadata/b.py": {"num_branches": 30, "covered_branches": 30},
+        "src/tidegate/checkpoint/b.py": {"num_branches": 30, "covered_branches": 30},
         "src/tidegate/transport/credit.py": {"num_branches": 4, "covered_branches": 1},
         "src/tidegate/transport/tcp.py": {"num_branches": 90, "covered_branches": 90},
     }
@@ -20,6 +20,7 @@ def test_branches_are_added_up_by_core_and_none_is_nothing() -> None:
     assert shares == {
         "the whole": 100 * 130 / 134,
         "checkpoint": 97.5,
+        "format": 0.0,
         "jobmaster": 0.0,
         "transport": 25.0,
         "slot": 0.0,
