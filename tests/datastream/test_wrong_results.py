@@ -384,3 +384,19 @@ def test_a_value_that_can_become_the_type_comes_back_as_it_was() -> None:
     with OperatorHarness(step, restore=snapshot) as harness:
         harness.process(6.5)
         assert harness.take() == [(5, None)]
+
+
+class InTenMilliseconds(ProcessFunction[Any, Any]):
+    """Counts on an event time, which records have only where somebody gives it to them."""
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        return [(ctx.timestamp() or 0) + 10] if value == "sure" else [ctx.timestamp() + 10]  # type: ignore[operator]
+
+
+def test_arithmetic_with_an_event_time_that_is_not_there_names_what_gives_one() -> None:
+    with OperatorHarness(lambda stream: stream.process(InTenMilliseconds())) as harness:
+        harness.process("sure")
+        with pytest.raises(UserCodeFailed) as failed:
+            harness.process("unsure")
+    assert "no event time" in failed.value.remedy
+    assert "assign_timestamps_and_watermarks" in failed.value.remedy

@@ -116,14 +116,23 @@ def test_a_very_long_row_of_failures_overflows_nothing() -> None:
         now += wait + 1
 
 
-def test_every_strategy_says_its_name_with_its_settings() -> None:
-    for settings, expected in (
-        (NoRestart(), "NoRestartBackoffTimeStrategy"),
-        (FixedDelay(3, 7), "maxNumberRestartAttempts=3, backoffTimeMS=7"),
-        (FailureRate(3, 7, 9), "failuresIntervalMS=7, backoffTimeMS=9, maxFailuresPerInterval=3"),
-        (ExponentialDelay(), "initialBackoffMS=1000, maxBackoffMS=60000, backoffMultiplier=1.5"),
+def test_every_strategy_says_what_it_allows_and_by_which_option() -> None:
+    for settings, allows, option in (
+        (NoRestart(), "no restart strategy", "restart-strategy.type"),
+        (FixedDelay(3, 7), "allows 3 restarts ", "restart-strategy.fixed-delay.attempts"),
+        (
+            FailureRate(1, 7, 9),
+            "allows one restart within 7 ms",
+            "restart-strategy.failure-rate.max-failures-per-interval",
+        ),
+        (
+            ExponentialDelay(attempts_before_reset=5),
+            "allows 5 restarts in a row",
+            "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        ),
     ):
-        assert expected in strategy(settings).name
+        said = strategy(settings).gave_up
+        assert said.startswith("It was not restarted") and allows in said and option in said
 
 
 @pytest.mark.feature("F273")

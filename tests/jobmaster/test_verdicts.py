@@ -61,7 +61,7 @@ def test_what_data_cause_is_up_to_the_restart_strategy(error: TidegateError) -> 
         assert world.status is JobStatus.RUNNING
     world.change(world.executions[0], ExecutionState.FAILED, error)
     assert world.over is not None and world.over.status is JobStatus.FAILED
-    assert "maxNumberRestartAttempts=2" in str(world.over.error)
+    assert "fixed-delay allows 2 restarts" in str(world.over.error)
 
 
 AT_A_ROW = UserCodeFailed("ValueError: bad row", where="at the row <A object at 0x7f01>")
@@ -197,7 +197,7 @@ def test_slots_that_are_not_replaced_are_failures_under_the_restart_strategy() -
     pass_time(world, world.now_ms + 15_000)
     assert world.over is not None and world.over.status is JobStatus.SUSPENDED
     assert "2 of 3 slots" in str(world.over.error)
-    assert "maxNumberRestartAttempts=3" in str(world.over.error)
+    assert "fixed-delay allows 3 restarts" in str(world.over.error)
     assert world.of(DiscardCheckpoint) == []
 
 

@@ -1,5 +1,7 @@
 """The same job gives the same results at any parallelism, with checkpoints and without."""
 
+import sys
+
 import pytest
 
 from tests.e2e.jobs import running_counts
@@ -81,3 +83,10 @@ def test_a_client_and_its_records_say_of_which_job(jobs: Jobs) -> None:
     assert repr(client) == "<JobClient of job 'few', which has ended>"
     assert repr(client.view()).startswith("<JobView of job 'few', FINISHED: ")
     assert "job 'few' is FINISHED" in repr(client.get_job_execution_result().result())
+
+
+def test_functions_see_the_arguments_of_their_program(jobs: Jobs) -> None:
+    env = jobs.env(2)
+    seen = env.from_collection([1]).map(lambda _: sys.argv)
+    with seen.execute_and_collect("arguments") as results:
+        assert list(results) == [sys.argv]

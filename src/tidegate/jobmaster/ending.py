@@ -42,10 +42,13 @@ def suspended(job: str, reason: str) -> Ending:
     return Ending(JobStatus.SUSPENDED, JobSuspended(f"job '{job}' was suspended: {reason}"))
 
 
-def suspended_by(job: str, error: TidegateError, strategy: str | None = None) -> Ending:
-    """The world does not let the job run; it goes on from its checkpoint when that is mended."""
+def suspended_by(job: str, error: TidegateError, gave_up: str | None = None) -> Ending:
+    """The world does not let the job run; it goes on from its checkpoint when that is mended.
+
+    gave_up: what the restart strategy says of it, if that was asked.
+    """
     made = JobSuspended(
-        f"job '{job}' was suspended: {error.what}{_suppressed(strategy)}",
+        f"job '{job}' was suspended: {error.what}{_line(gave_up)}",
         where=error.where,
         remedy=error.remedy,
     )
@@ -73,13 +76,13 @@ def repeated(job: str, error: TidegateError, times: int) -> Ending:
     )
 
 
-def failed_for_good(job: str, error: TidegateError, strategy: str | None = None) -> Ending:
-    """A failure ends the job. strategy: the one that did not let it go on, if that was it."""
-    return _failed(job, error, _suppressed(strategy))
+def failed_for_good(job: str, error: TidegateError, gave_up: str | None = None) -> Ending:
+    """A failure ends the job. gave_up: what the restart strategy says of it, if that was asked."""
+    return _failed(job, error, _line(gave_up))
 
 
-def _suppressed(strategy: str | None) -> str:
-    return f"\nRecovery is suppressed by {strategy}" if strategy else ""
+def _line(text: str | None) -> str:
+    return f"\n{text}" if text else ""
 
 
 def _failed(job: str, error: TidegateError, why: str) -> Ending:

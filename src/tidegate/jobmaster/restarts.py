@@ -24,8 +24,8 @@ class RestartStrategy(Protocol):
     """Counts failures."""
 
     @property
-    def name(self) -> str:
-        """What the strategy is called in messages."""
+    def gave_up(self) -> str:
+        """Why there is no further restart, as a sentence of the error that ends the job."""
         ...
 
     def failed(self, now_ms: int) -> int | None:
@@ -47,7 +47,7 @@ def make_strategy(settings: RestartSettings, chance: Chance) -> RestartStrategy:
 
 
 class _None:
-    name = "NoRestartBackoffTimeStrategy"
+    gave_up = "It was not restarted: it has no restart strategy (restart-strategy.type)."
 
     def failed(self, now_ms: int) -> int | None:
         return None
@@ -59,11 +59,10 @@ class _Fixed:
         self._failures = 0
 
     @property
-    def name(self) -> str:
-        made = self._settings
+    def gave_up(self) -> str:
         return (
-            f"FixedDelayRestartBackoffTimeStrategy(maxNumberRestartAttempts={made.attempts}, "
-            f"backoffTimeMS={made.delay_ms})"
+            f"It was not restarted again: fixed-delay allows {_times(self._settings.attempts)} "
+            "(restart-strategy.fixed-delay.attempts)."
         )
 
     def failed(self, now_ms: int) -> int | None:
@@ -77,11 +76,11 @@ class _Rate:
         self._times: deque[int] = deque(maxlen=settings.failures_max + 1)
 
     @property
-    def name(self) -> str:
+    def gave_up(self) -> str:
         made = self._settings
         return (
-            f"FailureRateRestartBackoffTimeStrategy(failuresIntervalMS={made.interval_ms}, "
-            f"backoffTimeMS={made.delay_ms}, maxFailuresPerInterval={made.failures_max})"
+            f"It was not restarted again: failure-rate allows {_times(made.failures_max)} within "
+            f"{made.interval_ms} ms (restart-strategy.failure-rate.max-failures-per-interval)."
         )
 
     def failed(self, now_ms: int) -> int | None:
@@ -102,12 +101,11 @@ class _Exponential:
         self._planned_ms: int | None = None
 
     @property
-    def name(self) -> str:
-        made = self._settings
+    def gave_up(self) -> str:
         return (
-            f"ExponentialDelayRestartBackoffTimeStrategy(initialBackoffMS={made.initial_ms}, "
-            f"maxBackoffMS={made.max_ms}, backoffMultiplier={made.multiplier}, "
-            f"resetBackoffThresholdMS={made.reset_threshold_ms}, jitterFactor={made.jitter})"
+            "It was not restarted again: exponential-delay allows "
+            f"{_times(self._settings.attempts_before_reset)} in a row "
+            "(restart-strategy.exponential-delay.attempts-before-reset-backoff)."
         )
 
     def failed(self, now_ms: int) -> int | None:
@@ -132,3 +130,7 @@ class _Exponential:
         spread = int(plain * made.jitter)
         drawn = int(plain) + self._chance.uniform_ms(-spread, spread)
         return max(made.initial_ms, min(made.max_ms, drawn))
+
+
+def _times(count: int) -> str:
+    return "one restart" if count == 1 else f"{count} restarts"

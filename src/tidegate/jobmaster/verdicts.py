@@ -69,7 +69,7 @@ class Judge:
             return repeated(self._job, error, stuck)
         delay_ms = self._strategy.failed(now_ms)
         if delay_ms is None:
-            return failed_for_good(self._job, error, self._strategy.name)
+            return failed_for_good(self._job, error, self._strategy.gave_up)
         self.restarts += 1
         return Restarting(self.restarts, delay_ms, error, times)
 
@@ -101,7 +101,7 @@ class Judge:
 
     def without_slots(self, error: TidegateError, *, lasting: bool) -> Ending:
         """How a job ends that has nowhere to run."""
-        strategy = self._strategy.name if self.ran else None
+        strategy = self._strategy.gave_up if self.ran else None
         end = suspended_by if lasting else failed_for_good
         return end(self._job, error, strategy)
 

@@ -71,9 +71,21 @@ def user_code_failed(
     return UserCodeFailed(
         f"the function of operator '{operator}' raised {raised(error)}",
         where=f"operator '{operator}', {place}",
-        remedy="The traceback below starts in your code.",
+        remedy=f"{_timeless(error)}The traceback below starts in your code.",
         trace=user_trace(error),
     )
+
+
+def _timeless(error: Exception) -> str:
+    """A hint where what failed is arithmetic with the event time of a record that has none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    asked = bool(frames) and "timestamp()" in (frames[-1].line or "")
+    if asked and isinstance(error, TypeError) and "NoneType" in str(error):
+        return (
+            "The record has no event time, so timestamp() is None: give records one with "
+            "assign_timestamps_and_watermarks. "
+        )
+    return ""
 
 
 def may_give_text(call: Callable[..., Any]) -> bool:
