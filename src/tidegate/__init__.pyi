@@ -138,27 +138,10 @@ from tidegate.api.windows import TumblingEventTimeWindows as TumblingEventTimeWi
 from tidegate.api.windows import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
 from tidegate.api.windows import Window as Window
 from tidegate.api.windows import WindowAssigner as WindowAssigner
-from tidegate.config.checkpoint import CheckpointConfig as CheckpointConfig
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
-from tidegate.config.restart_strategies import RestartStrategies as RestartStrategies
-from tidegate.config.restart_strategies import (
-    RestartStrategyConfiguration as RestartStrategyConfiguration,
-)
-from tidegate.config.state_backends import CheckpointStorage as CheckpointStorage
-from tidegate.config.state_backends import (
-    EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend,
-)
-from tidegate.config.state_backends import (
-    FileSystemCheckpointStorage as FileSystemCheckpointStorage,
-)
-from tidegate.config.state_backends import HashMapStateBackend as HashMapStateBackend
-from tidegate.config.state_backends import (
-    JobManagerCheckpointStorage as JobManagerCheckpointStorage,
-)
-from tidegate.config.state_backends import PredefinedOptions as PredefinedOptions
-from tidegate.config.state_backends import StateBackend as StateBackend
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
+from tidegate.datastream.checkpoint_config import CheckpointConfig as CheckpointConfig
 from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream
 from tidegate.datastream.connected import BroadcastStream as BroadcastStream
 from tidegate.datastream.connected import ConnectedStreams as ConnectedStreams
@@ -170,10 +153,27 @@ from tidegate.datastream.joined import IntervalJoined as IntervalJoined
 from tidegate.datastream.joined import JoinedStreams as JoinedStreams
 from tidegate.datastream.joined import JoinedWindows as JoinedWindows
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
+from tidegate.datastream.restart_strategies import RestartStrategies as RestartStrategies
+from tidegate.datastream.restart_strategies import (
+    RestartStrategyConfiguration as RestartStrategyConfiguration,
+)
 from tidegate.datastream.results import CloseableIterator as CloseableIterator
 from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.slot_sharing import MemorySize as MemorySize
 from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
+from tidegate.datastream.state_backends import CheckpointStorage as CheckpointStorage
+from tidegate.datastream.state_backends import (
+    EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend,
+)
+from tidegate.datastream.state_backends import (
+    FileSystemCheckpointStorage as FileSystemCheckpointStorage,
+)
+from tidegate.datastream.state_backends import HashMapStateBackend as HashMapStateBackend
+from tidegate.datastream.state_backends import (
+    JobManagerCheckpointStorage as JobManagerCheckpointStorage,
+)
+from tidegate.datastream.state_backends import PredefinedOptions as PredefinedOptions
+from tidegate.datastream.state_backends import StateBackend as StateBackend
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
 from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology

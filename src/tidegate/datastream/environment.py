@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.config import changelog, options
-from tidegate.config.checkpoint import CheckpointConfig
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, dry_run, python_files
 from tidegate.datastream.at_exit import tell_of_unexecuted
+from tidegate.datastream.checkpoint_config import CheckpointConfig
 from tidegate.datastream.execution_config import ExecutionConfig
 from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.notices import warn, warn_of_runtime
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.api.listeners import JobStatusChangedListener
     from tidegate.config.options import RuntimeExecutionMode
-    from tidegate.config.restart_strategies import RestartStrategyConfiguration
     from tidegate.config.spans import Span
-    from tidegate.config.state_backends import StateBackend
+    from tidegate.datastream.restart_strategies import RestartStrategyConfiguration
     from tidegate.datastream.slot_sharing import SlotSharingGroup
+    from tidegate.datastream.state_backends import StateBackend
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
