@@ -176,7 +176,7 @@ _PLACES: Final = {
     "RowKind": "flinkformat.row",
     "RowTypeInfo": "tidegate.typeinfo.types",
     "RuntimeContext": "tidegate.api.functions",
-    "RuntimeExecutionMode": "tidegate.config.options",
+    "RuntimeExecutionMode": "tidegate.config.execution",
     "SavepointFormatType": "flinkformat.snapshots",
     "SavepointInfo": "tidegate.savepoints.folders",
     "SavepointWriter": "tidegate.savepoints.write",

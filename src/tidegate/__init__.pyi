@@ -139,7 +139,7 @@ from tidegate.api.windows import TumblingProcessingTimeWindows as TumblingProces
 from tidegate.api.windows import Window as Window
 from tidegate.api.windows import WindowAssigner as WindowAssigner
 from tidegate.config.configuration import Configuration as Configuration
-from tidegate.config.options import RuntimeExecutionMode as RuntimeExecutionMode
+from tidegate.config.execution import RuntimeExecutionMode as RuntimeExecutionMode
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
 from tidegate.datastream.checkpoint_config import CheckpointConfig as CheckpointConfig
 from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream

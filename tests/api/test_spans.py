@@ -23,7 +23,7 @@ from tidegate import (
     TumblingEventTimeWindows,
     WatermarkStrategy,
 )
-from tidegate.config import options
+from tidegate.config.restarts import FAILURE_RATE_DELAY, FAILURE_RATE_INTERVAL, FIXED_DELAY
 from tidegate.config.spans import span_ms
 from tidegate.connectors import FileSource, JdbcExecutionOptions, StreamFormat
 from tidegate.graph.transformations import OperatorTransformation
@@ -62,9 +62,9 @@ def restarts(span: Any) -> int:
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, span))
     known = env.get_configuration()
     (delay, *others) = {
-        known.get(options.FIXED_DELAY),
-        known.get(options.FAILURE_RATE_DELAY),
-        known.get(options.FAILURE_RATE_INTERVAL),
+        known.get(FIXED_DELAY),
+        known.get(FAILURE_RATE_DELAY),
+        known.get(FAILURE_RATE_INTERVAL),
     }
     assert others == []
     return delay

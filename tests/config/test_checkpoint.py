@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.config import options
-from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.config import checkpointing, execution
+from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.configuration import Configuration
 from tidegate.errors import ConfigError
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 
 
 def with_interval(interval: object = "1 s") -> Configuration:
-    return Configuration().set(options.CHECKPOINT_INTERVAL, interval)
+    return Configuration().set(checkpointing.CHECKPOINT_INTERVAL, interval)
 
 
 def test_without_an_interval_nothing_is_triggered_and_the_cheaper_mode_holds() -> None:
@@ -27,44 +27,44 @@ def test_an_interval_below_ten_milliseconds_counts_as_none() -> None:
 
 
 def test_a_batch_job_takes_no_checkpoints() -> None:
-    configuration = with_interval().set(options.RUNTIME_MODE, "batch")
+    configuration = with_interval().set(execution.RUNTIME_MODE, "batch")
     assert checkpoint_settings(configuration).interval_ms is None
 
 
 @pytest.mark.feature("F032")
 def test_a_pause_of_more_than_a_year_counts_as_a_year() -> None:
-    configuration = with_interval().set(options.CHECKPOINT_MIN_PAUSE, "3650 d")
+    configuration = with_interval().set(checkpointing.CHECKPOINT_MIN_PAUSE, "3650 d")
     assert checkpoint_settings(configuration).min_pause_ms == 31_536_000_000
 
 
 def test_files_are_merged_up_to_a_size_only_where_that_is_asked_for() -> None:
-    configuration = with_interval().set(options.MERGED_FILE_SIZE, "1 mb")
+    configuration = with_interval().set(checkpointing.MERGED_FILE_SIZE, "1 mb")
     assert checkpoint_settings(configuration).merged_file_max_bytes is None
-    configuration.set(options.FILE_MERGING, True)
+    configuration.set(checkpointing.FILE_MERGING, True)
     assert checkpoint_settings(configuration).merged_file_max_bytes == 1 << 20
-    defaults = with_interval().set(options.FILE_MERGING, True)
+    defaults = with_interval().set(checkpointing.FILE_MERGING, True)
     assert checkpoint_settings(defaults).merged_file_max_bytes == 32 << 20
 
 
 @pytest.mark.feature("F033")
 def test_the_interval_is_raised_to_the_pause() -> None:
-    configuration = with_interval("100 ms").set(options.CHECKPOINT_MIN_PAUSE, "1000 ms")
+    configuration = with_interval("100 ms").set(checkpointing.CHECKPOINT_MIN_PAUSE, "1000 ms")
     assert checkpoint_settings(configuration).interval_ms == 1_000
 
 
 def test_unaligned_checkpoints_need_exactly_once() -> None:
-    configuration = with_interval().set(options.UNALIGNED_CHECKPOINTS, True)
+    configuration = with_interval().set(checkpointing.UNALIGNED_CHECKPOINTS, True)
     assert checkpoint_settings(configuration).unaligned
-    configuration.set(options.CHECKPOINT_MODE, "at-least-once")
+    configuration.set(checkpointing.CHECKPOINT_MODE, "at-least-once")
     assert not checkpoint_settings(configuration).unaligned
 
 
 def test_all_contradictions_are_told_at_once() -> None:
     configuration = with_interval("10 s")
-    configuration.set(options.UNALIGNED_CHECKPOINTS, True)
-    configuration.set(options.MAX_CONCURRENT_CHECKPOINTS, 2, where="conf.yaml, line 3")
-    configuration.set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 s")
-    configuration.set(options.CHECKPOINT_STORAGE, "filesystem")
+    configuration.set(checkpointing.UNALIGNED_CHECKPOINTS, True)
+    configuration.set(checkpointing.MAX_CONCURRENT_CHECKPOINTS, 2, where="conf.yaml, line 3")
+    configuration.set(checkpointing.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 s")
+    configuration.set(checkpointing.CHECKPOINT_STORAGE, "filesystem")
     with pytest.raises(ConfigError) as caught:
         checkpoint_settings(configuration)
     assert "maxConcurrentCheckpoints can't be > 1" in caught.value.what
@@ -79,37 +79,37 @@ def test_sources_that_wait_for_a_checkpoint_need_periodic_ones() -> None:
     with pytest.raises(ConfigError, match="none is ever taken by itself") as caught:
         checkpoint_settings(paused)
     assert "execution.checkpointing.interval" in caught.value.remedy
-    paused.set(options.CHECKPOINT_INTERVAL, "1 s")
+    paused.set(checkpointing.CHECKPOINT_INTERVAL, "1 s")
     assert checkpoint_settings(paused).pause_sources
 
 
 def test_a_backlog_interval_of_nought_takes_none_meanwhile() -> None:
-    configuration = with_interval().set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 ms")
+    configuration = with_interval().set(checkpointing.CHECKPOINT_INTERVAL_DURING_BACKLOG, "5 ms")
     assert checkpoint_settings(configuration).interval_during_backlog_ms == 0
-    configuration.set(options.CHECKPOINT_INTERVAL_DURING_BACKLOG, "1 min")
+    configuration.set(checkpointing.CHECKPOINT_INTERVAL_DURING_BACKLOG, "1 min")
     assert checkpoint_settings(configuration).interval_during_backlog_ms == 60_000
 
 
 def test_the_storage_follows_from_the_folder_unless_it_is_set() -> None:
     assert checkpoint_settings(with_interval()).storage == "jobmanager"
-    configuration = with_interval().set(options.CHECKPOINT_DIRECTORY, "/c")
+    configuration = with_interval().set(checkpointing.CHECKPOINT_DIRECTORY, "/c")
     assert checkpoint_settings(configuration).storage == "filesystem"
     assert checkpoint_settings(configuration).directory == "/c"
-    configuration.set(options.CHECKPOINT_STORAGE, "JobManager")
+    configuration.set(checkpointing.CHECKPOINT_STORAGE, "JobManager")
     assert checkpoint_settings(configuration).storage == "jobmanager"
 
 
 def test_a_relative_folder_is_that_of_the_program_for_all_its_processes() -> None:
-    configuration = with_interval().set(options.CHECKPOINT_DIRECTORY, "checkpoints")
+    configuration = with_interval().set(checkpointing.CHECKPOINT_DIRECTORY, "checkpoints")
     assert checkpoint_settings(configuration).directory == str(Path.cwd() / "checkpoints")
-    configuration.set(options.CHECKPOINT_DIRECTORY, "s3://bucket/checkpoints")
+    configuration.set(checkpointing.CHECKPOINT_DIRECTORY, "s3://bucket/checkpoints")
     assert checkpoint_settings(configuration).directory == "s3://bucket/checkpoints"
 
 
 def test_no_checkpoint_retained_counts_as_the_default() -> None:
-    configuration = with_interval().set(options.RETAINED_CHECKPOINTS, 0)
+    configuration = with_interval().set(checkpointing.RETAINED_CHECKPOINTS, 0)
     assert checkpoint_settings(configuration).retained_max == 2
-    configuration.set(options.RETAINED_CHECKPOINTS, 3)
+    configuration.set(checkpointing.RETAINED_CHECKPOINTS, 3)
     assert checkpoint_settings(configuration).retained_max == 3
 
 

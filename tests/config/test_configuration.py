@@ -5,31 +5,31 @@ import pickle
 
 import pytest
 
-from tidegate.config import options
+from tidegate.config import checkpointing
 from tidegate.config.configuration import Configuration
 from tidegate.errors import ConfigError
 
 
 def test_an_option_that_is_not_set_has_its_default() -> None:
     configuration = Configuration()
-    assert configuration.get(options.CHECKPOINT_TIMEOUT) == 600_000
-    assert configuration.get(options.CHECKPOINT_INTERVAL) is None
-    assert not configuration.contains(options.CHECKPOINT_TIMEOUT)
+    assert configuration.get(checkpointing.CHECKPOINT_TIMEOUT) == 600_000
+    assert configuration.get(checkpointing.CHECKPOINT_INTERVAL) is None
+    assert not configuration.contains(checkpointing.CHECKPOINT_TIMEOUT)
 
 
 def test_an_option_is_set_by_itself_or_by_key_and_read_typed() -> None:
-    configuration = Configuration().set(options.CHECKPOINT_INTERVAL, 1_500)
-    assert configuration.get(options.CHECKPOINT_INTERVAL) == 1_500
+    configuration = Configuration().set(checkpointing.CHECKPOINT_INTERVAL, 1_500)
+    assert configuration.get(checkpointing.CHECKPOINT_INTERVAL) == 1_500
     assert configuration.get_string("execution.checkpointing.interval", "") == "1500 ms"
     configuration.set("execution.checkpointing.interval", "2 s")
-    assert configuration.get(options.CHECKPOINT_INTERVAL) == 2_000
-    configuration.unset(options.CHECKPOINT_INTERVAL)
-    assert configuration.get(options.CHECKPOINT_INTERVAL) is None
+    assert configuration.get(checkpointing.CHECKPOINT_INTERVAL) == 2_000
+    configuration.unset(checkpointing.CHECKPOINT_INTERVAL)
+    assert configuration.get(checkpointing.CHECKPOINT_INTERVAL) is None
 
 
 def test_an_old_key_means_todays_option() -> None:
     configuration = Configuration().set_string("state.checkpoints.dir", "/tmp/c")
-    assert configuration.get(options.CHECKPOINT_DIRECTORY) == "/tmp/c"
+    assert configuration.get(checkpointing.CHECKPOINT_DIRECTORY) == "/tmp/c"
     assert configuration.contains_key("state.checkpoints.dir")
     assert configuration.key_set() == {"execution.checkpointing.dir"}
     assert configuration.remove_config("state.backend.fs.checkpointdir")
@@ -37,13 +37,13 @@ def test_an_old_key_means_todays_option() -> None:
 
 
 def test_a_value_that_does_not_fit_is_refused_at_once_and_changes_nothing() -> None:
-    configuration = Configuration().set(options.CHECKPOINT_TIMEOUT, "1 min")
+    configuration = Configuration().set(checkpointing.CHECKPOINT_TIMEOUT, "1 min")
     with pytest.raises(ConfigError) as caught:
         configuration.set("execution.checkpointing.timeout", "soon", where="line 4")
     assert caught.value.what == "execution.checkpointing.timeout is 'soon', which is not a duration"
     assert caught.value.where == "line 4"
     assert "'10 s'" in caught.value.remedy
-    assert configuration.get(options.CHECKPOINT_TIMEOUT) == 60_000
+    assert configuration.get(checkpointing.CHECKPOINT_TIMEOUT) == 60_000
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.config import options
+from tidegate.config import checkpointing, execution, state_backend
 from tidegate.config.load import load_configuration, read_dynamic, read_file
 from tidegate.errors import ConfigError
 
@@ -37,13 +37,13 @@ my.list: [a, b]
 """,
     )
     configuration = read_file(file)
-    assert configuration.get(options.CHECKPOINT_INTERVAL) == 1_000
-    assert configuration.get(options.CHECKPOINT_DIRECTORY) == "/tmp/c"
-    assert configuration.get(options.UNALIGNED_CHECKPOINTS)
-    assert configuration.get(options.BUFFER_TIMEOUT) == 20
-    assert configuration.get(options.PARALLELISM) == 4
-    assert configuration.get(options.JOB_NAME) is None
-    assert configuration.get(options.GLOBAL_JOB_PARAMETERS) == {"a": "1", "b": "x"}
+    assert configuration.get(checkpointing.CHECKPOINT_INTERVAL) == 1_000
+    assert configuration.get(checkpointing.CHECKPOINT_DIRECTORY) == "/tmp/c"
+    assert configuration.get(checkpointing.UNALIGNED_CHECKPOINTS)
+    assert configuration.get(execution.BUFFER_TIMEOUT) == 20
+    assert configuration.get(execution.PARALLELISM) == 4
+    assert configuration.get(execution.JOB_NAME) is None
+    assert configuration.get(execution.GLOBAL_JOB_PARAMETERS) == {"a": "1", "b": "x"}
     assert configuration.get_string("my.list", "") == "a;b"
 
 
@@ -54,11 +54,11 @@ def test_an_empty_file_has_no_settings(tmp_path: Path) -> None:
 def test_the_command_line_wins_over_the_file_even_by_an_old_key(tmp_path: Path) -> None:
     file = written(tmp_path, "execution.checkpointing.dir: /file\nstate.backend.type: hashmap\n")
     configuration = load_configuration(file, ["state.checkpoints.dir=/line"])
-    assert configuration.get(options.CHECKPOINT_DIRECTORY) == "/line"
-    assert configuration.where_set(options.CHECKPOINT_DIRECTORY) == (
+    assert configuration.get(checkpointing.CHECKPOINT_DIRECTORY) == "/line"
+    assert configuration.where_set(checkpointing.CHECKPOINT_DIRECTORY) == (
         "command line, -D state.checkpoints.dir"
     )
-    assert configuration.where_set(options.STATE_BACKEND) == f"{file}, line 2"
+    assert configuration.where_set(state_backend.STATE_BACKEND) == f"{file}, line 2"
 
 
 def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_later_of_two_arguments_wins() -> None:
     configuration = read_dynamic(["parallelism.default=2", "parallelism.default = 3"])
-    assert configuration.get(options.PARALLELISM) == 3
+    assert configuration.get(execution.PARALLELISM) == 3
 
 
 def test_faulty_arguments_are_told_all_at_once() -> None:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import ast
 import re
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tidegate.config import options
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
+from tidegate.config.security import StoreOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize("option", options.ALL, ids=lambda option: option.key)
@@ -63,17 +70,38 @@ def test_the_defaults_that_differ_from_flinks_say_why() -> None:
 
 
 def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:
-    source = Path(options.__file__).parents[1]
-    text = "\n".join(path.read_text() for path in source.rglob("*.py") if path.name != "options.py")
-    names = {name for name, value in vars(options).items() if isinstance(value, ConfigOption)}
-    unread = {name for name in names if not re.search(rf"\b{name}\b", text)}
-    assert unread <= {
-        "AUTO_WATERMARK_INTERVAL",
-        "AUTO_GENERATE_UIDS",
-        "COMMITTER_RETRIES",
-        "GLOBAL_JOB_PARAMETERS",
-        "JOB_NAME",
-        "MAX_PARALLELISM",
-        "OPERATOR_CHAINING",
-        "PARALLELISM",
+    room = Path(options.__file__).parent
+    read = {name for path in room.parent.rglob("*.py") for name in names_read(path)}
+    topics = {
+        path.stem: vars(import_module(f"tidegate.config.{path.stem}")) for path in room.glob("*.py")
     }
+    unread = {
+        name
+        for topic in topics.values()
+        for name, value in topic.items()
+        if isinstance(value, ConfigOption) and name not in read
+    }
+    assert unread == set()
+
+
+def names_read(path: Path) -> Iterator[str]:
+    """Names and attributes of a module, without those that only stand in the tuple of a topic."""
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "OPTIONS":
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute):
+                yield node.attr
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield node.id
+
+
+def test_all_are_the_options_of_the_topics() -> None:
+    defined = {
+        option
+        for path in Path(options.__file__).parent.glob("*.py")
+        for thing in vars(import_module(f"tidegate.config.{path.stem}")).values()
+        for option in (thing.all() if isinstance(thing, StoreOptions) else (thing,))
+        if isinstance(option, ConfigOption)
+    }
+    assert defined == set(options.ALL)

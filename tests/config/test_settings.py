@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.config import options
+from tidegate.config import checkpointing, execution, slots
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import configuration_warnings, job_settings
 from tidegate.errors import ConfigError
@@ -133,7 +133,7 @@ def test_flinks_third_claim_mode_is_refused_by_naming_the_other_two() -> None:
 def test_slots_are_told_how_to_work() -> None:
     configuration = Configuration()
     assert job_settings(configuration).slot == SlotSettings()
-    configuration.set(options.BUFFER_TIMEOUT_ENABLED, False).set(options.PORT_RANGE, "1-2")
+    configuration.set(execution.BUFFER_TIMEOUT_ENABLED, False).set(slots.PORT_RANGE, "1-2")
     assert job_settings(configuration).slot == SlotSettings(buffer_timeout_ms=-1, port_range=(1, 2))
 
 
@@ -159,7 +159,7 @@ def test_changes_of_state_are_logged_as_it_says() -> None:
 
 def test_what_has_no_effect_is_said() -> None:
     configuration = Configuration().set("rest.flamegraph.enabled", True)
-    configuration.set(options.RETAINED_CHECKPOINTS, -3)
+    configuration.set(checkpointing.RETAINED_CHECKPOINTS, -3)
     first, second = configuration_warnings(configuration)
     assert first.startswith("rest.flamegraph.enabled is an option of Flink")
     assert second == (

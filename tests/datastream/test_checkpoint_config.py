@@ -4,7 +4,7 @@ import pytest
 
 from flinkformat.snapshots import RetentionPolicy
 from tidegate import CheckpointConfig, CheckpointingMode, ConfigError, Configuration, Duration
-from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.config.checkpointing import checkpoint_settings
 
 
 def test_the_config_object_is_a_view_with_chained_setters() -> None:

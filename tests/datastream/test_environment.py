@@ -16,8 +16,9 @@ from tests.datastream.fakes import (
     vertices,
 )
 from tests.datastream.functions import KeyedPass
-from tidegate.config import options
+from tidegate.config import execution
 from tidegate.config.configuration import Configuration
+from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.errors import ConfigError, GraphError, JobFailed
 from tidegate.model.settings import CheckpointingMode, ExponentialDelay, NoRestart
@@ -337,8 +338,8 @@ def test_two_environments_are_independent() -> None:
 
 def test_a_mode_of_execution_is_a_setting() -> None:
     env = environment()
-    assert env.set_runtime_mode(options.RuntimeExecutionMode.BATCH) is env
-    assert env.get_configuration().get(options.RUNTIME_MODE) is options.RuntimeExecutionMode.BATCH
+    assert env.set_runtime_mode(RuntimeExecutionMode.BATCH) is env
+    assert env.get_configuration().get(execution.RUNTIME_MODE) is RuntimeExecutionMode.BATCH
 
 
 def test_a_closed_environment_has_nothing_to_run() -> None:

@@ -13,8 +13,6 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 CIRCLES = [
     "api.functions api.operator api.state",
     "api.triggers api.windows",
-    "config.changelog config.configuration config.debloat config.high_availability config.options "
-    "config.rest config.rocksdb config.security config.state_files config.warnings",
     "connectors.files.formats connectors.files.source",
     "connectors.files.rolling connectors.files.sink",
     "connectors.kafka.enumerator connectors.kafka.source",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.checkpoint.world import FixedChance
 from tests.jobmaster.world import World
-from tidegate.config import options
+from tidegate.config import checkpointing
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.errors import UserCodeFailed
@@ -137,7 +137,7 @@ def test_every_strategy_says_what_it_allows_and_by_which_option() -> None:
 
 @pytest.mark.feature("F273")
 def test_by_default_a_job_with_checkpoints_waits_1_s_then_1_5_s_then_2_25_s() -> None:
-    made = job_settings(Configuration().set(options.CHECKPOINT_INTERVAL, 1_000))
+    made = job_settings(Configuration().set(checkpointing.CHECKPOINT_INTERVAL, 1_000))
     for share, drawn in ((1.0, 0), (0.9, -(10**9)), (1.1, 10**9)):
         exponential = strategy(made.restart, drawn)
         now, waits = 0, []

@@ -20,7 +20,7 @@ from tidegate import (
     Time,
     Types,
 )
-from tidegate.config import state_files
+from tidegate.config import state_backend
 from tidegate.config.settings import configuration_warnings
 from tidegate.connectors import (
     BucketAssigner,
@@ -97,11 +97,11 @@ def test_a_rocksdb_backend_tells_its_options() -> None:
     assert backend.get_predefined_options() is PredefinedOptions.DEFAULT
     backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
     assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
-    assert backend.get_number_of_transfer_threads() == state_files.TRANSFER_THREADS.default
+    assert backend.get_number_of_transfer_threads() == state_backend.TRANSFER_THREADS.default
     backend.set_number_of_transfer_threads(7)
     configuration = Configuration()
     backend.apply_to(configuration)
-    assert configuration.get(state_files.TRANSFER_THREADS) == 7
+    assert configuration.get(state_backend.TRANSFER_THREADS) == 7
     assert backend.get_number_of_transfer_threads() == 7
 
 

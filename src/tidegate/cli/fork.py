@@ -10,7 +10,7 @@ from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import AS_PROGRAM, with_folder, with_program, with_runtime
 from tidegate.cli.run import pyflink_modules, run_program, settings_of
 from tidegate.cli.savepoint import FORMATS
-from tidegate.config import options
+from tidegate.config import checkpointing, recovery
 from tidegate.errors import UserError
 from tidegate.model.settings import ClaimMode
 
@@ -69,12 +69,12 @@ def fork(
             remedy="Give this fork another name with --name, or end that one with "
             f"'tidegate cancel {forked}'.",
         )
-    settings.set(options.FORK_NAME, forked, where=_WHERE)
-    settings.set(options.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
-    settings.set(options.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)
+    settings.set(recovery.FORK_NAME, forked, where=_WHERE)
+    settings.set(recovery.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
+    settings.set(checkpointing.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)
     request = {"do": "savepoint", "directory": target, "format": format.upper()}
     path = str(folder.ask(job, request))
-    settings.set(options.RESTORE_PATH, path, where=_WHERE)
+    settings.set(recovery.RESTORE_PATH, path, where=_WHERE)
     click.echo(f"'{forked}' begins at {path}", err=True)
     try:
         with pyflink_modules(as_pyflink):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidegate import __version__
 from tidegate.cli.requirements import installed_version, requirements
-from tidegate.config import high_availability, options, rest
+from tidegate.config import checkpointing, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
 from tidegate.datastream.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
 from tidegate.errors import TidegateError
@@ -100,7 +100,7 @@ def _interpreter() -> Iterator[Finding]:
 def _needed_extras(settings: Configuration, runtime: str) -> set[str]:
     wanted = {
         "spark": runtime == "spark",
-        "rocksdb": settings.get(options.STATE_BACKEND) == "rocksdb",
+        "rocksdb": settings.get(state_backend.STATE_BACKEND) == "rocksdb",
         "rest": bool(settings.get(rest.REST_PORT) or settings.get(rest.REST_BIND_PORT)),
         "zookeeper": settings.get(high_availability.HIGH_AVAILABILITY) == "ZOOKEEPER",
     }
@@ -182,7 +182,7 @@ def _loopback() -> Finding:
 def _ports(settings: Configuration) -> Iterator[Finding]:
     address = settings.get(rest.REST_BIND_ADDRESS)
     asked = {
-        options.PORT_RANGE.key: (settings.get(options.PORT_RANGE), ""),
+        slots.PORT_RANGE.key: (settings.get(slots.PORT_RANGE), ""),
         rest.REST_PORT.key: (settings.get(rest.REST_PORT), address),
         rest.REST_BIND_PORT.key: (settings.get(rest.REST_BIND_PORT), address),
     }
@@ -208,7 +208,7 @@ def _is_free(host: str, port: int) -> bool:
 
 def _folders(settings: Configuration) -> Iterator[Finding]:
     yield _folder("temporary files", tempfile.gettempdir())
-    for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
+    for option in (checkpointing.CHECKPOINT_DIRECTORY, checkpointing.SAVEPOINT_DIRECTORY):
         place = settings.get(option)
         if place is None:
             continue

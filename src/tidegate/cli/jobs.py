@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
-from tidegate.config import options
+from tidegate.config import checkpointing
 from tidegate.config.load import load_configuration
 from tidegate.driver.door import DoorSign, ask_at, read_sign
 from tidegate.errors import ConfigError, TidegateError, UserError
@@ -40,14 +40,15 @@ GONE: Final = ENDED | {DRIVER_GONE}
 
 def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:
     """The checkpoint folder that is meant. Raises ConfigError where none is."""
-    configured = load_configuration(config, dynamic).get(options.CHECKPOINT_DIRECTORY)
+    configured = load_configuration(config, dynamic).get(checkpointing.CHECKPOINT_DIRECTORY)
     directory = checkpoints or configured
     if directory is None:
         raise ConfigError(
             "It is not said in which checkpoint folder the job keeps its records",
             where="command line",
-            remedy=f"Name it with --checkpoints, or set {options.CHECKPOINT_DIRECTORY.key} by -D "
-            "or --config. A job without one can be reached from its own program alone.",
+            remedy="Name it with --checkpoints, or set "
+            f"{checkpointing.CHECKPOINT_DIRECTORY.key} by -D or --config. "
+            "A job without one can be reached from its own program alone.",
         )
     return JobFolder(paths.absolute(os.fspath(directory)))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.options import AS_PROGRAM, with_program, with_runtime, with_settings
-from tidegate.config import options
+from tidegate.config import execution, recovery
 from tidegate.config.load import load_configuration, read_dynamic
 from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.outside import (
@@ -67,9 +67,9 @@ def run(
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     if restore is not None:
-        settings.set(options.RESTORE_PATH, restore, where="command line, --from")
+        settings.set(recovery.RESTORE_PATH, restore, where="command line, --from")
     if claim_mode is not None:
-        settings.set(options.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
+        settings.set(recovery.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
     with pyflink_modules(as_pyflink):
         run_program(script, args, runtime, config, settings)
 
@@ -84,9 +84,9 @@ def settings_of(
     load_configuration(config, dynamic)  # before the program starts
     settings = read_dynamic(dynamic)
     if parallelism is not None:
-        settings.set(options.PARALLELISM, parallelism, where="command line, -p")
+        settings.set(execution.PARALLELISM, parallelism, where="command line, -p")
     if allow_non_restored:
-        settings.set(options.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
+        settings.set(recovery.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
     return settings
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import (
     BooleanType,
     ChoiceType,
@@ -13,9 +13,6 @@ from tidegate.config.values import (
     MemoryType,
 )
 from tidegate.model.settings import ChangelogSettings
-
-if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
 
 _MIB: Final = 1 << 20
 _BYTES: Final = MemoryType()
@@ -91,7 +88,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 )
 
 
-def changelog_settings(configuration: Configuration) -> ChangelogSettings | None:
+def changelog_settings(configuration: ReadableConfig) -> ChangelogSettings | None:
     """How changes of state are logged; None where they are not."""
     if not configuration.get(ENABLED):
         return None

@@ -12,9 +12,9 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Final, TypeVar, cast
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ValueType
 from tidegate.config.options import ALL, FLINK_ONLY, by_key, canonical_key
-from tidegate.config.values import BooleanType, IntegerType, NumberType, ValueType, parse_list
+from tidegate.config.values import BooleanType, IntegerType, NumberType, parse_list
 from tidegate.errors import ConfigError
 
 T = TypeVar("T")

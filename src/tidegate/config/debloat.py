@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import BooleanType, DurationType, IntegerType
 from tidegate.model.settings import DebloatSettings
-
-if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
 
 ENABLED: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.enabled",
@@ -46,7 +43,7 @@ THRESHOLD: Final = ConfigOption(
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (ENABLED, TARGET, PERIOD, SAMPLES, THRESHOLD)
 
 
-def debloat_settings(configuration: Configuration) -> DebloatSettings | None:
+def debloat_settings(configuration: ReadableConfig) -> DebloatSettings | None:
     """How batches are debloated; None where they are not."""
     if not configuration.get(ENABLED):
         return None

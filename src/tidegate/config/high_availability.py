@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config import checkpointing
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.security import store_options
 from tidegate.config.values import BooleanType, ChoiceType, DurationType, TextType
 from tidegate.errors import ConfigError
-from tidegate.model.settings import TlsStores, ZooKeeperLogin, ZooKeeperTls
+from tidegate.model.settings import TlsStores, ZooKeeperLogin, ZooKeeperSettings, ZooKeeperTls
 
 if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
+    from tidegate.model.settings import CheckpointSettings
 
 HIGH_AVAILABILITY: Final = ConfigOption(
     "high-availability.type",
@@ -138,7 +139,60 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 )
 
 
-def zookeeper_login(configuration: Configuration) -> ZooKeeperLogin | None:
+def zookeeper_settings(
+    configuration: ReadableConfig, checkpoints: CheckpointSettings
+) -> ZooKeeperSettings | None:
+    """Where the job's records are kept, where that is ZooKeeper."""
+    if configuration.get(HIGH_AVAILABILITY) != "ZOOKEEPER":
+        return None
+    if checkpoints.directory is None:
+        raise ConfigError(
+            "The job is to be highly available, but there is no folder for its checkpoints: they "
+            "would end with the driver",
+            where=configuration.where_set(HIGH_AVAILABILITY),
+            remedy=f"Set {checkpointing.CHECKPOINT_DIRECTORY.key}.",
+        )
+    root, cluster = (
+        configuration.get(option).strip("/") for option in (ZOOKEEPER_ROOT, HA_CLUSTER)
+    )
+    login = _login(configuration)
+    tls = _tls(configuration)
+    creator_only = configuration.get(ZOOKEEPER_ACL) == "creator"
+    proved = tls is not None and tls.stores is not None and tls.stores.keystore is not None
+    if creator_only and login is None and not proved:
+        raise ConfigError(
+            f"{ZOOKEEPER_ACL.key} is creator, and ZooKeeper is not told who the creator is",
+            where=configuration.where_set(ZOOKEEPER_ACL),
+            remedy=f"Set {ZOOKEEPER_USERNAME.key} and its password, or "
+            f"{ZOOKEEPER_STORES.keystore.key}.",
+        )
+    return ZooKeeperSettings(
+        quorum=_quorum(configuration),
+        path="".join(f"/{part}" for part in (root, cluster) if part),
+        session_timeout_ms=configuration.get(ZOOKEEPER_SESSION_TIMEOUT),
+        connection_timeout_ms=configuration.get(ZOOKEEPER_CONNECTION_TIMEOUT),
+        login=login,
+        tls=tls,
+        creator_only=creator_only,
+    )
+
+
+def _quorum(configuration: ReadableConfig) -> str:
+    given = configuration.get(ZOOKEEPER_QUORUM) or ""
+    servers = [server.strip() for server in given.split(",")]
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigError(
+                f"{ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper servers",
+                where=configuration.where_set(ZOOKEEPER_QUORUM),
+                remedy="Write host:port, several with commas between them; the node below which "
+                f"Tidegate keeps its own is {ZOOKEEPER_ROOT.key}.",
+            )
+    return ",".join(servers)
+
+
+def _login(configuration: ReadableConfig) -> ZooKeeperLogin | None:
     """Who the driver is for ZooKeeper; None where nobody says. Raises ConfigError."""
     username, password = map(configuration.get, (ZOOKEEPER_USERNAME, ZOOKEEPER_PASSWORD))
     if username is None or password is None:
@@ -157,7 +211,7 @@ def zookeeper_login(configuration: Configuration) -> ZooKeeperLogin | None:
     return ZooKeeperLogin(username, password)
 
 
-def zookeeper_tls(configuration: Configuration) -> ZooKeeperTls | None:
+def _tls(configuration: ReadableConfig) -> ZooKeeperTls | None:
     """How ZooKeeper is reached over TLS; None where it is not. Raises ConfigError."""
     stores = ZOOKEEPER_STORES.named(configuration)
     if configuration.get(ZOOKEEPER_TLS):

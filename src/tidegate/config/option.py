@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tidegate.errors import ConfigError
 
-if TYPE_CHECKING:
-    from tidegate.config.values import ValueType
-
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+
+class ValueType(Protocol[T_co]):
+    """A kind of option value."""
+
+    @property
+    def name(self) -> str:
+        """What the documentation calls it."""
+        ...
+
+    @property
+    def expects(self) -> str:
+        """What to write, for an error's remedy."""
+        ...
+
+    def parse(self, given: object) -> T_co:
+        """The value that was meant. Raises ValueError, whose text completes "x is …"."""
+        ...
+
+    def render(self, value: object) -> str:
+        """Text that parses to this value."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +68,18 @@ class ConfigOption(Generic[T_co]):
     def default_text(self) -> str:
         """The default as the documentation shows it."""
         return "(none)" if self.default is None else self.type.render(self.default)
+
+
+class ReadableConfig(Protocol):
+    """The part of a configuration from which a topic makes its settings, as in Flink.
+
+    ``Configuration`` itself knows the options of all topics, so no topic can know it.
+    """
+
+    def get(self, option: ConfigOption[T]) -> T:
+        """The value of an option, else its default."""
+        ...
+
+    def where_set(self, option: ConfigOption[object]) -> str:
+        """Where an option was set, such as a file and line; empty where nobody said."""
+        ...

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.option import ConfigOption
-from tidegate.config.security import rest_tls
-from tidegate.config.values import DurationType, ListType, PortRangeType, TextType
+from tidegate.config.option import ConfigOption, ReadableConfig
+from tidegate.config.security import store_options
+from tidegate.config.values import BooleanType, DurationType, ListType, PortRangeType, TextType
+from tidegate.errors import ConfigError
 from tidegate.model.settings import RestSettings
 
 if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
+    from tidegate.model.settings import TlsStores
 
 LOCALHOST: Final = "localhost"
 
@@ -77,6 +78,21 @@ REST_TOKEN_FILE: Final[ConfigOption[str | None]] = ConfigOption(
     "File with a token of at least 16 characters that every request has to bring, as "
     "'Authorization: Bearer <token>'. Only its owner may read it.",
 )
+REST_TLS: Final = ConfigOption(
+    "security.ssl.rest.enabled",
+    BooleanType(),
+    False,
+    "Serve the REST interface over TLS, with security.ssl.rest.keystore.",
+)
+REST_CLIENTS_PROVED: Final = ConfigOption(
+    "security.ssl.rest.authentication-enabled",
+    BooleanType(),
+    False,
+    "Answer only those who have a certificate that security.ssl.rest.truststore knows.",
+)
+REST_STORES: Final = store_options(
+    "security.ssl.rest", "the REST interface", "its clients are known"
+)
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_PORT,
@@ -87,10 +103,13 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     REST_ALLOWED_HOSTS,
     REST_SAVEPOINT_DIRECTORIES,
     REST_TOKEN_FILE,
+    REST_TLS,
+    REST_CLIENTS_PROVED,
+    *REST_STORES.all(),
 )
 
 
-def rest_settings(configuration: Configuration) -> RestSettings | None:
+def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
     """Where the REST interface is served; None where it is not. Raises ConfigError."""
     ports = configuration.get(REST_BIND_PORT) or configuration.get(REST_PORT)
     if ports is None:
@@ -103,5 +122,20 @@ def rest_settings(configuration: Configuration) -> RestSettings | None:
         allowed_hosts=configuration.get(REST_ALLOWED_HOSTS),
         savepoint_directories=configuration.get(REST_SAVEPOINT_DIRECTORIES),
         token_file=configuration.get(REST_TOKEN_FILE),
-        tls=rest_tls(configuration),
+        tls=_tls(configuration),
     )
+
+
+def _tls(configuration: ReadableConfig) -> TlsStores | None:
+    """Certificates of the REST interface; None where it speaks plain HTTP. Raises ConfigError."""
+    if not configuration.get(REST_TLS):
+        return None
+    proved = configuration.get(REST_CLIENTS_PROVED)
+    stores = REST_STORES.read(configuration, both_ends=proved)
+    if stores is None:
+        raise ConfigError(
+            f"{REST_TLS.key} is true, and there is no {REST_STORES.keystore.key}",
+            where=configuration.where_set(REST_TLS),
+            remedy="Name a PEM or PKCS12 file with a key and its certificate.",
+        )
+    return stores

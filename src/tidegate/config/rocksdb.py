@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import (
     BooleanType,
     ChoiceType,
@@ -15,9 +15,6 @@ from tidegate.config.values import (
 )
 from tidegate.errors import ConfigError
 from tidegate.model.settings import RocksDBSettings
-
-if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
 
 _MIB: Final = 1 << 20
 _BYTES: Final = MemoryType()
@@ -133,7 +130,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 )
 
 
-def rocksdb_settings(configuration: Configuration) -> RocksDBSettings:
+def rocksdb_settings(configuration: ReadableConfig) -> RocksDBSettings:
     """How state is kept on disk. Raises ConfigError for a compression that there is not."""
     compression = configuration.get(COMPRESSION)
     unknown = [name for name in compression if name not in COMPRESSIONS]

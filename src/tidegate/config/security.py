@@ -1,17 +1,14 @@
-"""Certificates and passwords: how the doors of a job are locked. Keys as in Flink."""
+"""Links between driver and slots, and the options that name certificates. Keys as in Flink."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import BooleanType, EnumType, TextType
 from tidegate.errors import ConfigError
 from tidegate.model.settings import LinkProtection, LinkSettings, TlsStores
-
-if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
 
 Text = ConfigOption[str | None]
 
@@ -37,7 +34,7 @@ class StoreOptions:
             self.truststore_password,
         )
 
-    def read(self, configuration: Configuration, *, both_ends: bool) -> TlsStores | None:
+    def read(self, configuration: ReadableConfig, *, both_ends: bool) -> TlsStores | None:
         """The files that are named; None where there is no keystore. Raises ConfigError.
 
         both_ends: whether the other end has to prove itself too.
@@ -55,7 +52,7 @@ class StoreOptions:
             )
         return named
 
-    def named(self, configuration: Configuration) -> TlsStores:
+    def named(self, configuration: ReadableConfig) -> TlsStores:
         """The files that are named, whichever they are."""
         return TlsStores(*(configuration.get(option) for option in self.all()))
 
@@ -79,21 +76,6 @@ def store_options(prefix: str, whose: str, other: str) -> StoreOptions:
     )
 
 
-REST_TLS: Final = ConfigOption(
-    "security.ssl.rest.enabled",
-    BooleanType(),
-    False,
-    "Serve the REST interface over TLS, with security.ssl.rest.keystore.",
-)
-REST_CLIENTS_PROVED: Final = ConfigOption(
-    "security.ssl.rest.authentication-enabled",
-    BooleanType(),
-    False,
-    "Answer only those who have a certificate that security.ssl.rest.truststore knows.",
-)
-REST_STORES: Final = store_options(
-    "security.ssl.rest", "the REST interface", "its clients are known"
-)
 INTERNAL: Final = ConfigOption(
     "tidegate.security.internal",
     EnumType(LinkProtection),
@@ -113,27 +95,14 @@ INTERNAL_STORES: Final = store_options(
     "security.ssl.internal", "driver and slots alike", "driver and slots know each other"
 )
 
-SNAPSHOTS_KEY: Final[Text] = ConfigOption(
-    "tidegate.security.snapshots.key-file",
-    TextType(),
-    None,
-    "File of the driver with a key of at least 16 characters that signs checkpoints and "
-    "savepoints (HMAC-SHA256), and without whose signature none is restored. Only its owner may "
-    "read it.",
-)
-
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
-    REST_TLS,
-    REST_CLIENTS_PROVED,
-    *REST_STORES.all(),
     INTERNAL,
     INTERNAL_TLS,
     *INTERNAL_STORES.all(),
-    SNAPSHOTS_KEY,
 )
 
 
-def link_settings(configuration: Configuration) -> LinkSettings:
+def link_settings(configuration: ReadableConfig) -> LinkSettings:
     """How links within a job are protected. Raises ConfigError for what contradicts itself."""
     protection = configuration.get(INTERNAL)
     stores = INTERNAL_STORES.read(configuration, both_ends=True)
@@ -152,18 +121,3 @@ def link_settings(configuration: Configuration) -> LinkSettings:
             remedy=f"Set {INTERNAL_TLS.key}: true.",
         )
     return LinkSettings(protection)
-
-
-def rest_tls(configuration: Configuration) -> TlsStores | None:
-    """Certificates of the REST interface; None where it speaks plain HTTP. Raises ConfigError."""
-    if not configuration.get(REST_TLS):
-        return None
-    proved = configuration.get(REST_CLIENTS_PROVED)
-    stores = REST_STORES.read(configuration, both_ends=proved)
-    if stores is None:
-        raise ConfigError(
-            f"{REST_TLS.key} is true, and there is no {REST_STORES.keystore.key}",
-            where=configuration.where_set(REST_TLS),
-            remedy="Name a PEM or PKCS12 file with a key and its certificate.",
-        )
-    return stores

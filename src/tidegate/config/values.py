@@ -11,34 +11,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from tidegate.config.spans import span_ms
 
-T_co = TypeVar("T_co", covariant=True)
 E = TypeVar("E", bound=Enum)
-
-
-class ValueType(Protocol[T_co]):
-    """A kind of option value."""
-
-    @property
-    def name(self) -> str:
-        """What the documentation calls it."""
-        ...
-
-    @property
-    def expects(self) -> str:
-        """What to write, for an error's remedy."""
-        ...
-
-    def parse(self, given: object) -> T_co:
-        """The value that was meant. Raises ValueError, whose text completes "x is …"."""
-        ...
-
-    def render(self, value: object) -> str:
-        """Text that parses to this value."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config.option import ConfigOption
+from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.values import ListType
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
-
-    from tidegate.config.configuration import Configuration
 
 
 class Warn(Enum):
@@ -80,7 +78,7 @@ class Warnings:
             self._log.warning(text, **facts, warning=about.value)
 
 
-def process_warnings(configuration: Configuration) -> Warnings:
+def process_warnings(configuration: ReadableConfig) -> Warnings:
     """The warnings of this process, on its log."""
     from tidegate.config.log import process_log
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import RetentionPolicy
-from tidegate.config import options
-from tidegate.config.checkpoint import INTERVAL_MIN_MS
+from tidegate.config import checkpointing
+from tidegate.config.checkpointing import INTERVAL_MIN_MS
 from tidegate.config.spans import millis_of
 from tidegate.datastream.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
@@ -43,15 +43,15 @@ class CheckpointConfig:
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
         """The guarantee; exactly-once unless set."""
-        return self._configuration.get(options.CHECKPOINT_MODE)
+        return self._configuration.get(checkpointing.CHECKPOINT_MODE)
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
         """Sets the guarantee; at-least-once never holds back a channel."""
-        return self._set(options.CHECKPOINT_MODE, checkpointing_mode)
+        return self._set(checkpointing.CHECKPOINT_MODE, checkpointing_mode)
 
     def get_checkpoint_interval(self) -> int:
         """Time between two checkpoints; -1 where none are taken."""
-        interval_ms = self._configuration.get(options.CHECKPOINT_INTERVAL)
+        interval_ms = self._configuration.get(checkpointing.CHECKPOINT_INTERVAL)
         return -1 if interval_ms is None else interval_ms
 
     def set_checkpoint_interval(self, checkpoint_interval: Span) -> CheckpointConfig:
@@ -66,33 +66,33 @@ class CheckpointConfig:
                 remedy="Give more, such as '10 s' or 10_000 milliseconds, or leave checkpointing "
                 "off by setting no interval.",
             )
-        return self._set(options.CHECKPOINT_INTERVAL, interval_ms)
+        return self._set(checkpointing.CHECKPOINT_INTERVAL, interval_ms)
 
     def get_checkpoint_timeout(self) -> int:
         """Time after which a checkpoint is given up."""
-        return self._configuration.get(options.CHECKPOINT_TIMEOUT)
+        return self._configuration.get(checkpointing.CHECKPOINT_TIMEOUT)
 
     def set_checkpoint_timeout(self, checkpoint_timeout: Span) -> CheckpointConfig:
         """Sets the time after which a checkpoint is given up; at least 10 ms."""
-        return self._set(options.CHECKPOINT_TIMEOUT, checkpoint_timeout)
+        return self._set(checkpointing.CHECKPOINT_TIMEOUT, checkpoint_timeout)
 
     def get_min_pause_between_checkpoints(self) -> int:
         """Least time from the end of a checkpoint to the next."""
-        return self._configuration.get(options.CHECKPOINT_MIN_PAUSE)
+        return self._configuration.get(checkpointing.CHECKPOINT_MIN_PAUSE)
 
     def set_min_pause_between_checkpoints(
         self, min_pause_between_checkpoints: Span
     ) -> CheckpointConfig:
         """Sets the least time from the end of a checkpoint to the next."""
-        return self._set(options.CHECKPOINT_MIN_PAUSE, min_pause_between_checkpoints)
+        return self._set(checkpointing.CHECKPOINT_MIN_PAUSE, min_pause_between_checkpoints)
 
     def get_max_concurrent_checkpoints(self) -> int:
         """How many checkpoints may be under way at once."""
-        return self._configuration.get(options.MAX_CONCURRENT_CHECKPOINTS)
+        return self._configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS)
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         """Sets how many checkpoints may be under way at once."""
-        return self._set(options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
+        return self._set(checkpointing.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         """Whether the first failed checkpoint restarts the job."""
@@ -107,19 +107,21 @@ class CheckpointConfig:
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
         """Failed checkpoints in a row that the job survives."""
-        return self._configuration.get(options.TOLERABLE_FAILED_CHECKPOINTS)
+        return self._configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS)
 
     def set_tolerable_checkpoint_failure_number(
         self, tolerable_checkpoint_failure_number: int
     ) -> CheckpointConfig:
         """Sets how many failed checkpoints in a row the job survives."""
-        return self._set(options.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number)
+        return self._set(
+            checkpointing.TOLERABLE_FAILED_CHECKPOINTS, tolerable_checkpoint_failure_number
+        )
 
     def set_externalized_checkpoint_retention(
         self, retention_mode: RetentionPolicy
     ) -> CheckpointConfig:
         """Sets which checkpoints stay when the job ends."""
-        return self._set(options.CHECKPOINT_RETENTION, retention_mode)
+        return self._set(checkpointing.CHECKPOINT_RETENTION, retention_mode)
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Whether any checkpoint may stay when the job ends."""
@@ -128,7 +130,7 @@ class CheckpointConfig:
 
     def get_externalized_checkpoint_retention(self) -> RetentionPolicy:
         """Which checkpoints stay when the job ends."""
-        return self._configuration.get(options.CHECKPOINT_RETENTION)
+        return self._configuration.get(checkpointing.CHECKPOINT_RETENTION)
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
         """Sets where checkpoints are kept; a text is the path or URL of a folder.
@@ -145,11 +147,11 @@ class CheckpointConfig:
 
     def is_unaligned_checkpoints_enabled(self) -> bool:
         """Whether barriers overtake batches under way."""
-        return self._configuration.get(options.UNALIGNED_CHECKPOINTS)
+        return self._configuration.get(checkpointing.UNALIGNED_CHECKPOINTS)
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
         """Lets barriers overtake batches under way; results do not differ."""
-        return self._set(options.UNALIGNED_CHECKPOINTS, enabled)
+        return self._set(checkpointing.UNALIGNED_CHECKPOINTS, enabled)
 
     def disable_unaligned_checkpoints(self) -> CheckpointConfig:
         """Back to aligned barriers."""
@@ -157,11 +159,11 @@ class CheckpointConfig:
 
     def set_aligned_checkpoint_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
         """Sets after how long an aligned checkpoint turns unaligned."""
-        return self._set(options.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
+        return self._set(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT, alignment_timeout)
 
     def get_aligned_checkpoint_timeout(self) -> Duration:
         """After how long an aligned checkpoint turns unaligned."""
-        return Duration.of_millis(self._configuration.get(options.ALIGNED_CHECKPOINT_TIMEOUT))
+        return Duration.of_millis(self._configuration.get(checkpointing.ALIGNED_CHECKPOINT_TIMEOUT))
 
     def set_alignment_timeout(self, alignment_timeout: Span) -> CheckpointConfig:
         """Older name of ``set_aligned_checkpoint_timeout``."""
@@ -175,11 +177,11 @@ class CheckpointConfig:
         self, force_unaligned_checkpoints: bool = True
     ) -> CheckpointConfig:
         """Permits unaligned checkpoints where they are refused."""
-        return self._set(options.FORCE_UNALIGNED_CHECKPOINTS, force_unaligned_checkpoints)
+        return self._set(checkpointing.FORCE_UNALIGNED_CHECKPOINTS, force_unaligned_checkpoints)
 
     def is_force_unaligned_checkpoints(self) -> bool:
         """Whether unaligned checkpoints are permitted where they are refused."""
-        return self._configuration.get(options.FORCE_UNALIGNED_CHECKPOINTS)
+        return self._configuration.get(checkpointing.FORCE_UNALIGNED_CHECKPOINTS)
 
     def _set(self, option: ConfigOption[object], value: object) -> CheckpointConfig:
         self._configuration.set(option, value)

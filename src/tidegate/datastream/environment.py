@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.config import changelog, options
+from tidegate.config import changelog, checkpointing, execution, recovery
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, dry_run, python_files
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidegate.api.failures import FailureEnricher
     from tidegate.api.hooks import MasterTriggerRestoreHook
     from tidegate.api.listeners import JobStatusChangedListener
-    from tidegate.config.options import RuntimeExecutionMode
+    from tidegate.config.execution import RuntimeExecutionMode
     from tidegate.config.spans import Span
     from tidegate.datastream.restart_strategies import RestartStrategyConfiguration
     from tidegate.datastream.slot_sharing import SlotSharingGroup
@@ -74,7 +74,7 @@ class StreamExecutionEnvironment(StreamSources):
 
     def __repr__(self) -> str:
         names = ", ".join(f"'{each.name}'" for each in self._program.operators) or "no steps yet"
-        parallelism = self._configuration.get(options.PARALLELISM)
+        parallelism = self._configuration.get(execution.PARALLELISM)
         return f"<StreamExecutionEnvironment, parallelism {parallelism}: {names}>"
 
     def _repr_markdown_(self) -> str | None:
@@ -116,7 +116,7 @@ class StreamExecutionEnvironment(StreamSources):
         >>> env = StreamExecutionEnvironment.local(configuration={"parallelism.default": 2})
         """
         environment = _environment("local", _local_runtime, parallelism, configuration)
-        if not environment._configuration.get(options.LOCAL_IN_PROCESS):
+        if not environment._configuration.get(execution.LOCAL_IN_PROCESS):
             prepare_local()
         return environment
 
@@ -199,7 +199,7 @@ class StreamExecutionEnvironment(StreamSources):
         >>> env.enable_checkpointing(1_000)
         """
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
-        config.set_checkpointing_mode(mode or options.CHECKPOINT_MODE.default)
+        config.set_checkpointing_mode(mode or checkpointing.CHECKPOINT_MODE.default)
         return self
 
     def get_checkpoint_interval(self) -> int:
@@ -224,12 +224,12 @@ class StreamExecutionEnvironment(StreamSources):
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
         """Sets where savepoints go that name no folder."""
-        self._configuration.set(options.SAVEPOINT_DIRECTORY, directory)
+        self._configuration.set(checkpointing.SAVEPOINT_DIRECTORY, directory)
         return self
 
     def get_default_savepoint_directory(self) -> str | None:
         """Where savepoints go that name no folder."""
-        return self._configuration.get(options.SAVEPOINT_DIRECTORY)
+        return self._configuration.get(checkpointing.SAVEPOINT_DIRECTORY)
 
     def set_restart_strategy(
         self, restart_strategy: RestartStrategyConfiguration
@@ -266,25 +266,25 @@ class StreamExecutionEnvironment(StreamSources):
         timeout_millis: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
         """
         timeout_ms = millis_of(timeout_millis, where="set_buffer_timeout")
-        self._configuration.set(options.BUFFER_TIMEOUT_ENABLED, timeout_ms >= 0)
+        self._configuration.set(execution.BUFFER_TIMEOUT_ENABLED, timeout_ms >= 0)
         if timeout_ms >= 0:
-            self._configuration.set(options.BUFFER_TIMEOUT, timeout_ms)
+            self._configuration.set(execution.BUFFER_TIMEOUT, timeout_ms)
         return self
 
     def get_buffer_timeout(self) -> int:
         """The age at which part-filled batches are sent; -1 where only full ones are."""
-        if not self._configuration.get(options.BUFFER_TIMEOUT_ENABLED):
+        if not self._configuration.get(execution.BUFFER_TIMEOUT_ENABLED):
             return -1
-        return self._configuration.get(options.BUFFER_TIMEOUT)
+        return self._configuration.get(execution.BUFFER_TIMEOUT)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Runs each operator in a task of its own; results do not differ."""
-        self._configuration.set(options.OPERATOR_CHAINING, False)
+        self._configuration.set(execution.OPERATOR_CHAINING, False)
         return self
 
     def is_chaining_enabled(self) -> bool:
         """Whether operators that follow one another run in one task."""
-        return self._configuration.get(options.OPERATOR_CHAINING)
+        return self._configuration.get(execution.OPERATOR_CHAINING)
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Sets how the job runs: STREAMING unless told otherwise.
@@ -295,7 +295,7 @@ class StreamExecutionEnvironment(StreamSources):
 
         >>> env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         """
-        self._configuration.set(options.RUNTIME_MODE, execution_mode)
+        self._configuration.set(execution.RUNTIME_MODE, execution_mode)
         return self
 
     def add_python_file(self, file_path: str) -> None:
@@ -306,8 +306,8 @@ class StreamExecutionEnvironment(StreamSources):
 
         >>> env.add_python_file("helpers/")
         """
-        files = self._configuration.get(options.PYTHON_FILES)
-        self._configuration.set(options.PYTHON_FILES, (*files, python_files.checked(file_path)))
+        files = self._configuration.get(execution.PYTHON_FILES)
+        self._configuration.set(execution.PYTHON_FILES, (*files, python_files.checked(file_path)))
 
     def set_python_requirements(
         self, requirements_file_path: str, requirements_cache_dir: str | None = None
@@ -386,14 +386,14 @@ class StreamExecutionEnvironment(StreamSources):
             raise error.with_traceback(None) from None
 
     def _submitted(self, job_name: str | None) -> JobClient:
-        if (folder := self._configuration.get(options.DEAD_LETTERS)) is not None:
+        if (folder := self._configuration.get(execution.DEAD_LETTERS)) is not None:
             from tidegate.datastream.dead_letters import send_failed_rows
 
             send_failed_rows(self, self._program, folder)
         stream_graph, graph = self._translated(self._taken(), job_name)
         if dry_run.is_wanted():
             raise dry_run.Planned(stream_graph, graph, self._configuration)
-        python_files.make_importable(self._configuration.get(options.PYTHON_FILES))
+        python_files.make_importable(self._configuration.get(execution.PYTHON_FILES))
         if CHECK_VARIABLE in os.environ:
             return load_check(os.environ[CHECK_VARIABLE]).submit(graph)
         for node in stream_graph.nodes:
@@ -503,7 +503,7 @@ class StreamExecutionEnvironment(StreamSources):
         stream_graph = build_stream_graph(
             operators, max_parallelism if max_parallelism > 0 else None
         )
-        fork, named = map(self._configuration.get, (options.FORK_NAME, options.JOB_NAME))
+        fork, named = map(self._configuration.get, (recovery.FORK_NAME, execution.JOB_NAME))
         name = fork or job_name or named or script_name()
         graph = translate(stream_graph, self._configuration, name)
         return stream_graph, replace(

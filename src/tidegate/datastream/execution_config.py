@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config import options
+from tidegate.config import checkpointing, execution
 from tidegate.config.option import ConfigOption
 from tidegate.config.values import DurationType, TextType
 
@@ -45,47 +45,47 @@ class ExecutionConfig:
 
     def get_parallelism(self) -> int:
         """Parallelism of operators that are made from now on and set none."""
-        return self._configuration.get(options.PARALLELISM)
+        return self._configuration.get(execution.PARALLELISM)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
         """Sets the parallelism of operators that are made from now on."""
-        return self._set(options.PARALLELISM, parallelism)
+        return self._set(execution.PARALLELISM, parallelism)
 
     def get_max_parallelism(self) -> int:
         """Number of key groups; -1 where it is derived from the parallelism."""
-        return self._configuration.get(options.MAX_PARALLELISM)
+        return self._configuration.get(execution.MAX_PARALLELISM)
 
     def set_max_parallelism(self, max_parallelism: int) -> ExecutionConfig:
         """Sets the number of key groups, the upper bound of any later parallelism."""
-        return self._set(options.MAX_PARALLELISM, max_parallelism)
+        return self._set(execution.MAX_PARALLELISM, max_parallelism)
 
     def get_auto_watermark_interval(self) -> int:
         """Milliseconds between two periodic watermarks."""
-        return self._configuration.get(options.AUTO_WATERMARK_INTERVAL)
+        return self._configuration.get(execution.AUTO_WATERMARK_INTERVAL)
 
     def set_auto_watermark_interval(self, interval: Span) -> ExecutionConfig:
         """Sets the time between two periodic watermarks; 0 emits none, a number is milliseconds."""
-        return self._set(options.AUTO_WATERMARK_INTERVAL, interval)
+        return self._set(execution.AUTO_WATERMARK_INTERVAL, interval)
 
     def enable_object_reuse(self) -> ExecutionConfig:
         """Passes values of mutable types on without a copy."""
-        return self._set(options.OBJECT_REUSE, True)
+        return self._set(execution.OBJECT_REUSE, True)
 
     def disable_object_reuse(self) -> ExecutionConfig:
         """Copies values of mutable types when they are emitted."""
-        return self._set(options.OBJECT_REUSE, False)
+        return self._set(execution.OBJECT_REUSE, False)
 
     def is_object_reuse_enabled(self) -> bool:
         """Whether values of mutable types are passed on without a copy."""
-        return self._configuration.get(options.OBJECT_REUSE)
+        return self._configuration.get(execution.OBJECT_REUSE)
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
         """Compresses keyed and operator state where it is written."""
-        return self._set(options.SNAPSHOT_COMPRESSION, use_snapshot_compression)
+        return self._set(checkpointing.SNAPSHOT_COMPRESSION, use_snapshot_compression)
 
     def is_use_snapshot_compression(self) -> bool:
         """Whether keyed and operator state is compressed where it is written."""
-        return self._configuration.get(options.SNAPSHOT_COMPRESSION)
+        return self._configuration.get(checkpointing.SNAPSHOT_COMPRESSION)
 
     def set_latency_tracking_interval(self, interval: Span) -> ExecutionConfig:
         """Keeps the milliseconds between two latency markers, of which none are sent."""
@@ -125,26 +125,26 @@ class ExecutionConfig:
 
     def get_global_job_parameters(self) -> dict[str, str]:
         """Free parameters that functions read through their runtime context."""
-        return dict(self._configuration.get(options.GLOBAL_JOB_PARAMETERS) or {})
+        return dict(self._configuration.get(execution.GLOBAL_JOB_PARAMETERS) or {})
 
     def set_global_job_parameters(
         self, global_job_parameters_dict: Mapping[str, object]
     ) -> ExecutionConfig:
         """Sets them; values become text."""
         texts = {key: str(value) for key, value in global_job_parameters_dict.items()}
-        return self._set(options.GLOBAL_JOB_PARAMETERS, texts)
+        return self._set(execution.GLOBAL_JOB_PARAMETERS, texts)
 
     def enable_auto_generated_uids(self) -> ExecutionConfig:
         """Derives ids for operators without a uid."""
-        return self._set(options.AUTO_GENERATE_UIDS, True)
+        return self._set(execution.AUTO_GENERATE_UIDS, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
         """Refuses operators without a uid at execute."""
-        return self._set(options.AUTO_GENERATE_UIDS, False)
+        return self._set(execution.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
         """Whether ids are derived for operators without a uid."""
-        return self._configuration.get(options.AUTO_GENERATE_UIDS)
+        return self._configuration.get(execution.AUTO_GENERATE_UIDS)
 
     def _set(self, option: ConfigOption[object], value: object) -> ExecutionConfig:
         self._configuration.set(option, value)

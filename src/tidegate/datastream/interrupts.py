@@ -14,8 +14,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config import options
-from tidegate.config.checkpoint import checkpoint_settings
+from tidegate.config import checkpointing
+from tidegate.config.checkpointing import checkpoint_settings
 from tidegate.config.configuration import Configuration
 from tidegate.config.warnings import Warn, process_warnings
 from tidegate.errors import JobCanceled, JobFailed, TidegateError
@@ -143,7 +143,7 @@ def not_ended(client: JobClient, asked: str) -> JobFailed:
 
 
 def _say_what_follows(client: JobClient, reason: str, configuration: Configuration) -> None:
-    limit_s = configuration.get(options.LAST_CHECKPOINT_TIMEOUT) / 1000
+    limit_s = configuration.get(checkpointing.LAST_CHECKPOINT_TIMEOUT) / 1000
     follows = (
         f"is being suspended behind a last checkpoint, for which it has {limit_s:g} s"
         if checkpoint_settings(configuration).periodic
@@ -156,7 +156,7 @@ def _say_what_follows(client: JobClient, reason: str, configuration: Configurati
 
 def _tell_end(client: JobClient, configuration: Configuration) -> None:
     """Wait for the end of a job that is being suspended, and say what became of it."""
-    limit_s = configuration.get(options.LAST_CHECKPOINT_TIMEOUT) / 1000 + CANCEL_TIMEOUT_S
+    limit_s = configuration.get(checkpointing.LAST_CHECKPOINT_TIMEOUT) / 1000 + CANCEL_TIMEOUT_S
     try:
         error = client.get_job_execution_result().exception(limit_s)
     except TimeoutError:

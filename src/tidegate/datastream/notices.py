@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from tidegate.api.operator import SourceOperator
+from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY
 from tidegate.config.configuration import closest_key
-from tidegate.config.options import CHECKPOINT_DIRECTORY
 from tidegate.config.settings import configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
 from tidegate.datastream.outside import RUNTIME_VARIABLE

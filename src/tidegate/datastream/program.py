@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.config import options
+from tidegate.config import execution
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Program:
     ) -> OperatorTransformation:
         """A new operator, at the parallelism that holds now."""
         self._calls += 1
-        parallelism = self._configuration.get(options.PARALLELISM)
+        parallelism = self._configuration.get(execution.PARALLELISM)
         made = OperatorTransformation(
             id=self._calls,
             kind=kind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.config import options
+from tidegate.config import restarts
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
@@ -26,7 +26,7 @@ class NoRestartStrategyConfiguration:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
-        configuration.set(options.RESTART_STRATEGY, "disable")
+        configuration.set(restarts.RESTART_STRATEGY, "disable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class FixedDelayRestartStrategyConfiguration:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a negative number."""
-        configuration.set(options.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
-        configuration.set(options.FIXED_DELAY, self.delay_between_attempts)
-        configuration.set(options.RESTART_STRATEGY, "fixed-delay")
+        configuration.set(restarts.FIXED_DELAY_ATTEMPTS, self.restart_attempts)
+        configuration.set(restarts.FIXED_DELAY, self.delay_between_attempts)
+        configuration.set(restarts.RESTART_STRATEGY, "fixed-delay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ class FailureRateRestartStrategyConfiguration:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a number out of bounds."""
-        configuration.set(options.FAILURE_RATE_MAX, self.failure_rate)
-        configuration.set(options.FAILURE_RATE_INTERVAL, self.failure_interval)
-        configuration.set(options.FAILURE_RATE_DELAY, self.delay_interval)
-        configuration.set(options.RESTART_STRATEGY, "failure-rate")
+        configuration.set(restarts.FAILURE_RATE_MAX, self.failure_rate)
+        configuration.set(restarts.FAILURE_RATE_INTERVAL, self.failure_interval)
+        configuration.set(restarts.FAILURE_RATE_DELAY, self.delay_interval)
+        configuration.set(restarts.RESTART_STRATEGY, "failure-rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FallbackRestartStrategyConfiguration:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Forget which strategy was set."""
-        configuration.unset(options.RESTART_STRATEGY)
+        configuration.unset(restarts.RESTART_STRATEGY)
 
 
 class RestartStrategies:

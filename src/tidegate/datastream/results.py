@@ -6,7 +6,7 @@ import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from tidegate.config import options
+from tidegate.config import checkpointing, recovery
 from tidegate.datastream import interrupts
 from tidegate.datastream.interrupts import Terminated, not_ended, running_jobs
 from tidegate.errors import ConfigError, GraphError, TidegateError
@@ -214,8 +214,8 @@ class SparkFrame:
         self._output = frames.FrameOutput(
             environment.spark if spark is None else spark,
             folder,
-            settings.get(options.CHECKPOINT_DIRECTORY),
-            resumed=settings.get(options.RESTORE_PATH) is not None,
+            settings.get(checkpointing.CHECKPOINT_DIRECTORY),
+            resumed=settings.get(recovery.RESTORE_PATH) is not None,
         )
         self.columns = ToColumns(columns)
         self.sink = FileSink.parquet(self._output.folder)

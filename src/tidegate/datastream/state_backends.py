@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
-from tidegate.config import options, state_files
+from tidegate.config import checkpointing, state_backend
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
@@ -29,7 +29,7 @@ class HashMapStateBackend:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
-        configuration.set(options.STATE_BACKEND, "hashmap")
+        configuration.set(state_backend.STATE_BACKEND, "hashmap")
 
 
 class PredefinedOptions(Enum):
@@ -84,18 +84,18 @@ class EmbeddedRocksDBStateBackend:
     def get_number_of_transfer_threads(self) -> int:
         """What was set, else the default."""
         if self._transfer_threads is None:
-            return state_files.TRANSFER_THREADS.default
+            return state_backend.TRANSFER_THREADS.default
         return self._transfer_threads
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
-        configuration.set(options.STATE_BACKEND, "rocksdb")
+        configuration.set(state_backend.STATE_BACKEND, "rocksdb")
         if self._transfer_threads is not None:
-            configuration.set(state_files.TRANSFER_THREADS, self._transfer_threads)
+            configuration.set(state_backend.TRANSFER_THREADS, self._transfer_threads)
         if self._incremental is not None:
-            configuration.set(state_files.INCREMENTAL, self._incremental)
+            configuration.set(state_backend.INCREMENTAL, self._incremental)
         if self._paths:
-            configuration.set(state_files.LOCAL_DIRECTORIES, ",".join(self._paths))
+            configuration.set(state_backend.LOCAL_DIRECTORIES, ",".join(self._paths))
 
 
 class CheckpointStorage(Protocol):
@@ -132,7 +132,7 @@ class JobManagerCheckpointStorage:
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same."""
-        configuration.set(options.CHECKPOINT_STORAGE, "jobmanager")
+        configuration.set(checkpointing.CHECKPOINT_STORAGE, "jobmanager")
 
 
 class FileSystemCheckpointStorage:
@@ -175,13 +175,15 @@ class FileSystemCheckpointStorage:
 
     def get_min_file_size_threshold(self) -> int:
         """Bytes below which state stands in the metadata."""
-        return options.INLINE_THRESHOLD.default if self._threshold is None else self._threshold
+        return (
+            checkpointing.INLINE_THRESHOLD.default if self._threshold is None else self._threshold
+        )
 
     def apply_to(self, configuration: Configuration) -> None:
         """Set the options that say the same. Raises ConfigError for a threshold out of bounds."""
-        configuration.set(options.CHECKPOINT_STORAGE, "filesystem")
-        configuration.set(options.CHECKPOINT_DIRECTORY, self._checkpoint_path)
+        configuration.set(checkpointing.CHECKPOINT_STORAGE, "filesystem")
+        configuration.set(checkpointing.CHECKPOINT_DIRECTORY, self._checkpoint_path)
         if self._threshold is not None:
-            configuration.set(options.INLINE_THRESHOLD, self._threshold)
+            configuration.set(checkpointing.INLINE_THRESHOLD, self._threshold)
         if self._savepoint_path is not None:
-            configuration.set(options.SAVEPOINT_DIRECTORY, self._savepoint_path)
+            configuration.set(checkpointing.SAVEPOINT_DIRECTORY, self._savepoint_path)

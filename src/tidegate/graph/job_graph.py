@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from flinkformat.operator_ids import HashedEdge, HashedNode, operator_ids
 from tidegate.api import ship
 from tidegate.api.operator import Operator, OutputPlan, SourceOperator, VertexPlan
-from tidegate.config import options
-from tidegate.config.options import RuntimeExecutionMode
+from tidegate.config import checkpointing, execution
+from tidegate.config.execution import RuntimeExecutionMode
 from tidegate.config.settings import job_settings
 from tidegate.errors import GraphError
 from tidegate.graph.chaining import Chain, chainable, chains
@@ -88,21 +88,21 @@ def build_job_graph(
     Raises GraphError for a program that cannot become a job, ConfigError for settings that
     contradict themselves.
     """
-    max_parallelism = configuration.get(options.MAX_PARALLELISM)
+    max_parallelism = configuration.get(execution.MAX_PARALLELISM)
     graph = build_stream_graph(transformations, max_parallelism if max_parallelism > 0 else None)
     return translate(graph, configuration, name)
 
 
 def translate(graph: StreamGraph, configuration: Configuration, name: str) -> JobGraph:
     """Chain a stream graph, and make it fit to ship. Raises as ``build_job_graph``."""
-    if not configuration.get(options.AUTO_GENERATE_UIDS):
+    if not configuration.get(execution.AUTO_GENERATE_UIDS):
         _refuse_missing_uids(graph)
     settings = job_settings(_with_mode(graph, configuration))
     if settings.checkpoints.unaligned and not configuration.get(
-        options.FORCE_UNALIGNED_CHECKPOINTS
+        checkpointing.FORCE_UNALIGNED_CHECKPOINTS
     ):
         _refuse_custom_partitioners(graph)
-    chained = chainable(graph, enabled=configuration.get(options.OPERATOR_CHAINING))
+    chained = chainable(graph, enabled=configuration.get(execution.OPERATOR_CHAINING))
     ids = operator_ids(
         [HashedNode(node.id, node.uid) for node in graph.nodes],
         [
@@ -123,7 +123,7 @@ def translate(graph: StreamGraph, configuration: Configuration, name: str) -> Jo
 
 def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuration:
     """The configuration, with AUTOMATIC resolved. Raises GraphError for a batch without end."""
-    mode = configuration.get(options.RUNTIME_MODE)
+    mode = configuration.get(execution.RUNTIME_MODE)
     endless = [
         node.name
         for node in graph.nodes
@@ -138,7 +138,7 @@ def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuratio
     if mode is not RuntimeExecutionMode.AUTOMATIC:
         return configuration
     found = RuntimeExecutionMode.STREAMING if endless else RuntimeExecutionMode.BATCH
-    return configuration.copy().set(options.RUNTIME_MODE, found)
+    return configuration.copy().set(execution.RUNTIME_MODE, found)
 
 
 class _Translation:
@@ -266,7 +266,7 @@ def _refuse_missing_uids(graph: StreamGraph) -> None:
         raise GraphError(
             "Auto generated UIDs have been disabled but no UID or hash has been assigned to "
             f"operator {named}",
-            where=options.AUTO_GENERATE_UIDS.key,
+            where=execution.AUTO_GENERATE_UIDS.key,
             remedy="Give each a uid, or leave the option on.",
         )
 
@@ -279,6 +279,6 @@ def _refuse_custom_partitioners(graph: StreamGraph) -> None:
             "Unaligned checkpoints are not supported for custom partitioners: rows that a barrier "
             "has overtaken could not be dealt out anew at another parallelism",
             where="before " + ", ".join(f"'{name}'" for name in behind),
-            remedy=f"Switch {options.UNALIGNED_CHECKPOINTS.key} off, or set "
-            f"{options.FORCE_UNALIGNED_CHECKPOINTS.key} to true where the parallelism stays.",
+            remedy=f"Switch {checkpointing.UNALIGNED_CHECKPOINTS.key} off, or set "
+            f"{checkpointing.FORCE_UNALIGNED_CHECKPOINTS.key} to true where the parallelism stays.",
         )

@@ -11,7 +11,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config import options
+from tidegate.config import execution
 from tidegate.driver.start import start_driver
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.processes import ProcessProvider
@@ -43,7 +43,7 @@ class LocalRuntime:
         if not any(key.startswith("restart-strategy") for key in self._configuration.key_set()):
             graph = replace(graph, settings=replace(graph.settings, repeats_max=REPEATS_MAX))
         rest = rest_server(graph)
-        if self._configuration.get(options.LOCAL_IN_PROCESS):
+        if self._configuration.get(execution.LOCAL_IN_PROCESS):
             from tidegate.minicluster.in_process import LoopProvider
             from tidegate.transport.memory import MemoryNetwork
 

@@ -28,7 +28,7 @@ class ClaimMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """Flink's ``JobCheckpointingSettings``: made by config.checkpoint, already validated.
+    """Flink's ``JobCheckpointingSettings``: made by config.checkpointing, already validated.
 
     interval_ms: None where nothing is triggered periodically (the coordinator exists all the same).
     All durations are milliseconds. storage: ``jobmanager`` or ``filesystem``. directory: root URL

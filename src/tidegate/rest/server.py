@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from aiohttp import web
 
-from tidegate.config.rest import REST_TOKEN_FILE
-from tidegate.config.security import REST_STORES
+from tidegate.config.rest import REST_STORES, REST_TOKEN_FILE
 from tidegate.errors import ConfigError
 from tidegate.rest.app import make_app
 from tidegate.rest.guard import Guard

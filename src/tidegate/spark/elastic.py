@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from tidegate.config import options
+from tidegate.config import execution
 from tidegate.config.log import process_log
 from tidegate.driver.start import start_driver
 from tidegate.errors import SlotLost
@@ -68,7 +68,7 @@ class SparkRuntime:
         check_cores(spark, slots)
         keep_slots_at_signals(spark.sparkContext, process_log().bind(job=graph.name))
         if not is_local(spark):
-            ship_python_files(spark, self._configuration.get(options.PYTHON_FILES))
+            ship_python_files(spark, self._configuration.get(execution.PYTHON_FILES))
         address = driver_address(spark)
         security = LinkSecurity(graph.settings.links, address.bind)
         if not is_loopback(address.bind):

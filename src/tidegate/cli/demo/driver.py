@@ -18,7 +18,7 @@ from tidegate.cli.demo.job import NAME, Replay, build
 from tidegate.cli.demo.news import Broken, Ended, to_line
 from tidegate.cli.demo.watch import JobWatch
 from tidegate.clock import SystemClock
-from tidegate.config import options
+from tidegate.config import checkpointing, execution, recovery, reporting, restarts, slots
 from tidegate.config.configuration import Configuration
 
 if TYPE_CHECKING:
@@ -83,19 +83,19 @@ def drive(settings: DriverSettings, tell: Callable[[News], None]) -> None:
 def start(settings: DriverSettings) -> JobClient:
     """Submit the job with its settings."""
     configuration = Configuration()
-    configuration.set(options.PARALLELISM, settings.parallelism)
-    configuration.set(options.CHECKPOINT_INTERVAL, CHECKPOINT_MS)
-    configuration.set(options.CHECKPOINT_DIRECTORY, settings.checkpoints)
-    configuration.set(options.RESTART_STRATEGY, "fixed-delay")
-    configuration.set(options.FIXED_DELAY, 0)
-    configuration.set(options.FIXED_DELAY_ATTEMPTS, 100)
+    configuration.set(execution.PARALLELISM, settings.parallelism)
+    configuration.set(checkpointing.CHECKPOINT_INTERVAL, CHECKPOINT_MS)
+    configuration.set(checkpointing.CHECKPOINT_DIRECTORY, settings.checkpoints)
+    configuration.set(restarts.RESTART_STRATEGY, "fixed-delay")
+    configuration.set(restarts.FIXED_DELAY, 0)
+    configuration.set(restarts.FIXED_DELAY_ATTEMPTS, 100)
     # A replayed day takes 50 ms; windows and what waits for them are not to lag many days behind.
-    configuration.set(options.AUTO_WATERMARK_INTERVAL, WATERMARK_MS)
+    configuration.set(execution.AUTO_WATERMARK_INTERVAL, WATERMARK_MS)
     # Figures of the subtasks come with the beats; the display wants them fresher than each second.
-    configuration.set(options.HEARTBEAT_INTERVAL, 250)
-    configuration.set(options.SUMMARY, False)  # the display says more
+    configuration.set(slots.HEARTBEAT_INTERVAL, 250)
+    configuration.set(reporting.SUMMARY, False)  # the display says more
     if settings.resume:
-        configuration.set(options.RESTORE_PATH, "latest")
+        configuration.set(recovery.RESTORE_PATH, "latest")
     if settings.runtime == "spark":
         env = StreamExecutionEnvironment.on_spark(configuration=configuration)
     else:

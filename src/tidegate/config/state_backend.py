@@ -1,17 +1,21 @@
-"""State as files: incremental checkpoints and local copies; the options, and the settings."""
+"""Where keyed state is kept, its files and local copies: the options, and the settings."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from tidegate.config.option import ConfigOption
-from tidegate.config.values import BooleanType, IntegerType, TextType
+from tidegate.config.option import ConfigOption, ReadableConfig
+from tidegate.config.values import BooleanType, ChoiceType, IntegerType, TextType
 from tidegate.model.settings import StateFileSettings
 
-if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
-
+STATE_BACKEND: Final = ConfigOption(
+    "state.backend.type",
+    ChoiceType(("hashmap", "rocksdb")),
+    "hashmap",
+    "Where a running job keeps its keyed state: in memory, or on the local disk (rocksdb).",
+    old_keys=("state.backend",),
+)
 INCREMENTAL: Final[ConfigOption[bool | None]] = ConfigOption(
     "execution.checkpointing.incremental",
     BooleanType(),
@@ -58,6 +62,7 @@ LOCAL_BACKUP_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    STATE_BACKEND,
     INCREMENTAL,
     TRANSFER_THREADS,
     LOCAL_DIRECTORIES,
@@ -67,7 +72,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 )
 
 
-def state_file_settings(configuration: Configuration, *, on_disk: bool) -> StateFileSettings:
+def state_file_settings(configuration: ReadableConfig, *, on_disk: bool) -> StateFileSettings:
     """How files of state are written, and where they are worked with.
 
     on_disk: whether keyed state is in files while the job runs.

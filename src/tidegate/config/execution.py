@@ -1,0 +1,141 @@
+"""Options of the program as a whole: parallelism, mode, chains, time, what fails in it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from tidegate.config.option import ConfigOption
+from tidegate.config.values import (
+    BooleanType,
+    DurationType,
+    EnumType,
+    IntegerType,
+    ListType,
+    MapType,
+    TextType,
+)
+
+_TEXT: Final = TextType()
+_BOOLEAN: Final = BooleanType()
+_DURATION: Final = DurationType()
+_COUNT: Final = IntegerType(at_least=0)
+_POSITIVE: Final = IntegerType(at_least=1)
+
+
+class RuntimeExecutionMode(Enum):
+    """Whether a job runs as a stream, or as a batch: without checkpoints, with final results only.
+
+    AUTOMATIC: as a batch where all sources are bounded.
+    """
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+PARALLELISM: Final = ConfigOption(
+    "parallelism.default", _POSITIVE, 1, "Parallel instances of an operator that sets none."
+)
+MAX_PARALLELISM: Final = ConfigOption(
+    "pipeline.max-parallelism",
+    IntegerType(at_least=-1, at_most=32_768),
+    -1,
+    "Number of key groups, the upper bound of any later parallelism; -1 derives it.",
+)
+RUNTIME_MODE: Final = ConfigOption(
+    "execution.runtime-mode",
+    EnumType(RuntimeExecutionMode),
+    RuntimeExecutionMode.STREAMING,
+    "STREAMING, BATCH (bounded input, no checkpoints, final results only), or AUTOMATIC.",
+)
+JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
+    "pipeline.name", _TEXT, None, "Name of the job; unset takes the script's."
+)
+GLOBAL_JOB_PARAMETERS: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
+    "pipeline.global-job-parameters",
+    MapType(),
+    None,
+    "Free parameters that functions read through their runtime context.",
+)
+PYTHON_FILES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
+    "python.files",
+    ListType(),
+    (),
+    "Python files, archives and folders that functions can import, wherever they run.",
+)
+OPERATOR_CHAINING: Final = ConfigOption(
+    "pipeline.operator-chaining.enabled",
+    _BOOLEAN,
+    True,
+    "Run operators that follow one another in one task.",
+    old_keys=("pipeline.operator-chaining",),
+)
+AUTO_GENERATE_UIDS: Final = ConfigOption(
+    "pipeline.auto-generate-uids",
+    _BOOLEAN,
+    True,
+    "Derive ids for operators without a uid; off refuses such operators.",
+)
+OBJECT_REUSE: Final = ConfigOption(
+    "pipeline.object-reuse",
+    _BOOLEAN,
+    False,
+    "Pass values of mutable types on without a copy.",
+)
+AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
+    "pipeline.auto-watermark-interval",
+    _DURATION,
+    200,
+    "Time between two watermarks of a periodic generator; 0 emits none.",
+)
+BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
+    "execution.buffer-timeout.enabled",
+    _BOOLEAN,
+    True,
+    "Send batches that are not full after a time; off sends full ones only.",
+)
+BUFFER_TIMEOUT: Final = ConfigOption(
+    "execution.buffer-timeout.interval",
+    _DURATION,
+    100,
+    "Age at which a batch that is not full is sent; 0 sends at once.",
+    old_keys=("execution.buffer-timeout",),
+)
+COMMITTER_RETRIES: Final = ConfigOption(
+    "sink.committer.retries",
+    _COUNT,
+    10,
+    "Tries to commit what a sink has prepared, beside the first, before the job fails over.",
+)
+DEAD_LETTERS: Final[ConfigOption[str | None]] = ConfigOption(
+    "pipeline.dead-letters",
+    _TEXT,
+    None,
+    "Folder for rows at which steps without state fail, as JSON lines; unset, they fail the job.",
+)
+LOCAL_IN_PROCESS: Final = ConfigOption(
+    "tidegate.local.in-process",
+    _BOOLEAN,
+    False,
+    "Run the slots of local jobs in the program's own process, for debuggers: a breakpoint works, "
+    "but a function that does not return stops the driver too.",
+)
+
+OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    PARALLELISM,
+    MAX_PARALLELISM,
+    RUNTIME_MODE,
+    JOB_NAME,
+    GLOBAL_JOB_PARAMETERS,
+    PYTHON_FILES,
+    OPERATOR_CHAINING,
+    AUTO_GENERATE_UIDS,
+    OBJECT_REUSE,
+    AUTO_WATERMARK_INTERVAL,
+    BUFFER_TIMEOUT_ENABLED,
+    BUFFER_TIMEOUT,
+    COMMITTER_RETRIES,
+    DEAD_LETTERS,
+    LOCAL_IN_PROCESS,
+)

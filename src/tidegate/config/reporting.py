@@ -1,0 +1,73 @@
+"""What a job reports beside the REST interface: the options, and the file of its spans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from tidegate.config.option import ConfigOption, ReadableConfig
+from tidegate.config.values import BooleanType, IntegerType, ListType, TextType
+from tidegate.errors import ConfigError
+
+_TEXT: Final = TextType()
+_BOOLEAN: Final = BooleanType()
+_COUNT: Final = IntegerType(at_least=0)
+
+SUMMARY: Final = ConfigOption(
+    "tidegate.job.summary",
+    _BOOLEAN,
+    True,
+    "Say on standard error, when a job ends, what became of its rows, checkpoints and restarts.",
+)
+PRINTED_LINES: Final = ConfigOption(
+    "tidegate.print.lines-to-driver",
+    _COUNT,
+    0,
+    "How many lines a second each slot sends to the driver, which prints them, of what functions "
+    "print and log; the others are counted. With 0 they stay where the slot runs.",
+)
+EXCEPTION_HISTORY: Final = ConfigOption(
+    "web.exception-history-size", _COUNT, 16, "Failures that are remembered for each job."
+)
+TRACE_REPORTERS: Final[ConfigOption[tuple[str, ...] | None]] = ConfigOption(
+    "traces.reporters",
+    ListType(),
+    None,
+    "Reporters of spans, one for each checkpoint and each start of the subtasks: 'file', or none.",
+)
+TRACE_FILE: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.traces.file",
+    _TEXT,
+    None,
+    "File on the driver's machine to which the reporter 'file' appends each span, a line of JSON.",
+)
+
+OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    SUMMARY,
+    PRINTED_LINES,
+    EXCEPTION_HISTORY,
+    TRACE_REPORTERS,
+    TRACE_FILE,
+)
+
+
+def trace_file(configuration: ReadableConfig) -> str | None:
+    """The file that spans are written to; None without a reporter. Raises ConfigError."""
+    reporters = configuration.get(TRACE_REPORTERS) or ()
+    unknown = [name for name in reporters if name != "file"]
+    if unknown:
+        raise ConfigError(
+            f"There is no trace reporter '{unknown[0]}'",
+            where=configuration.where_set(TRACE_REPORTERS),
+            remedy=f"Set {TRACE_REPORTERS.key} to 'file'.",
+        )
+    path = configuration.get(TRACE_FILE)
+    if not reporters:
+        return None
+    if path is None:
+        raise ConfigError(
+            "Spans shall be written to a file, and there is no path for it",
+            where=configuration.where_set(TRACE_REPORTERS),
+            remedy=f"Set {TRACE_FILE.key}.",
+        )
+    return str(Path(path).absolute())

@@ -1,0 +1,162 @@
+"""How slots work: the options, and the settings made of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegate.config import execution, reporting, state_backend
+from tidegate.config.changelog import changelog_settings
+from tidegate.config.debloat import debloat_settings
+from tidegate.config.execution import RuntimeExecutionMode
+from tidegate.config.option import ConfigOption, ReadableConfig
+from tidegate.config.rocksdb import rocksdb_settings
+from tidegate.config.state_backend import state_file_settings
+from tidegate.config.values import DurationType, IntegerType, MemoryType, NumberType, PortRangeType
+from tidegate.model.settings import SlotSettings
+
+_KIB: Final = 1024
+
+BATCH_ROWS: Final = ConfigOption(
+    "tidegate.batch.rows",
+    IntegerType(at_least=1, at_most=65_536),
+    2_048,
+    "Rows of a full row batch; 1024 to 4096 is fastest. In front of a slow step it has fewer.",
+)
+BATCH_ARROW_ROWS: Final = ConfigOption(
+    "tidegate.batch.arrow-rows",
+    IntegerType(at_least=1, at_most=1 << 24),
+    65_536,
+    "Rows of a full Arrow batch.",
+)
+CHANNEL_CREDIT: Final = ConfigOption(
+    "tidegate.net.credit",
+    IntegerType(at_least=1, at_most=1_024),
+    4,
+    "Batches that may be under way in one channel before its sender waits; fewer where they have "
+    "one row or two.",
+)
+PORT_RANGE: Final = ConfigOption(
+    "tidegate.net.port-range",
+    PortRangeType(),
+    (0, 0),
+    "Ports that the driver and slots may listen on, such as '50100-50200'; 0 takes any.",
+)
+SLOTS_START_TIMEOUT: Final = ConfigOption(
+    "tidegate.slots.start-timeout",
+    DurationType(at_least_ms=100),
+    60_000,
+    "Time within which a slot has to come while some are missing; as long as they keep coming, the "
+    "job waits.",
+)
+HEARTBEAT_INTERVAL: Final = ConfigOption(
+    "heartbeat.interval",
+    DurationType(at_least_ms=10),
+    1_000,
+    "Time between two signs of life of a slot.",
+    differs="Flink beats each 10 s. A beat here costs next to nothing, and a dead slot is what "
+    "users wait for.",
+)
+HEARTBEAT_TIMEOUT: Final = ConfigOption(
+    "heartbeat.timeout",
+    DurationType(at_least_ms=100),
+    10_000,
+    "A peer without a sign of life for this long is taken for dead.",
+    differs="Flink waits 50 s. A closed connection tells most losses at once; this bounds the "
+    "rest.",
+)
+CANCELLATION_INTERVAL: Final = ConfigOption(
+    "task.cancellation.interval",
+    DurationType(),
+    200,
+    "Time between two tries to break off the call of a user's function that a cancelled subtask is "
+    "in, by an exception raised in it; the first is made at once, with 0 the only one.",
+    differs="Python functions come to an end sooner or not at all.",
+)
+CANCELLATION_TIMEOUT: Final = ConfigOption(
+    "task.cancellation.timeout",
+    DurationType(),
+    1_000,
+    "When a call has gone on for so long after its subtask was cancelled, the slot's process is "
+    "ended; operators that are being closed have 10 s at least. 0 waits for ever.",
+    differs="A slot's process is replaced in milliseconds, and holds nothing that is not in a "
+    "checkpoint.",
+)
+LOOP_YIELD: Final = ConfigOption(
+    "tidegate.loop.yield-ms",
+    NumberType(above=0.0),
+    1.0,
+    "Milliseconds of work after which a slot's loop looks at everything else.",
+)
+SNAPSHOT_SLICE_IDLE: Final = ConfigOption(
+    "tidegate.snapshot.slice-idle-ms",
+    NumberType(above=0.0),
+    0.3,
+    "Milliseconds a slot encodes state at a time while its input is paced.",
+)
+SNAPSHOT_SLICE_BUSY: Final = ConfigOption(
+    "tidegate.snapshot.slice-busy-ms",
+    NumberType(above=0.0),
+    10.0,
+    "Milliseconds a slot encodes state at a time while it is saturated.",
+)
+SNAPSHOT_PART_SIZE: Final = ConfigOption(
+    "tidegate.snapshot.part-size",
+    MemoryType(),
+    8 * _KIB * _KIB,
+    "State of an operator in memory that is encoded before it is written, while more is encoded; "
+    "up to four times as much waits for its turn, then encoding does.",
+)
+UPLOAD_THREADS: Final = ConfigOption(
+    "tidegate.io.threads",
+    IntegerType(at_least=1, at_most=256),
+    4,
+    "Threads of a slot for uploads and for connectors' blocking calls.",
+)
+
+OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
+    BATCH_ROWS,
+    BATCH_ARROW_ROWS,
+    CHANNEL_CREDIT,
+    PORT_RANGE,
+    SLOTS_START_TIMEOUT,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    CANCELLATION_INTERVAL,
+    CANCELLATION_TIMEOUT,
+    LOOP_YIELD,
+    SNAPSHOT_SLICE_IDLE,
+    SNAPSHOT_SLICE_BUSY,
+    SNAPSHOT_PART_SIZE,
+    UPLOAD_THREADS,
+)
+
+
+def slot_settings(configuration: ReadableConfig) -> SlotSettings:
+    """How slots work."""
+    buffered = configuration.get(execution.BUFFER_TIMEOUT_ENABLED)
+    on_disk = configuration.get(state_backend.STATE_BACKEND) == "rocksdb"
+    return SlotSettings(
+        rows=configuration.get(BATCH_ROWS),
+        arrow_rows=configuration.get(BATCH_ARROW_ROWS),
+        buffer_timeout_ms=configuration.get(execution.BUFFER_TIMEOUT) if buffered else -1,
+        credit=configuration.get(CHANNEL_CREDIT),
+        yield_ms=configuration.get(LOOP_YIELD),
+        slice_idle_ms=configuration.get(SNAPSHOT_SLICE_IDLE),
+        slice_busy_ms=configuration.get(SNAPSHOT_SLICE_BUSY),
+        pulse_ms=configuration.get(HEARTBEAT_INTERVAL),
+        lease_ms=configuration.get(HEARTBEAT_TIMEOUT),
+        cancel_interval_ms=configuration.get(CANCELLATION_INTERVAL),
+        cancel_timeout_ms=configuration.get(CANCELLATION_TIMEOUT),
+        object_reuse=configuration.get(execution.OBJECT_REUSE),
+        port_range=configuration.get(PORT_RANGE),
+        part_bytes=configuration.get(SNAPSHOT_PART_SIZE),
+        upload_threads=configuration.get(UPLOAD_THREADS),
+        watermark_ms=configuration.get(execution.AUTO_WATERMARK_INTERVAL),
+        commit_retries=configuration.get(execution.COMMITTER_RETRIES),
+        debloat=debloat_settings(configuration),
+        rocksdb=rocksdb_settings(configuration) if on_disk else None,
+        final_only=configuration.get(execution.RUNTIME_MODE) is RuntimeExecutionMode.BATCH,
+        state_files=state_file_settings(configuration, on_disk=on_disk),
+        changelog=changelog_settings(configuration),
+        printed_max=configuration.get(reporting.PRINTED_LINES),
+    )
