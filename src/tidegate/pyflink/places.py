@@ -255,10 +255,10 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
 
 _ELSEWHERE: Final = {
     "BasicTypeInfo": "tidegate.typeinfo.types",
-    "CountWindowSerializer": "tidegate.api.serializers",
+    "CountWindowSerializer": "tidegate.api.window_serializers",
     "Counter": "tidegate.metrics",
     "Distribution": "tidegate.metrics",
-    "GlobalWindowSerializer": "tidegate.api.serializers",
+    "GlobalWindowSerializer": "tidegate.api.window_serializers",
     "ListTypeInfo": "tidegate.typeinfo.types",
     "MapTypeInfo": "tidegate.typeinfo.types",
     "MAX_LONG_VALUE": "tidegate.model.elements:MAX_WATERMARK_MS",
@@ -268,7 +268,7 @@ _ELSEWHERE: Final = {
     "PrimitiveArrayTypeInfo": "tidegate.typeinfo.types",
     "SqlTimeTypeInfo": "tidegate.typeinfo.types",
     "StreamingFileSink": "tidegate.connectors.files.sink:FileSink",
-    "TimeWindowSerializer": "tidegate.api.serializers",
+    "TimeWindowSerializer": "tidegate.api.window_serializers",
     "TypeSerializer": "tidegate.api.serializers",
 }
 
