@@ -17,7 +17,7 @@ import click
 
 from tidegate.cli.main import SECTIONS, commands
 from tidegate.config.option import ConfigOption
-from tidegate.config.options import ALL
+from tidegate.config.options import ALL, TOPICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS = DOCS / "reference" / "options.md"
@@ -25,6 +25,20 @@ COMMANDS = DOCS / "reference" / "cli.md"
 DEVIATIONS = DOCS / "deviations.md"
 API = DOCS / "reference" / "api.md"
 BEGIN, END = "<!-- made by make docs: begin -->", "<!-- made by make docs: end -->"
+MATTER = {
+    "execution.checkpointing.interval": "always: without checkpoints nothing goes on after a kill",
+    "execution.checkpointing.dir": "always: where checkpoints lie; each machine has to reach it",
+    "parallelism.default": "to the number of cores that the job may hold",
+    "state.backend.type": "to rocksdb for state that is larger than memory",
+    "execution.checkpointing.incremental": "for state of which little changes between checkpoints",
+    "execution.checkpointing.unaligned.enabled": "where steps are slower than their input",
+    "execution.checkpointing.tolerable-failed-checkpoints": "above 0 where storage fails at times",
+    "restart-strategy.type": "where a job must not be restarted without end",
+    "pipeline.dead-letters": "to keep rows at which functions fail, and go on",
+    "rest.port": "to look at the job, and to stop it, over HTTP",
+}
+"""Of each option that most jobs want to think about, when to set it."""
+
 PUBLIC_MODULES = ("tidegate", "tidegate.connectors")
 
 
@@ -40,12 +54,7 @@ def main() -> int:
 
 
 def options_page() -> str:
-    """Every option with its type, default and sentence, in the order of the source."""
-    rows = [
-        f"| `{option.key}` | {cell(option.type.name)} | {cell(option.default_text)} "
-        f"| {cell(description(option))} |"
-        for option in ALL
-    ]
+    """Every option with its type, default and sentence, by topic, behind the ten that matter."""
     head = [
         "# Options",
         "",
@@ -53,10 +62,34 @@ def options_page() -> str:
         "but for those in [deviations](../deviations.md); keys that begin with `tidegate.` are "
         "ours.",
         "",
-        "| key | type | default | what it does |",
-        "|---|---|---|---|",
+        "## The ten that matter",
+        "",
+        "Most jobs set a few of these and nothing else.",
+        "",
+        "| key | set it |",
+        "|---|---|",
+        *(f"| `{key}` | {cell(when)} |" for key, when in MATTER.items()),
     ]
-    return "\n".join([*head, *rows]) + "\n"
+    topics = [
+        "\n".join(
+            [
+                "",
+                f"## {topic}",
+                "",
+                "| key | type | default | what it does |",
+                "|---|---|---|---|",
+                *map(row, options),
+            ]
+        )
+        for topic, options in TOPICS.items()
+    ]
+    return "\n".join([*head, *topics]) + "\n"
+
+
+def row(option: ConfigOption[object]) -> str:
+    """An option as a row of its topic's table."""
+    cells = option.type.name, option.default_text, description(option)
+    return f"| `{option.key}` | {' | '.join(map(cell, cells))} |"
 
 
 def description(option: ConfigOption[object]) -> str:

@@ -19,6 +19,11 @@ def test_the_page_of_deviations_is_todays() -> None:
     assert reference.DEVIATIONS.read_text(encoding="utf-8") == reference.deviations_page(), REMEDY
 
 
+def test_the_ten_options_that_matter_are_options() -> None:
+    assert len(reference.MATTER) == 10
+    assert set(reference.MATTER) <= {option.key for option in ALL}
+
+
 def test_each_option_says_in_a_sentence_what_it_does() -> None:
     silent = [option.key for option in ALL if not option.description.endswith(".")]
     assert not silent

@@ -30,22 +30,23 @@ from tidegate.config.flink_keys import FLINK_KEYS
 if TYPE_CHECKING:
     from tidegate.config.option import ConfigOption
 
-ALL: Final[tuple[ConfigOption[object], ...]] = (
-    *execution.OPTIONS,
-    *checkpointing.OPTIONS,
-    *recovery.OPTIONS,
-    *restarts.OPTIONS,
-    *state_backend.OPTIONS,
-    *rocksdb.OPTIONS,
-    *changelog.OPTIONS,
-    *slots.OPTIONS,
-    *debloat.OPTIONS,
-    *reporting.OPTIONS,
-    *rest.OPTIONS,
-    *security.OPTIONS,
-    *high_availability.OPTIONS,
-    *warnings.OPTIONS,
-)
+TOPICS: Final[dict[str, tuple[ConfigOption[object], ...]]] = {
+    "The program": execution.OPTIONS,
+    "Checkpoints": checkpointing.OPTIONS,
+    "What a job starts from": recovery.OPTIONS,
+    "Restarts and rescales": restarts.OPTIONS,
+    "Keyed state": state_backend.OPTIONS,
+    "RocksDB": rocksdb.OPTIONS,
+    "Changelog": changelog.OPTIONS,
+    "Slots": slots.OPTIONS,
+    "Buffer debloating": debloat.OPTIONS,
+    "Reports": reporting.OPTIONS,
+    "REST": rest.OPTIONS,
+    "Security": security.OPTIONS,
+    "High availability": high_availability.OPTIONS,
+    "Warnings": warnings.OPTIONS,
+}
+ALL: Final = tuple(option for options in TOPICS.values() for option in options)
 """Every option there is, in the order of docs/reference/options.md."""
 
 _BY_KEY: Final = {option.key: option for option in ALL}
