@@ -1,5 +1,6 @@
 """`tidegate init`: projects that work as they come."""
 
+import json
 import os
 import subprocess
 import sys
@@ -24,6 +25,14 @@ def test_a_project_has_a_job_a_test_settings_and_a_readme(tmp_path: Path) -> Non
     written = {path.name for path in (tmp_path / "orders").iterdir()}
     assert written == {"job.py", "test_job.py", "conf.yaml", "README.md", ".gitignore"}
     assert 'env.execute("orders")' in (tmp_path / "orders" / "job.py").read_text()
+
+
+def test_what_was_written_comes_as_json(tmp_path: Path) -> None:
+    result = init("--json", "--source", tmp_path / "orders")
+    said = json.loads(result.stdout)
+    assert said["folder"] == str(tmp_path / "orders")
+    assert sorted(said["files"]) == sorted(path.name for path in (tmp_path / "orders").iterdir())
+    assert "go on with: cd " in result.stderr
 
 
 def test_no_file_that_is_there_is_touched(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_nothing_of_the_script_stays_behind_in_the_process(script: Path) -> None
         (["-p", "0"], "parallelism"),
         (["-c", "missing.yaml"], "missing.yaml"),
         (["--runtime", "mesos"], "There is no runtime 'mesos'"),
+        (["--json", "nowhere/told.json"], "The summary cannot be written"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_the_script_starts(

@@ -123,6 +123,42 @@ def test_a_path_goes_on_from_that_checkpoint_at_another_parallelism(failed: Prog
     failed.assert_each_row_counted_once()
 
 
+TWO_JOBS = """
+from tidegate import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).map(lambda n: n + 1).print()
+env.execute("whole")
+print("between the jobs")
+env.from_collection(["1", "x"]).map(int).print()
+env.execute("broken")
+"""
+
+
+def test_what_the_jobs_did_is_written_as_json_and_the_output_stays_the_programs(
+    tmp_path: Path,
+) -> None:
+    script, told = tmp_path / "two.py", tmp_path / "told.jsonl"
+    script.write_text(TWO_JOBS)
+    told.write_text("of an earlier run\n")
+    options = ["--runtime", "local", "-p", "1", "--json", str(told)]
+    run = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli.main", "run", *options, str(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
+    assert run.returncode == 1, run.stderr
+    assert run.stdout.splitlines()[:4] == ["2", "3", "4", "between the jobs"]
+    first, second = (json.loads(line) for line in told.read_text().splitlines())
+    assert (first["name"], first["status"], first["rows"]["read"]) == ("whole", "FINISHED", 3)
+    assert (second["name"], second["status"], second["restarts"]) == ("broken", "FAILED", 0)
+    assert first["id"] != second["id"] and first["runtime_ms"] > 0
+    assert {"checkpoints", "checkpoints_failed"} <= set(first)
+    assert set(first["rows"]) == {"read", "written", "late", "skipped", "dead_letters"}
+
+
 def test_state_that_no_operator_takes_is_refused_unless_allowed(failed: Program) -> None:
     refused = failed.run("--from", "latest", uid="sums")
     assert refused.returncode == 2

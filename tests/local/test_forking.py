@@ -1,5 +1,6 @@
 """A second job from a running one, which goes on as if there were no second."""
 
+import json
 import textwrap
 from pathlib import Path
 
@@ -107,8 +108,10 @@ def test_a_command_forks_a_job_and_says_what_stands_in_the_way(jobs: Jobs) -> No
     wait_completed(client, 2)
     script, out = jobs.folder / "sums.py", jobs.folder / "new"
     script.write_text(textwrap.dedent(PROGRAM.format(uid="sums")))
-    done = tidegate(jobs, "sums", script, out)
+    told = jobs.folder / "told.jsonl"
+    done = tidegate(jobs, "--json", told, "sums", script, out)
     assert done.exit_code == 0, done.output
+    assert json.loads(told.read_text())["name"] == "sums-fork"
     assert done.stderr.startswith(f"'sums-fork' begins at {jobs.folder / 'savepoints'}")
     assert status(client) is JobStatus.RUNNING
     assert list_savepoints(jobs.folder / "savepoints") == []

@@ -70,6 +70,18 @@ def test_a_job_says_at_its_end_what_became_of_its_rows(
 
 
 @pytest.mark.slow
+def test_a_summary_file_that_cannot_be_written_is_told_and_costs_the_job_nothing(
+    jobs: Jobs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = jobs.folder / "nowhere" / "told.jsonl"
+    env = jobs.env(1, **{"tidegate.job.summary-file": str(missing)})
+    env.from_collection([1]).sink_to(LedgerSink(jobs.folder / "out"))
+    assert env.execute("rows").get_summary() is not None
+    said = capsys.readouterr().err
+    assert "the summary of the job could not be written" in said and str(missing) in said
+
+
+@pytest.mark.slow
 def test_a_killed_slot_and_its_restart_are_in_the_summary(
     jobs: Jobs, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.cli.jobs import folder_of
-from tidegate.cli.options import AS_PROGRAM, with_folder, with_program, with_runtime
-from tidegate.cli.run import pyflink_modules, run_program, settings_of
+from tidegate.cli.options import (
+    AS_PROGRAM,
+    with_folder,
+    with_program,
+    with_runtime,
+    with_summary_file,
+)
+from tidegate.cli.run import pyflink_modules, run_program, settings_of, write_summaries_to
 from tidegate.cli.savepoint import FORMATS
 from tidegate.config import checkpointing, recovery
 from tidegate.errors import UserError
@@ -28,6 +34,7 @@ _WHERE = "command line, fork"
 @click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
 @click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
 @with_runtime
+@with_summary_file
 @with_folder
 @click.argument("job")
 @with_program
@@ -39,6 +46,7 @@ def fork(
     allow_non_restored: bool,
     parallelism: int | None,
     as_pyflink: bool,
+    summary_file: Path | None,
     dynamic: tuple[str, ...],
     config: Path | None,
     checkpoints: str | None,
@@ -72,6 +80,7 @@ def fork(
     settings.set(recovery.FORK_NAME, forked, where=_WHERE)
     settings.set(recovery.RESTORE_CLAIM_MODE, ClaimMode.CLAIM, where=_WHERE)
     settings.set(checkpointing.CHECKPOINT_DIRECTORY, folder.directory, where=_WHERE)
+    write_summaries_to(summary_file, settings)
     request = {"do": "savepoint", "directory": target, "format": format.upper()}
     path = str(folder.ask(job, request))
     settings.set(recovery.RESTORE_PATH, path, where=_WHERE)

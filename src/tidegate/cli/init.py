@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from tidegate.cli.options import tell, with_json
 from tidegate.errors import UserError
 
 _FILES: Final = {
@@ -43,7 +44,8 @@ _READ: Final = {
 @click.command(short_help="Write a project to begin with into FOLDER.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--source", is_flag=True, help="Add a source of your own, which the job reads.")
-def init(folder: Path, source: bool) -> None:
+@with_json
+def init(folder: Path, source: bool, as_json: bool) -> None:
     """Write a project to begin with into FOLDER: a job, a test, settings and a README.
 
     No file that is there already is touched.
@@ -70,5 +72,10 @@ def init(folder: Path, source: bool) -> None:
             where=str(folder),
             remedy="Name a folder that can be written to.",
         ) from None
-    click.echo(f"{folder}: {', '.join(written)}")
+    tell(
+        f"{folder}: {', '.join(written)}",
+        as_json=as_json,
+        folder=str(folder),
+        files=list(written),
+    )
     click.echo(f"go on with: cd {folder} && tidegate run -c conf.yaml job.py", err=True)

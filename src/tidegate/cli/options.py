@@ -88,6 +88,15 @@ _RUNTIME = click.option(
     help="Where it runs: local or spark.",
 )
 
+_SUMMARY_FILE = click.option(
+    "--json",
+    "summary_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a line of JSON to FILE for each job that ends: status, rows, checkpoints, "
+    "restarts. Standard output is the program's own.",
+)
+
 AS_PROGRAM = {"allow_interspersed_args": False}
 """Context settings of commands whose last arguments are the program's."""
 
@@ -103,6 +112,11 @@ def with_program(command: Command) -> Command:
     ``parallelism``, ``allow_non_restored`` and ``as_pyflink``.
     """
     return _with(_PROGRAM, command)
+
+
+def with_summary_file(command: Command) -> Command:
+    """Where to write what jobs did, ``summary_file``."""
+    return _SUMMARY_FILE(command)
 
 
 def with_folder(command: Command) -> Command:

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidegate.cli.options import AS_PROGRAM, with_program, with_runtime, with_settings
-from tidegate.config import execution, recovery
+from tidegate.cli.options import (
+    AS_PROGRAM,
+    with_program,
+    with_runtime,
+    with_settings,
+    with_summary_file,
+)
+from tidegate.config import execution, recovery, reporting
 from tidegate.config.load import load_configuration, read_dynamic
 from tidegate.datastream.interrupts import running_jobs
 from tidegate.datastream.outside import (
@@ -21,7 +27,7 @@ from tidegate.datastream.outside import (
     RUNTIME_VARIABLE,
     SETTINGS_VARIABLE,
 )
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, UserError
 from tidegate.graph.runtime import load_runtime
 from tidegate.pyflink import install, uninstall
 
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     metavar="MODE",
     help="Who may delete that snapshot: its owner (no_claim, the default) or the job (claim).",
 )
+@with_summary_file
 @with_settings
 @with_program
 def run(
@@ -58,6 +65,7 @@ def run(
     config: Path | None,
     parallelism: int | None,
     as_pyflink: bool,
+    summary_file: Path | None,
     script: Path,
     args: tuple[str, ...],
 ) -> None:
@@ -70,6 +78,7 @@ def run(
         settings.set(recovery.RESTORE_PATH, restore, where="command line, --from")
     if claim_mode is not None:
         settings.set(recovery.RESTORE_CLAIM_MODE, claim_mode, where="command line, --claim-mode")
+    write_summaries_to(summary_file, settings)
     with pyflink_modules(as_pyflink):
         run_program(script, args, runtime, config, settings)
 
@@ -88,6 +97,21 @@ def settings_of(
     if allow_non_restored:
         settings.set(recovery.IGNORE_UNCLAIMED_STATE, True, where="command line, -n")
     return settings
+
+
+def write_summaries_to(file: Path | None, settings: Configuration) -> None:
+    """Begin the file to which drivers add what their jobs did. Raises UserError."""
+    if file is None:
+        return
+    try:
+        file.write_text("", encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"The summary cannot be written: {error}",
+            where="command line, --json",
+            remedy="Name a file that can be written to.",
+        ) from None
+    settings.set(reporting.SUMMARY_FILE, str(file.absolute()), where="command line, --json")
 
 
 @contextmanager

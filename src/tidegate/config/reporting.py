@@ -19,6 +19,13 @@ SUMMARY: Final = ConfigOption(
     True,
     "Say on standard error, when a job ends, what became of its rows, checkpoints and restarts.",
 )
+SUMMARY_FILE: Final[ConfigOption[str | None]] = ConfigOption(
+    "tidegate.job.summary-file",
+    _TEXT,
+    None,
+    "File of the driver's machine to which the driver adds a line of JSON when a job ends: its id, "
+    "name, status, duration, rows, checkpoints and restarts. Set by `tidegate run --json`.",
+)
 PRINTED_LINES: Final = ConfigOption(
     "tidegate.print.lines-to-driver",
     _COUNT,
@@ -44,6 +51,7 @@ TRACE_FILE: Final[ConfigOption[str | None]] = ConfigOption(
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     SUMMARY,
+    SUMMARY_FILE,
     PRINTED_LINES,
     EXCEPTION_HISTORY,
     TRACE_REPORTERS,

@@ -41,6 +41,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         parameters=configuration.get(execution.GLOBAL_JOB_PARAMETERS) or {},
         silenced=configuration.get(SILENCED),
         summary=configuration.get(reporting.SUMMARY),
+        summary_file=configuration.get(reporting.SUMMARY_FILE),
     )
 
 

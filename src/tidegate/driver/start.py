@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sys
 import threading
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -16,6 +15,7 @@ from tidegate.driver.door import Door
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.driver.pool import DriverPool
 from tidegate.driver.printed import PrintedLines
+from tidegate.driver.summary import tell_end
 from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore
@@ -29,7 +29,7 @@ from tidegate.transport.tcp import loop_factory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.client import JobClient, JobSummary
+    from tidegate.api.client import JobClient
     from tidegate.driver.provider import SlotProvider
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
@@ -134,8 +134,8 @@ def start_driver(
             failures.append(error)
         ways.shut()
         for client in clients:
-            if graph.settings.summary and client.summary is not None:
-                _tell(client.summary)
+            if client.summary is not None:
+                tell_end(client.get_job_id(), client.summary, graph.settings)
             client.conclude(failures[0] if failures else None)
         ways.close()
         ready.set()
@@ -151,13 +151,6 @@ def start_driver(
     client.wait_accepted(ACCEPT_TIMEOUT_S)
     ways.open(client)
     return client
-
-
-def _tell(summary: JobSummary) -> None:
-    # Whoever reads it may have gone, and the result is still to be given out.
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(f"{summary}\n")
-        sys.stderr.flush()
 
 
 def _world(

@@ -352,8 +352,8 @@ class JobSettings:
     rest: None where the driver serves no REST interface. repeats_max: the same failure so many
     times, with no checkpoint completed between, ends the job; None leaves that to ``restart``.
     silenced: names of the warnings that are not logged. summary: whether the driver says at the end
-    what the job did. last_checkpoint_ms: how long a job that is
-    to be suspended waits for a checkpoint.
+    what the job did. summary_file: where it adds that as JSON; None for nowhere.
+    last_checkpoint_ms: how long a job that is to be suspended waits for a checkpoint.
     """
 
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
@@ -375,3 +375,4 @@ class JobSettings:
     parameters: Mapping[str, str] = field(default_factory=dict)
     silenced: tuple[str, ...] = ()
     summary: bool = True
+    summary_file: str | None = None
