@@ -27,7 +27,7 @@ NOT_JUDGED = 2
 
 
 @click.command(
-    short_help="Tell whether a changed program fits a snapshot.", context_settings=AS_PROGRAM
+    short_help="Check whether a changed program fits a snapshot.", context_settings=AS_PROGRAM
 )
 @click.option(
     "-s",
@@ -35,7 +35,7 @@ NOT_JUDGED = 2
     "snapshot",
     metavar="PATH",
     required=True,
-    help="The checkpoint or savepoint that the program is to start from.",
+    help="Checkpoint or savepoint to check the program against.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @unsafe_unpickle
@@ -53,12 +53,13 @@ def check(
     script: Path,
     args: tuple[str, ...],
 ) -> None:
-    """Lay the program SCRIPT over a snapshot, and tell what does not fit; nothing is started.
+    """Check whether the program SCRIPT can start from a snapshot, and show what does not fit.
 
-    The program runs with its arguments ARGS up to its first job, which is judged in place of being
-    started. What it prints goes to standard error. State that is pickled and of the program's own
-    classes is not judged without --unsafe-unpickle. The exit code is 0 where the program fits, 1
-    where something is refused, 2 where it could not be judged.
+    The program runs with its arguments ARGS up to its first job, which is checked and not started.
+    Its output goes to standard error. Pickled state of the program's own classes is checked only
+    with --unsafe-unpickle.
+
+    Exit code: 0 if the program fits, 1 if something would be refused, 2 if it could not be checked.
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     try:

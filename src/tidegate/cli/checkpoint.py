@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.command(short_help="Have a running job take a checkpoint now.")
+@click.command(short_help="Take a checkpoint of a running job now.")
 @click.argument("job")
-@click.option("--full", is_flag=True, help="Reference nothing of older checkpoints.")
+@click.option(
+    "--full", is_flag=True, help="Write the whole state, without references to older checkpoints."
+)
 @with_json
 @with_folder
 def checkpoint(
@@ -27,9 +29,9 @@ def checkpoint(
     config: Path | None,
     checkpoints: str | None,
 ) -> None:
-    """Have JOB, a name or an id, take a checkpoint now, and print its path.
+    """Take a checkpoint of JOB, a name or an id, now, and print its path.
 
-    It is the job's, which deletes it as any other.
+    The checkpoint belongs to the job, which deletes it like any other.
     """
     asked = folder_of(dynamic, config, checkpoints).ask(job, {"do": "checkpoint", "full": full})
     done = cast("Mapping[str, object]", asked)

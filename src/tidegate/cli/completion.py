@@ -8,10 +8,10 @@ from click.shell_completion import get_completion_class
 _VARIABLE = "_TIDEGATE_COMPLETE"
 
 
-@click.command(short_help="Print what makes a shell complete commands.")
+@click.command(short_help="Print the script that makes a shell complete commands.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print what makes SHELL complete commands, options and keys of settings.
+    """Print the script that makes a shell complete commands, options and keys of settings.
 
     \b
     bash, in ~/.bashrc:                   eval "$(tidegate completion bash)"

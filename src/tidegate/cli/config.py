@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from tidegate.config.option import ConfigOption
 
 
-@click.group(short_help="Show the settings that are in force.", no_args_is_help=False)
+@click.group(short_help="Show the settings in effect.", no_args_is_help=False)
 def config() -> None:
-    """Look at settings. 'tidegate options' says what can be set."""
+    """Show settings. 'tidegate options' lists the options that can be set."""
 
 
 @config.command(context_settings=AS_PROGRAM)
-@click.option("--all", "with_defaults", is_flag=True, help="Show options that are not set, too.")
+@click.option("--all", "with_defaults", is_flag=True, help="Include options that are not set.")
 @with_json
 @with_settings
 @click.argument(
@@ -46,8 +46,8 @@ def show(
 ) -> None:
     """Show each setting with its value and where it comes from.
 
-    With a program SCRIPT, which runs with its arguments ARGS up to its first job, settings of the
-    program are among them. Secrets are masked.
+    If a program SCRIPT is given, it runs with its arguments ARGS up to its first job, and the
+    settings that it makes are included. Secrets are masked.
     """
     if script is None:
         settings = settings_in_force(config, dynamic)

@@ -23,14 +23,18 @@ DIFFERENT: Final = 1
 _KEYS: Final = 10
 
 
-@click.command()
+@click.command(short_help="Show how two snapshots differ.")
 @click.argument("before")
 @click.argument("after")
 @click.option("--keys", is_flag=True, help="Show some of the entries that differ.")
 @click.option(
-    "--keys-max", type=click.IntRange(1), default=_KEYS, show_default=True, help="Of each state."
+    "--keys-max",
+    type=click.IntRange(1),
+    default=_KEYS,
+    show_default=True,
+    help="Entries to show of each state.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @with_key_file
 @unsafe_unpickle
 def diff(
@@ -42,11 +46,11 @@ def diff(
     key_file: Path | None,
     trusted: bool,
 ) -> None:
-    """Show what is different in the snapshots BEFORE and AFTER.
+    """Show how the snapshots BEFORE and AFTER differ.
 
-    State of classes of the program is not compared without --unsafe-unpickle.
+    State of the program's own classes is compared only with --unsafe-unpickle.
 
-    Exit code: 0 where both hold the same, 1 where they do not, 2 where there is none.
+    Exit code: 0 if both hold the same, 1 if they differ, 2 if one of them is missing.
     """
     with state_as_data(trusted=trusted):
         keys_max = keys_max if keys else 0

@@ -26,19 +26,19 @@ _COLOURS: Final = {
 }
 
 
-@click.command(short_help="Tell whether jobs can run on this machine.")
+@click.command(short_help="Check whether jobs can run on this machine.")
 @with_json
 @with_runtime
 @with_settings
 def doctor(
     as_json: bool, runtime: str | None, dynamic: tuple[str, ...], config: Path | None
 ) -> None:
-    """Look at Python, packages, Java, ports, folders and limits, and tell what is missing.
+    """Check Python, packages, Java, ports, folders and limits, and say what is missing.
 
-    What is needed depends on the settings and on --runtime: a job with --runtime spark needs
-    PySpark and Java.
+    Requirements depend on the settings and on --runtime: a job with --runtime spark needs PySpark
+    and Java.
 
-    Exit code: 0 where all is there that a job needs, 1 where something is missing.
+    Exit code: 0 if nothing that a job needs is missing, else 1.
     """
     findings = examine(settings_in_force(config, dynamic), runtime or "local")
     missing = [each for each in findings if each.verdict is Verdict.MISSING]

@@ -27,12 +27,19 @@ _WHERE = "command line, fork"
 
 
 @click.command(
-    short_help="Run a program from where a running job is now; that goes on.",
+    short_help="Start a second job from the state of a running one.",
     context_settings=AS_PROGRAM,
 )
-@click.option("--name", help="What the fork is called; else the job's name and '-fork'.")
-@click.option("--savepoint-path", "target", metavar="TARGET", help="Where it begins.")
-@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@click.option("--name", help="Name of the fork; by default the job's name and '-fork'.")
+@click.option(
+    "--savepoint-path",
+    "target",
+    metavar="TARGET",
+    help="Folder for the savepoint that the fork starts from.",
+)
+@click.option(
+    "-t", "--type", "format", type=FORMATS, default="canonical", help="Format of that savepoint."
+)
 @with_runtime
 @with_summary_file
 @with_folder
@@ -54,11 +61,12 @@ def fork(
     script: Path,
     args: tuple[str, ...],
 ) -> None:
-    """Run the program SCRIPT with its arguments ARGS from where JOB, a name or an id, is now.
+    """Run the program SCRIPT with its arguments ARGS from the current state of JOB.
 
-    JOB goes on. A savepoint is taken of it below TARGET, else its
-    execution.checkpointing.savepoint-dir, which is the fork's and goes when the fork needs it no
-    more. The fork's sinks start empty; SCRIPT has to write elsewhere than JOB.
+    JOB is a name or an id, and keeps running. The fork starts from a savepoint of JOB, taken below
+    TARGET or else in JOB's execution.checkpointing.savepoint-dir. That savepoint belongs to the
+    fork, which deletes it when it is no longer needed. The fork's sinks start empty; SCRIPT must
+    not write to where JOB writes.
     """
     folder = folder_of(dynamic, config, checkpoints)
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)

@@ -21,18 +21,18 @@ FINDINGS: Final = 1
 """Exit code where something is wrong."""
 
 
-@click.command(short_help="Check that every file of snapshots is there and whole.")
+@click.command(short_help="Check that no file of a snapshot is missing or damaged.")
 @click.argument("path")
-@click.option("--delete-orphans", is_flag=True, help="Delete what nobody needs.")
+@click.option("--delete-orphans", is_flag=True, help="Delete files that no snapshot uses.")
 @with_key_file
-@click.option("--json", "as_json", is_flag=True, help="Print what is found as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def fsck(path: str, delete_orphans: bool, key_file: Path | None, as_json: bool) -> None:
-    """Check the snapshots at PATH: every file is there, whole and somebody's.
+    """Check the snapshots at PATH for files that are missing, damaged or unused.
 
-    PATH is a checkpoint or savepoint, the folder of a job, or a folder that holds these. Nothing is
-    changed unless --delete-orphans is given, and nothing is ever deleted of a job that lives.
+    PATH is a checkpoint or savepoint, the folder of a job, or a folder that holds any of these.
+    Nothing is changed without --delete-orphans, and no file of a running job is ever deleted.
 
-    Exit code: 0 where all is well, 1 where something is found, 2 where there is nothing to check.
+    Exit code: 0 if all is well, 1 if something is found, 2 if there is nothing to check.
     """
     with Console(stderr=True).status(f"checking {path}") as status:
         report = snapshots.fsck(

@@ -41,14 +41,18 @@ _READ: Final = {
 }
 
 
-@click.command(short_help="Write a project to begin with into FOLDER.")
+@click.command(short_help="Start a new project in FOLDER.")
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--source", is_flag=True, help="Add a source of your own, which the job reads.")
+@click.option(
+    "--source",
+    is_flag=True,
+    help="Add a source of your own, from which the job reads.",
+)
 @with_json
 def init(folder: Path, source: bool, as_json: bool) -> None:
-    """Write a project to begin with into FOLDER: a job, a test, settings and a README.
+    """Start a new project in FOLDER: a job, a test, settings and a README.
 
-    No file that is there already is touched.
+    Existing files are never changed.
     """
     name = folder.absolute().name
     texts = files("tidegate.cli") / "project"

@@ -27,14 +27,16 @@ _NO_ID: Final = "<random>"
 @click.command(short_help="Show what a checkpoint or savepoint holds.")
 @click.argument("path")
 @click.option("--raw", is_flag=True, help="Print its _metadata as JSON, in full, and nothing else.")
-@click.option("--json", "as_json", is_flag=True, help="Print all as JSON, key groups included.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print everything as JSON, key groups included."
+)
 @click.option("--key-groups", is_flag=True, help="Show each key group that has entries.")
 @unsafe_unpickle
 def inspect(path: str, raw: bool, as_json: bool, key_groups: bool, trusted: bool) -> None:
     """Show what the checkpoint or savepoint at PATH holds, per operator and state.
 
-    Sizes are those of the bytes as they are stored. Skew is the largest key group by the mean one.
-    Values are not unpickled; keys are where a key may be written more than once.
+    Sizes are stored bytes. Skew is the size of the largest key group over the mean size. Values are
+    not unpickled; keys are, if a key may have been written more than once.
     """
     if raw:
         click.echo(json.dumps(_raw(path), indent=2))

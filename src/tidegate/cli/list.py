@@ -40,9 +40,13 @@ _HEAD: Final = (
 
 
 @click.command("list")
-@click.option("-r", "--running", "which", flag_value="running", help="Those that run.")
-@click.option("-s", "--scheduled", "which", flag_value="scheduled", help="Those about to run.")
-@click.option("-a", "--all", "which", flag_value="all", default="all", help="All (the default).")
+@click.option("-r", "--running", "which", flag_value="running", help="Only jobs that are running.")
+@click.option(
+    "-s", "--scheduled", "which", flag_value="scheduled", help="Only jobs that are about to run."
+)
+@click.option(
+    "-a", "--all", "which", flag_value="all", default="all", help="All jobs (the default)."
+)
 @click.option("--savepoints", metavar="FOLDER", help="List the savepoints in this folder instead.")
 @with_json
 @with_folder
@@ -56,8 +60,9 @@ def list_jobs(
 ) -> None:
     """List the jobs of a checkpoint folder.
 
-    What they do, since when they do and since when without a restart (uptime), their ids, where
-    their REST interfaces are, and what each would start from. As JSON, times are milliseconds.
+    Shows the status of each job, when it started, how long it has run without a restart (uptime),
+    its id, the address of its REST interface, and the checkpoint that it would start from. In JSON,
+    times are milliseconds.
     """
     if savepoints is not None:
         _list_savepoints(savepoints, as_json=as_json)

@@ -24,12 +24,12 @@ SECTIONS: Final = {
         "run": ("tidegate.cli.run:run", "Run the program SCRIPT with its arguments ARGS."),
         "fork": (
             "tidegate.cli.fork:fork",
-            "Run a program from where a running job is now; that goes on.",
+            "Start a second job from the state of a running one.",
         ),
         "plan": ("tidegate.cli.plan:plan", "Show the job that a program would run."),
         "check": (
             "tidegate.cli.check:check",
-            "Tell whether a changed program fits a snapshot.",
+            "Check whether a changed program fits a snapshot.",
         ),
         "demo": (
             "tidegate.cli.demo.command:demo",
@@ -40,14 +40,14 @@ SECTIONS: Final = {
         "list": ("tidegate.cli.list:list_jobs", "List the jobs of a checkpoint folder."),
         "checkpoint": (
             "tidegate.cli.checkpoint:checkpoint",
-            "Have a running job take a checkpoint now.",
+            "Take a checkpoint of a running job now.",
         ),
         "savepoint": (
             "tidegate.cli.savepoint:savepoint",
             "Take a savepoint of a running job, or delete one.",
         ),
         "stop": ("tidegate.cli.stop:stop", "Stop a running job with a savepoint."),
-        "cancel": ("tidegate.cli.stop:cancel", "End a running job as it is."),
+        "cancel": ("tidegate.cli.stop:cancel", "End a running job at once."),
     },
     "Snapshots": {
         "inspect": (
@@ -56,11 +56,11 @@ SECTIONS: Final = {
         ),
         "diff": (
             "tidegate.cli.diff:diff",
-            "Show what is different in the snapshots BEFORE and AFTER.",
+            "Show how two snapshots differ.",
         ),
         "fsck": (
             "tidegate.cli.fsck:fsck",
-            "Check that every file of snapshots is there and whole.",
+            "Check that no file of a snapshot is missing or damaged.",
         ),
         "prune": (
             "tidegate.cli.prune:prune",
@@ -68,17 +68,17 @@ SECTIONS: Final = {
         ),
         "migrate": (
             "tidegate.cli.migrate:migrate",
-            "Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.",
+            "Turn a savepoint of Flink into one of Tidegate.",
         ),
     },
     "Setting up": {
-        "init": ("tidegate.cli.init:init", "Write a project to begin with into FOLDER."),
-        "doctor": ("tidegate.cli.doctor:doctor", "Tell whether jobs can run on this machine."),
+        "init": ("tidegate.cli.init:init", "Start a new project in FOLDER."),
+        "doctor": ("tidegate.cli.doctor:doctor", "Check whether jobs can run on this machine."),
         "options": ("tidegate.cli.option_list:options", "List the options that can be set."),
-        "config": ("tidegate.cli.config:config", "Show the settings that are in force."),
+        "config": ("tidegate.cli.config:config", "Show the settings in effect."),
         "completion": (
             "tidegate.cli.completion:completion",
-            "Print what makes a shell complete commands.",
+            "Print the script that makes a shell complete commands.",
         ),
     },
 }

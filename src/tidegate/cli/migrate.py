@@ -23,7 +23,7 @@ INCOMPLETE: Final = 1
 """Exit code where some state was not taken."""
 
 
-@click.command()
+@click.command(short_help="Turn a savepoint of Flink into one of Tidegate.")
 @click.argument("source", metavar="FLINK_SAVEPOINT")
 @click.argument("target", required=False)
 @click.option(
@@ -31,20 +31,20 @@ INCOMPLETE: Final = 1
     "states",
     metavar="UID/NAME=KIND:TYPE",
     multiple=True,
-    help="What a state of a PyFlink job is, such as orders/total=value:LONG.",
+    help="Kind and type of a state of a PyFlink job, such as orders/total=value:LONG.",
 )
 @click.option("--map", "uids", metavar="OLD=NEW", multiple=True, help="Give an operator a new uid.")
 @click.option(
     "--moved",
     metavar="OLD=NEW",
     multiple=True,
-    help="Where a folder is now that a checkpoint names.",
+    help="New place of a folder to which the savepoint refers.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be taken, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would be migrated, and write nothing.")
 @click.option(
     "--for-flink",
     is_flag=True,
-    help="Write a canonical savepoint of Flink instead, whatever backend wrote this one.",
+    help="Write a canonical savepoint of Flink instead, whichever state backend wrote this one.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--key-file", type=_KEY, help="File with a key that signs the savepoint.")
@@ -63,10 +63,10 @@ def migrate(
 ) -> None:
     """Turn FLINK_SAVEPOINT into a savepoint in the folder TARGET.
 
-    Operators are known by their uids, and keep their max parallelism. Pickled keys and values are
-    unpickled; those of other classes than common ones are refused without --unsafe-unpickle.
+    Operators are matched by uid, and keep their max parallelism. Pickled keys and values are
+    unpickled; classes beyond the common ones are refused without --unsafe-unpickle.
 
-    Exit code: 0 where all state was taken, 1 where some was not, 2 where nothing could be done.
+    Exit code: 0 if all state was migrated, 1 if some was not, 2 if nothing could be done.
     """
     if (target is None) != dry_run:
         raise click.UsageError("Name either a folder to write to, or --dry-run.")

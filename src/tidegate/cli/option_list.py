@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def options(words: tuple[str, ...], as_json: bool) -> None:
     """List the options that can be set.
 
-    With WORDs, options that have every WORD in their key or in what is said about them. Set one by
+    With WORDs, only options with every WORD in their key or description. Set an option with
     -D KEY=VALUE, in a file, or in the program.
     """
     found = [option for option in ALL if _has(option, words)]

@@ -40,7 +40,7 @@ _SETTINGS = (
         metavar="KEY=VALUE",
         multiple=True,
         shell_complete=complete_keys,
-        help="Set an option, such as execution.checkpointing.dir.",
+        help="Set an option, such as execution.checkpointing.dir=checkpoints.",
     ),
     click.option("-c", "--config", type=_FILE, help="File with options, as YAML."),
 )
@@ -51,14 +51,14 @@ _PROGRAM = (
         "--allow-non-restored",
         "--allow-non-restored-state",
         is_flag=True,
-        help="Allow state there that no operator takes.",
+        help="Allow state in the snapshot that no operator takes; it is dropped.",
     ),
     click.option("-p", "--parallelism", type=click.IntRange(min=1), help="Default parallelism."),
     click.option(
         "--pyflink",
         "as_pyflink",
         is_flag=True,
-        help="SCRIPT is for PyFlink: what it imports from pyflink comes from Tidegate.",
+        help="Run a PyFlink program: its imports of pyflink get Tidegate instead.",
     ),
     click.argument("script", type=_FILE),
     click.argument("args", nargs=-1, type=click.UNPROCESSED),
@@ -68,7 +68,7 @@ _FOLDER = click.option(
     "-d",
     "--checkpoints",
     metavar="FOLDER",
-    help="Checkpoint folder of the job; else execution.checkpointing.dir.",
+    help="Checkpoint folder of the job; by default execution.checkpointing.dir.",
 )
 
 _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for other programs.")
@@ -76,7 +76,7 @@ _AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for
 _KEY_FILE = click.option(
     "--key-file",
     type=_FILE,
-    help="File with the key of the snapshots: what is not signed with it is refused.",
+    help="File with the key that signs the snapshots; snapshots not signed with it are refused.",
 )
 
 _RUNTIME = click.option(
@@ -85,7 +85,7 @@ _RUNTIME = click.option(
     shell_complete=lambda context, parameter, begun: [
         name for name in ("local", "spark") if name.startswith(begun)
     ],
-    help="Where it runs: local or spark.",
+    help="Where the job runs: local or spark.",
 )
 
 _SUMMARY_FILE = click.option(
@@ -94,7 +94,7 @@ _SUMMARY_FILE = click.option(
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write a line of JSON to FILE for each job that ends: status, rows, checkpoints, "
-    "restarts. Standard output is the program's own.",
+    "restarts. Standard output is left to the program.",
 )
 
 AS_PROGRAM = {"allow_interspersed_args": False}

@@ -38,9 +38,9 @@ def plan(
     script: Path,
     args: tuple[str, ...],
 ) -> None:
-    """Show the first job of the program SCRIPT, with nothing started.
+    """Show the first job of the program SCRIPT without starting it.
 
-    The program runs with its arguments ARGS up to that job. What it prints goes to standard error.
+    The program runs with its arguments ARGS up to that job. Its output goes to standard error.
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     with pyflink_modules(as_pyflink):

@@ -25,20 +25,23 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Remove kept checkpoints that no job needs.")
 @click.argument("folder")
-@click.option("--older-than", metavar="SPAN", help="Only those written so long ago, such as '7d'.")
 @click.option(
-    "--keep", type=click.IntRange(0), metavar="N", help="All but the newest N of each job."
+    "--older-than", metavar="SPAN", help="Only checkpoints older than this, such as '7d'."
+)
+@click.option(
+    "--keep", type=click.IntRange(0), metavar="N", help="Keep the newest N checkpoints of each job."
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 @with_json
 def prune(
     folder: str, older_than: str | None, keep: int | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Remove checkpoints that ended jobs have kept in FOLDER, a checkpoint folder.
+    """Remove checkpoints that ended jobs have left in FOLDER, a checkpoint folder.
 
-    Without --older-than and --keep those of earlier runs are removed, from which '--from latest'
-    does not go on. With them, those from which an ended job could go on are removed too. Left-over
-    records, files and empty folders go along. Savepoints stay, and all that a running job has.
+    By default only checkpoints are removed that '--from latest' no longer starts from. With
+    --older-than or --keep, checkpoints that an ended job could still start from are removed too.
+    Left-over records, files and empty folders are removed as well. Savepoints stay, and so does
+    everything that belongs to a running job.
     """
     rule = PruneRule(None if older_than is None else _age_ms(older_than), keep)
     pruning = Pruning(Stores(MemoryFiles()), folder, rule, SystemClock())

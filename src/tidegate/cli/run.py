@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     "--claim-mode",
     "--claimMode",
     metavar="MODE",
-    help="Who may delete that snapshot: its owner (no_claim, the default) or the job (claim).",
+    help="Who owns that snapshot and may delete it: you (no_claim, the default) or the job "
+    "(claim).",
 )
 @with_summary_file
 @with_settings
@@ -71,7 +72,8 @@ def run(
 ) -> None:
     """Run the program SCRIPT with its arguments ARGS.
 
-    Its get_execution_environment() takes what is given here; what it sets itself wins.
+    The program receives these options through get_execution_environment(). What it sets itself
+    takes precedence.
     """
     settings = settings_of(dynamic, config, parallelism, allow_non_restored)
     if restore is not None:

@@ -20,8 +20,13 @@ FORMATS = click.Choice([format.value.lower() for format in SavepointFormatType])
 @click.command(short_help="Take a savepoint of a running job, or delete one.")
 @click.argument("job", required=False)
 @click.argument("target", required=False)
-@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
-@click.option("--trigger-id", help="Asked again with the same id, there is no second savepoint.")
+@click.option(
+    "-t", "--type", "format", type=FORMATS, default="canonical", help="Format of the savepoint."
+)
+@click.option(
+    "--trigger-id",
+    help="Id of this request; repeating it with the same id takes no second savepoint.",
+)
 @click.option("--dispose", metavar="PATH", help="Delete this savepoint instead.")
 @with_json
 @with_folder
@@ -38,8 +43,8 @@ def savepoint(
 ) -> None:
     """Take a savepoint of JOB, a name or an id, in a folder of its own below TARGET.
 
-    Prints its path. The job goes on. Without TARGET the job's execution.checkpointing.savepoint-dir
-    is taken.
+    Prints its path. The job keeps running. The default for TARGET is the job's
+    execution.checkpointing.savepoint-dir.
     """
     if (job is None) == (dispose is None):
         raise click.UsageError("Name either a job, or a savepoint with --dispose.")

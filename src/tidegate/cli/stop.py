@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Stop a running job with a savepoint.")
 @click.argument("job")
-@click.option("--drain", is_flag=True, help="Fire all windows and event-time timers before.")
-@click.option("-p", "--savepoint-path", "target", metavar="TARGET", help="Where it is written.")
-@click.option("-t", "--type", "format", type=FORMATS, default="canonical", help="Its format.")
+@click.option("--drain", is_flag=True, help="First fire all windows and event-time timers.")
+@click.option(
+    "-p", "--savepoint-path", "target", metavar="TARGET", help="Folder for the savepoint."
+)
+@click.option(
+    "-t", "--type", "format", type=FORMATS, default="canonical", help="Format of the savepoint."
+)
 @with_json
 @with_folder
 def stop(
@@ -33,21 +37,21 @@ def stop(
 ) -> None:
     """Stop JOB, a name or an id, with a savepoint, and print its path once the job has ended.
 
-    Its sources stop, and what they have read is committed. Without TARGET the job's
-    execution.checkpointing.savepoint-dir is taken.
+    Its sources stop, and everything that they have read is processed and committed. The default for
+    TARGET is the job's execution.checkpointing.savepoint-dir.
     """
     request = {"do": "stop", "drain": drain, "directory": target, "format": format.upper()}
     path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
     tell(path, as_json=as_json, savepoint=path)
 
 
-@click.command(short_help="End a running job as it is.")
+@click.command(short_help="End a running job at once.")
 @click.argument("job")
 @click.option(
     "-s",
     "--with-savepoint",
     metavar="TARGET",
-    help="Take a savepoint before, below TARGET, and print its path.",
+    help="First take a savepoint below TARGET, and print its path.",
 )
 @with_json
 @with_folder
@@ -59,9 +63,10 @@ def cancel(
     config: Path | None,
     checkpoints: str | None,
 ) -> None:
-    """End JOB, a name or an id, as it is.
+    """End JOB, a name or an id, at once.
 
-    What its sinks have not committed is not, but by whoever goes on from its checkpoints.
+    Output that its sinks have not committed stays uncommitted, unless a later run goes on from the
+    job's checkpoints.
     """
     folder = folder_of(dynamic, config, checkpoints)
     if with_savepoint is None:

@@ -44,8 +44,8 @@ unsafe_unpickle = click.option(
     "--unsafe-unpickle",
     "trusted",
     is_flag=True,
-    help="Unpickle state of any class. This runs code that the snapshot brings: only where you "
-    "trust all who could write it.",
+    help="Unpickle state of any class. This can run code from the snapshot: use it only if you "
+    "trust everyone who could have written it.",
 )
 
 

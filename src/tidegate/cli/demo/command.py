@@ -47,14 +47,18 @@ class Wishes:
     help="Where the job runs; local needs neither Spark nor Java.",
 )
 @click.option(
-    "--parallelism", type=click.IntRange(min=2), default=3, show_default=True, help="Slots."
+    "--parallelism",
+    type=click.IntRange(min=2),
+    default=3,
+    show_default=True,
+    help="Number of slots.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
     default=20_000.0,
     show_default=True,
-    help="Flights a second.",
+    help="Flights per second.",
 )
 @click.option(
     "--flights", type=click.IntRange(min=1), metavar="N", help="Replay the first N flights only."
@@ -64,24 +68,26 @@ class Wishes:
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="How often a process is killed.",
+    help="Number of kills.",
 )
 @click.option(
     "--kill-at",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Time of the first kill since the job was running; a moment in the middle unless given.",
+    help="Seconds from the start of the job to the first kill; by default a random moment.",
 )
 @click.option("--kill-during-checkpoint", is_flag=True, help="Kill while a checkpoint is taken.")
 @click.option("--kill-driver", is_flag=True, help="Kill the driver instead of a worker.")
-@click.option("--seed", type=int, help="Decides whom to kill and when; drawn unless given.")
+@click.option(
+    "--seed", type=int, help="Seed that decides which process to kill, and when; random by default."
+)
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Work in this folder and leave it: data, checkpoints, output, log.",
+    help="Work in this folder and keep everything: data, checkpoints, output, log.",
 )
-@click.option("--json", "as_json", is_flag=True, help="End with one JSON object on a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @click.pass_context
 def demo(
     ctx: click.Context,
@@ -97,10 +103,10 @@ def demo(
     keep: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay 336,776 real flights and the weather, kill a worker meanwhile, check what came out.
+    """Replay 336,776 real flights and the weather, kill a worker on the way, check the results.
 
-    The exit code is 0 only if no flight was lost, none was doubled, and all numbers agree with
-    those of an independent computation.
+    Exit code: 0 only if no flight was lost or doubled, and all results agree with an independent
+    computation.
     """
     wishes = Wishes(
         runtime=runtime,
