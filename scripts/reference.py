@@ -104,11 +104,11 @@ def commands_page() -> str:
     parts = [
         "# Commands",
         "",
-        "Made from the help of the commands by `make docs`; `tidegate -h` and "
-        "`tidegate COMMAND -h` show it in the terminal.",
+        "`make docs` makes this page from the help of the commands, which `tidegate -h` and "
+        "`tidegate COMMAND -h` show in the terminal.",
         "",
-        "Exit codes: 0 where all went well, 2 for a mistake that the caller can put right, 1 for "
-        "anything else, 130 after Ctrl-C. A command that gives them further meanings says so.",
+        "Exit codes: 0 on success, 2 for a mistake that you can correct, 1 for anything else, 130 "
+        "after Ctrl-C. If they mean more for a command, its text says so.",
     ]
     for section, names in SECTIONS.items():
         parts += ["", f"## {section}"]

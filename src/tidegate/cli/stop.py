@@ -37,8 +37,8 @@ def stop(
 ) -> None:
     """Stop JOB, a name or an id, with a savepoint, and print its path once the job has ended.
 
-    Its sources stop, and everything that they have read is processed and committed. The default for
-    TARGET is the job's execution.checkpointing.savepoint-dir.
+    Its sources stop, and the output up to the savepoint is committed. The default for TARGET is the
+    job's execution.checkpointing.savepoint-dir.
     """
     request = {"do": "stop", "drain": drain, "directory": target, "format": format.upper()}
     path = str(folder_of(dynamic, config, checkpoints).ask(job, request))
