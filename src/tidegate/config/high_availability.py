@@ -54,7 +54,7 @@ ZOOKEEPER_SESSION_TIMEOUT: Final = ConfigOption(
     10_000,
     "A server that has not been heard of for two thirds of this is left for another.",
     old_keys=("recovery.zookeeper.client.session-timeout",),
-    differs="In Flink a leader ends with its session. Here nothing hangs on it, so a server that "
+    differs="In Flink a leader ends with its session. Here nothing depends on it, so a server that "
     "does not answer is noticed sooner.",
 )
 ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
