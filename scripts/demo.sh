@@ -3,4 +3,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/java.sh
-exec .venv/bin/python -m tidegate.cli.main demo "$@"
+exec .venv/bin/python -m examples.demo "$@"

@@ -30,7 +30,6 @@ def test_help_lists_every_command_with_a_line() -> None:
     assert result.exit_code == 0
     assert "run" in result.output
     assert "Run the program SCRIPT" in result.output
-    assert "demo" in result.output
     lines = result.output.partition("Running:")[2].splitlines()
     assert not any(line.endswith("...") for line in lines), "a line that is cut off says little"
 
@@ -114,7 +113,7 @@ def test_ctrl_c_exits_with_130() -> None:
     assert command_that_raises(KeyboardInterrupt())().exit_code == 130
 
 
-@pytest.mark.parametrize("command", ["run", "demo"])
+@pytest.mark.parametrize("command", ["run", "fork"])
 def test_each_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(commands, [command, "--help"])
     assert result.exit_code == 0

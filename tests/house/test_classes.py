@@ -15,8 +15,6 @@ ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {
     "checkpoint/pending:PendingCheckpoint": 18,
-    "cli/demo/conduct:Conductor": 9,
-    "cli/demo/timeline:Timeline": 14,
     "driver/driver:DriverWorld": 9,
     "driver/perform:Performer": 10,
     "graph/transformations:OperatorTransformation": 17,

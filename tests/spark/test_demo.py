@@ -24,7 +24,7 @@ def demo(*options: str) -> tuple[dict, str]:
     """The JSON object of the last line, and all that was printed."""
     small = ["--flights", str(FLIGHTS), "--rate", "5000", "--json"]
     run = subprocess.run(
-        [sys.executable, "-m", "tidegate.cli.main", "demo", *small, *options],
+        [sys.executable, "-m", "examples.demo", *small, *options],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import Final
 
 import click
 
@@ -30,10 +30,6 @@ SECTIONS: Final = {
         "check": (
             "tidegate.cli.check:check",
             "Check whether a changed program fits a snapshot.",
-        ),
-        "demo": (
-            "tidegate.cli.demo.command:demo",
-            "Replay real flights on Spark, kill a worker, check the result.",
         ),
     },
     "Running jobs": {
@@ -137,21 +133,32 @@ class Commands(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            _end(ctx, _in_our_words(error), error.exit_code)
+            ctx.exit(told(error))
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
-            _end(ctx, _in_our_words(error), error.exit_code)
+            ctx.exit(told(error))
         except TidegateError as error:
             if ctx.params["debug"]:
                 raise
-            _end(ctx, error, 2 if isinstance(error, UserError) else 1)
+            ctx.exit(told(error))
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def told(error: TidegateError | click.ClickException) -> int:
+    """Print the error as what happened, where and what to do; return its exit code."""
+    if isinstance(error, click.ClickException):
+        exit_code, error = error.exit_code, _in_our_words(error)
+    else:
+        exit_code = 2 if isinstance(error, UserError) else 1
+    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+    click.echo(str(error), err=True)
+    return exit_code
 
 
 def _in_our_words(error: click.ClickException) -> TidegateError:
@@ -161,12 +168,6 @@ def _in_our_words(error: click.ClickException) -> TidegateError:
     usage = " ".join([context.command_path, *context.command.collect_usage_pieces(context)])
     remedy = f"Write '{usage}'; '{context.command_path} -h' says what each part is."
     return UserError(what, where=f"command line, {context.command_path}", remedy=remedy)
-
-
-def _end(ctx: click.Context, error: TidegateError, exit_code: int) -> NoReturn:
-    click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-    click.echo(str(error), err=True)
-    ctx.exit(exit_code)
 
 
 @click.group(cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,6 +1,6 @@
 """The driver of a demonstration: a process of its own, so that it can be killed like a worker.
 
-It is started by ``tidegate.cli.demo.conduct`` with its settings as JSON, and writes what happens
+It is started by ``examples.demo.conduct`` with its settings as JSON, and writes what happens
 to the job to its standard output, a line each; everything else it prints goes to standard error.
 """
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from examples.demo.job import NAME, Replay, build
+from examples.demo.news import Broken, Ended, to_line
+from examples.demo.watch import JobWatch
 from tidegate import JobCanceled, StreamExecutionEnvironment, TidegateError, UserError
-from tidegate.cli.demo.job import NAME, Replay, build
-from tidegate.cli.demo.news import Broken, Ended, to_line
-from tidegate.cli.demo.watch import JobWatch
 from tidegate.clock import SystemClock
 from tidegate.config import checkpointing, execution, recovery, reporting, restarts, slots
 from tidegate.config.configuration import Configuration
@@ -24,8 +24,8 @@ from tidegate.config.configuration import Configuration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from examples.demo.news import News
     from tidegate import JobClient
-    from tidegate.cli.demo.news import News
 
 CHECKPOINT_MS = 1_000
 WATERMARK_MS = 50

@@ -4,8 +4,8 @@ import datetime as dt
 
 import pandas as pd
 
-from tidegate.cli.demo.flights import HOUR_MS, Dataset
-from tidegate.cli.demo.verify import Committed
+from examples.demo.flights import HOUR_MS, Dataset
+from examples.demo.verify import Committed
 
 HOUR = "2013-01-01T10:00:00Z"
 STORMY = "2013-01-01T11:00:00Z"

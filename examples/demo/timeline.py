@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tidegate.cli.demo.news import (
+from examples.demo.news import (
     AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
@@ -18,7 +18,7 @@ from tidegate.cli.demo.news import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.cli.demo.news import News
+    from examples.demo.news import News
 
 RATE_WINDOW_MS: Final = 2_000
 

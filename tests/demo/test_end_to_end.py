@@ -27,7 +27,7 @@ STRAGGLERS = 44
 
 @contextmanager
 def demo(*options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tidegate.cli.main", "demo", *SMALL, *options]
+    command = [sys.executable, "-m", "examples.demo", *SMALL, *options]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

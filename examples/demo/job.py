@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 import pyarrow as pa
 
+from examples.demo.flights import HOUR_MS, OUT_OF_ORDER_MS
 from tidegate import (
     AggregateFunction,
     Duration,
@@ -26,7 +27,6 @@ from tidegate import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
-from tidegate.cli.demo.flights import HOUR_MS, OUT_OF_ORDER_MS
 from tidegate.connectors import FileSink, FileSource
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.statistics import CheckpointStatus
-from tidegate.cli.demo.news import (
+from examples.demo.news import (
     AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
@@ -17,14 +16,15 @@ from tidegate.cli.demo.news import (
     SlotUp,
     StatusChanged,
 )
+from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.model.control import ExecutionState
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from examples.demo.news import News
     from tidegate.checkpoint.statistics import CheckpointStatistics
-    from tidegate.cli.demo.news import News
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import CheckpointId, SlotId

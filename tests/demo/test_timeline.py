@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from tidegate.cli.demo.conduct import kill_moments
-from tidegate.cli.demo.news import (
+from examples.demo.conduct import kill_moments
+from examples.demo.news import (
     AllRunning,
     AnyNews,
     Broken,
@@ -24,8 +24,8 @@ from tidegate.cli.demo.news import (
     from_lines,
     to_line,
 )
-from tidegate.cli.demo.screen import LiveDisplay, PlainDisplay, display, print_days, print_ranking
-from tidegate.cli.demo.timeline import Kill, Timeline
+from examples.demo.screen import LiveDisplay, PlainDisplay, display, print_days, print_ranking
+from examples.demo.timeline import Kill, Timeline
 from tidegate.errors import ConfigError
 
 STORY: list[AnyNews] = [

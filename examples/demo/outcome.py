@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from tidegate.cli.demo.job import (
+from examples.demo.job import (
     DAYS,
     DAYS_SCHEMA,
     LATE,
@@ -15,7 +15,7 @@ from tidegate.cli.demo.job import (
     STATISTICS,
     STATISTICS_SCHEMA,
 )
-from tidegate.cli.demo.verify import Committed
+from examples.demo.verify import Committed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-    from tidegate.cli.demo.verify import Verdict
+    from examples.demo.verify import Verdict
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.cli.demo.news import (
+from examples.demo.news import (
     AllRunning,
     CheckpointCompleted,
     CheckpointFailed,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from tidegate.cli.demo.conduct import Display
-    from tidegate.cli.demo.news import News
-    from tidegate.cli.demo.timeline import Kill, Timeline
+    from examples.demo.conduct import Display
+    from examples.demo.news import News
+    from examples.demo.timeline import Kill, Timeline
 
 CHECKPOINTS_SHOWN: Final = 5
 PLAIN_RATE_MS: Final = 5_000

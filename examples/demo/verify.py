@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from tidegate.cli.demo.flights import Dataset
+    from examples.demo.flights import Dataset
 
 ROUTE: Final = ["origin", "carrier"]
 DAY: Final = ["origin", "day"]

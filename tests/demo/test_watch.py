@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
-from tidegate.checkpoint.statistics import (
-    CheckpointStatistics,
-    CheckpointStatus,
-    RestoredStatistics,
-    StatisticsTracker,
-)
-from tidegate.cli.demo.news import (
+from examples.demo.news import (
     AllRunning,
     CheckpointBegun,
     CheckpointCompleted,
@@ -23,7 +16,14 @@ from tidegate.cli.demo.news import (
     SlotUp,
     StatusChanged,
 )
-from tidegate.cli.demo.watch import JobWatch
+from examples.demo.watch import JobWatch
+from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
+from tidegate.checkpoint.statistics import (
+    CheckpointStatistics,
+    CheckpointStatus,
+    RestoredStatistics,
+    StatisticsTracker,
+)
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.jobmaster.view import FailureView, JobView, SlotView, SubtaskView, VertexView

@@ -8,15 +8,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.flights import (
-    HOUR_AT_MS,
-    NEXT_DAY,
-    airlines,
-    package_flights,
-    package_weather,
-    small_dataset,
-)
-from tidegate.cli.demo.flights import (
+from examples.demo.flights import (
     OUT_OF_ORDER_MS,
     Dataset,
     as_reported,
@@ -24,8 +16,16 @@ from tidegate.cli.demo.flights import (
     made_dataset,
     write_inputs,
 )
-from tidegate.cli.demo.job import WEATHER_KEPT_MS, is_bad
-from tidegate.cli.demo.verify import BOUND_MS, expected_flights
+from examples.demo.job import WEATHER_KEPT_MS, is_bad
+from examples.demo.verify import BOUND_MS, expected_flights
+from tests.demo.flights import (
+    HOUR_AT_MS,
+    NEXT_DAY,
+    airlines,
+    package_flights,
+    package_weather,
+    small_dataset,
+)
 from tidegate.errors import ConfigError
 
 

@@ -10,23 +10,26 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import msgspec
 
-from tidegate.cli.demo.news import Broken, CheckpointBegun, Ended, from_lines
-from tidegate.cli.demo.timeline import Kill, Timeline
+from examples.demo.news import Broken, CheckpointBegun, Ended, from_lines
+from examples.demo.timeline import Kill, Timeline
 from tidegate.errors import ConfigError, JobCanceled, JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
-    from pathlib import Path
     from random import Random
     from typing import BinaryIO
 
-    from tidegate.cli.demo.driver import DriverSettings
-    from tidegate.cli.demo.news import AnyNews, News
+    from examples.demo.driver import DriverSettings
+    from examples.demo.news import AnyNews, News
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""Folder of the repository, from which drivers and slots import this package."""
 
 SILENCE_S: Final = 180.0
 """How long a driver may tell nothing before it is given up; starting Spark takes the longest."""
@@ -224,7 +227,7 @@ class Conductor:
     ) -> Generator[tuple[subprocess.Popen[bytes], queue.Queue[AnyNews | None]]]:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tidegate.cli.demo.driver", _text(settings)],
+                [sys.executable, "-m", "examples.demo.driver", _text(settings)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -281,8 +284,10 @@ def _text(settings: DriverSettings) -> str:
 def _environment(settings: DriverSettings) -> dict[str, str]:
     """Environment of a driver, and of the Spark that it starts."""
     python = sys.executable
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": python,
         "PYTHONUNBUFFERED": "1",

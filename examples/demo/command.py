@@ -1,4 +1,4 @@
-"""``tidegate demo``: the whole thing, from the data to the line that says whether it held."""
+"""The command: the whole thing, from the data to the line that says whether it held."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import click
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.cli.demo.conduct import Conductor, Display
-    from tidegate.cli.demo.flights import Dataset
-    from tidegate.cli.demo.outcome import Outcome
+    from examples.demo.conduct import Conductor, Display
+    from examples.demo.flights import Dataset
+    from examples.demo.outcome import Outcome
 
 SEEDS: Final = 100_000
 
@@ -38,7 +38,7 @@ class Wishes:
     seed: int
 
 
-@click.command(short_help="Replay real flights on Spark, kill a worker, check the result.")
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--runtime",
     type=click.Choice(["spark", "local"]),
@@ -138,10 +138,10 @@ def demonstrate(wishes: Wishes, folder: Path) -> Outcome:
     """Prepare the data, run the job, and check what it has committed."""
     from rich.console import Console
 
-    from tidegate.cli.demo.flights import load_dataset, write_inputs
-    from tidegate.cli.demo.outcome import Outcome, read_committed, recovery_s
-    from tidegate.cli.demo.screen import display, print_days, print_ranking
-    from tidegate.cli.demo.verify import ranking, verify, worst_days
+    from examples.demo.flights import load_dataset, write_inputs
+    from examples.demo.outcome import Outcome, read_committed, recovery_s
+    from examples.demo.screen import display, print_days, print_ranking
+    from examples.demo.verify import ranking, verify, worst_days
 
     console = Console()
     title = f"Tidegate demonstration on {wishes.runtime}, seed {wishes.seed}"
@@ -168,9 +168,9 @@ def demonstrate(wishes: Wishes, folder: Path) -> Outcome:
 
 
 def _conductor(wishes: Wishes, folder: Path, dataset: Dataset, screen: Display) -> Conductor:
-    from tidegate.cli.demo.conduct import Conductor, KillPlan, kill_moments
-    from tidegate.cli.demo.driver import DriverSettings
-    from tidegate.cli.demo.job import Replay
+    from examples.demo.conduct import Conductor, KillPlan, kill_moments
+    from examples.demo.driver import DriverSettings
+    from examples.demo.job import Replay
 
     chance = Random(wishes.seed)
     span_s = len(dataset.flights) / wishes.rate

@@ -3,7 +3,9 @@
 import pandas as pd
 import pytest
 
-from tests.cli.flights import (
+from examples.demo.outcome import Outcome, recovery_s
+from examples.demo.verify import Verdict, ranking, verify, worst_days
+from tests.demo.flights import (
     FIRST_DAY,
     SECOND_DAY,
     committed,
@@ -12,8 +14,6 @@ from tests.cli.flights import (
     late_rows,
     small_dataset,
 )
-from tidegate.cli.demo.outcome import Outcome, recovery_s
-from tidegate.cli.demo.verify import Verdict, ranking, verify, worst_days
 
 
 def verdict(rows: pd.DataFrame) -> Verdict:
