@@ -1,4 +1,4 @@
-"""Rows, columns and the plain arithmetic of `model.java_hash` agree on every key."""
+"""Rows, columns and the plain arithmetic of `flinkformat.java_hash` agree on every key."""
 
 from __future__ import annotations
 

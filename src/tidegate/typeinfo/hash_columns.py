@@ -1,8 +1,8 @@
 """Java's hash codes and Flink's key groups of whole columns, in NumPy.
 
-The same numbers as `model.java_hash` gives one by one, as arrays of uint32 that wrap around. Texts
-and bytes need no loop: with P[i] the sum of unit[k] · 31^-k for k < i (31 has an inverse modulo
-2^32), the hash of the units from a to b is (P[b] - P[a]) · 31^(b-1).
+The same numbers as `flinkformat.java_hash` gives one by one, as arrays of uint32 that wrap around.
+Texts and bytes need no loop: with P[i] the sum of unit[k] · 31^-k for k < i (31 has an inverse
+modulo 2^32), the hash of the units from a to b is (P[b] - P[a]) · 31^(b-1).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INVERSES: Final = _powers(_INVERSE_OF_31)
 
 
 def key_groups_of_codes(codes: Codes, max_parallelism: int) -> NDArray[np.int16]:
-    """Key groups of keys with these hash codes; `model.java_hash.mix` for each, modulo."""
+    """Key groups of keys with these hash codes; `flinkformat.java_hash.mix` for each, modulo."""
     if len(codes) <= SMALL_BATCH:
         groups = [key_group_of_hash(code, max_parallelism) for code in codes.tolist()]
         return np.array(groups, np.int16)

@@ -1,7 +1,8 @@
 """Java's hash codes in plain Python, and Flink's way from a hash code to a key group.
 
-Every function works on plain numbers and gives a signed 32-bit result that wraps around as Java's
-does. This is the reference; `typeinfo.key_hash` has the same for whole columns.
+These are the package's rules for every type of key that Flink hashes by value: they say in which
+key group a snapshot holds a key. Not all of them are used within the package. Every function works
+on plain numbers and gives a signed 32-bit result that wraps around as Java's does.
 Source: the Java library's documentation of each hashCode; golden values in
 tests/fixtures/golden-rules.jsonl.
 """
