@@ -14,7 +14,7 @@ from tidegate.connectors.print import PrintSink
 from tidegate.errors import JobFailed
 from tidegate.model.elements import OperatorEvent, RowBatch
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 
 class Collecting:

@@ -15,7 +15,7 @@ from tidegate.connectors import (
     JsonSchema,
     SimpleStringSchema,
 )
-from tidegate.connectors.schemas import DeserializationSchema
+from tidegate.connectors.schemas.messages import DeserializationSchema
 from tidegate.errors import FormatError
 from tidegate.ha.chain import decode
 from tidegate.model.settings import SlotSettings

@@ -21,7 +21,7 @@ from tidegate.connectors.files.parts import PartCommittable, PartCommitter, Part
 from tidegate.connectors.files.sink import FileSink
 from tidegate.errors import BadRecord, CommitFailed, ConfigError, FormatError
 from tidegate.model.ids import CheckpointId, JobId
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 
 def visible(folder: Path) -> list[Path]:

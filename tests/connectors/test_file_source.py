@@ -24,7 +24,7 @@ from tidegate.errors import BadRecord, ConfigError, FileMissing
 from tidegate.model.duration import Duration
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 
 SMALL = SlotSettings(rows=7, arrow_rows=11)
 

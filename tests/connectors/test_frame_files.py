@@ -9,8 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidegate import BadRecord, GraphError
+from tidegate.api import ship
 from tidegate.api.columns import Columns, as_found
-from tidegate.connectors.frame_files import holds_files, rows_in, settle, spark_schema
+from tidegate.connectors.frames.frame_files import holds_files, rows_in, settle, spark_schema
+from tidegate.connectors.frames.frame_source import FrameState
 
 
 def kept(kind: pa.DataType) -> pa.DataType:
@@ -147,3 +149,12 @@ def test_no_file_has_the_declared_schema_or_none(tmp_path: Path) -> None:
     assert settle(str(tmp_path / "out"), declared) == declared
     assert settle(str(tmp_path / "out"), None) == pa.schema([])
     assert not holds_files(str(tmp_path / "out"))
+
+
+def test_state_that_was_pickled_before_its_class_moved_is_found_under_its_old_name() -> None:
+    data = (
+        b"\x80\x05\x95G\x00\x00\x00\x00\x00\x00\x00\x8c\x1atidegate.connectors.frames\x94\x8c\n"
+        b"FrameState\x94\x93\x94)\x81\x94]\x94(\x8c\x07/staged\x94C\x05files\x94eb."
+    )
+    restored = ship.restored(FrameState, data, name="a DataFrame source")
+    assert restored == FrameState("/staged", b"files")

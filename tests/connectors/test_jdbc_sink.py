@@ -27,7 +27,7 @@ from tidegate import (
 from tidegate.connectors import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from tidegate.connectors.jdbc import databases
 from tidegate.errors import StorageFailed, TidegateError
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 TOTAL = Types.ROW_NAMED(["key", "total"], [Types.STRING(), Types.LONG()])
 UPSERT = "INSERT INTO totals VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET total = excluded.total"

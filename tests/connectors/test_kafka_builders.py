@@ -34,7 +34,7 @@ from tidegate.connectors.kafka.transactions import (
     connection_settings,
 )
 from tidegate.errors import BadRecord, FormatError
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
 

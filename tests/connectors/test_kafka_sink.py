@@ -21,7 +21,7 @@ from tidegate.connectors.kafka.transactions import (
 from tidegate.errors import CommitFailed, ConfigError, StorageFailed
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 

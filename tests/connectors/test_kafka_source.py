@@ -26,7 +26,7 @@ from tidegate.connectors import (
 from tidegate.connectors.kafka.offsets import KafkaSplit
 from tidegate.errors import BadRecord, ConfigError
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("kafka")]
 

@@ -24,7 +24,7 @@ from tidegate.connectors.rate import RowRate
 from tidegate.errors import ConfigError, UserCodeFailed
 from tidegate.model.elements import RowBatch
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 from tidegate.testing.clock import ManualClock
 
 SMALL = SlotSettings(rows=7, arrow_rows=7)

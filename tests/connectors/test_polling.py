@@ -15,7 +15,7 @@ from tests.properties import examples
 from tidegate.connectors import Page, PollingSource
 from tidegate.errors import TidegateError
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
+from tidegate.operators.sources.source import SourceReaderOperator
 
 SMALL = SlotSettings(rows=3, arrow_rows=3)
 

@@ -38,7 +38,7 @@ from tidegate.connectors import (
     StreamFormat,
 )
 from tidegate.connectors.files.formats import CsvSchemaBuilder
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 pytestmark = pytest.mark.slow
 

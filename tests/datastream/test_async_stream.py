@@ -19,7 +19,7 @@ from tidegate import (
     Time,
 )
 from tidegate.api.operator import VertexPlan
-from tidegate.operators.async_wait import AsyncWaitOperator
+from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 from tidegate.testing import OperatorHarness
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.errors import ConfigError, GraphError, UnsupportedKey
 from tidegate.model.duration import Duration
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.process import KeyedProcessOperator
+from tidegate.operators.process.process_functions import KeyedProcessOperator
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:

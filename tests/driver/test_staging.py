@@ -9,7 +9,7 @@ from tests.driver.test_driver import LIMIT_S, IdleProvider, World, run
 from tests.e2e.frames import Endless, Numbers
 from tidegate import StreamExecutionEnvironment
 from tidegate.config.configuration import Configuration
-from tidegate.connectors.frames import FrameSource
+from tidegate.connectors.frames.frame_source import FrameSource
 from tidegate.errors import JobCanceled, SlotLost, StorageFailed
 from tidegate.jobmaster.events import CancelRequested
 from tidegate.model.control import JobStatus

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from tests.fuzzing.cases import Opened, Reader
 from tidegate.config.load import read_dynamic, read_file
-from tidegate.connectors.csv_rows import CsvRowDeserializationSchema
 from tidegate.connectors.files.splits import END, FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
-from tidegate.connectors.json_rows import JsonRowDeserializationSchema
-from tidegate.connectors.json_schemas import type_of_json_schema
-from tidegate.connectors.schemas import JsonSchema, SimpleStringSchema
+from tidegate.connectors.schemas.csv_rows import CsvRowDeserializationSchema
+from tidegate.connectors.schemas.json_rows import JsonRowDeserializationSchema
+from tidegate.connectors.schemas.json_schemas import type_of_json_schema
+from tidegate.connectors.schemas.messages import JsonSchema, SimpleStringSchema
 from tidegate.errors import BadRecord, ConfigError
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import RowTypeInfo, Types

@@ -22,7 +22,7 @@ from tidegate.api import ship
 from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
-from tidegate.operators.source import STATE_NAME
+from tidegate.operators.sources.source import STATE_NAME
 from tidegate.state.format import operator_header
 from tidegate.state.operator_state import OperatorStates
 

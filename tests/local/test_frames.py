@@ -13,7 +13,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, failure_of, finished
 from tests.e2e.watch import view, wait_completed
 from tidegate import JobClient
 from tidegate.connectors import FileSink
-from tidegate.connectors.frames import FrameSource
+from tidegate.connectors.frames.frame_source import FrameSource
 
 pytestmark = pytest.mark.slow
 

@@ -226,27 +226,27 @@ PROTOCOL = [
     # --- sinks ---
     Mutant(
         "output is committed before its checkpoint is complete",
-        "operators/commits.py",
+        "operators/sinks/commits.py",
         "return min((cut for cut in self._held if cut <= self._completed), default=None)",
         "return min(self._held, default=None)",
     ),
     Mutant(
         "restored committables are not committed",
-        "operators/commits.py",
+        "operators/sinks/commits.py",
         "        for checkpoint, committable in sorted(restored, key=lambda element: element[0]):\n"
         "",
         "        for checkpoint, committable in ():\n",
     ),
     Mutant(
         "committables are not put into state",
-        "operators/sink.py",
+        "operators/sinks/sink.py",
         "        self._committables_state.update(self._commits.elements())\n",
         "",
     ),
     # --- sources ---
     Mutant(
         "a reader's position is not put into state",
-        "operators/source.py",
+        "operators/sources/source.py",
         "        splits = self._reader.snapshot(context.checkpoint)\n",
         "        splits = self._reader.snapshot(context.checkpoint)[:0]\n",
     ),
@@ -437,7 +437,7 @@ PROTOCOL = [
     # --- what the simulator has found, planted again ---
     Mutant(
         "two completions at once commit twice",
-        "operators/commits.py",
+        "operators/sinks/commits.py",
         "        if self._committing:\n            return ",
         "        if False:\n            return ",
     ),

@@ -26,7 +26,7 @@ from tidegate import (
 )
 from tidegate.api.aggregates import Aggregate
 from tidegate.errors import SerializerIncompatible
-from tidegate.operators.aggregate_batches import AggregateBatchesOperator
+from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
 
 ALL = (
     Count(),

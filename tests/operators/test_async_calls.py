@@ -18,9 +18,9 @@ from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.functions import RuntimeContext
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import UserCodeFailed, UserError
+from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 from tidegate.operators.async_calls.call_batches import BatchLimits, BatchSize
 from tidegate.operators.async_calls.call_settings import CallSettings, Executor
-from tidegate.operators.async_wait import AsyncWaitOperator
 from tidegate.typeinfo.types import Types
 
 LIMIT_S = 120

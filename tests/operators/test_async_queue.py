@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.model.elements import Watermark, WatermarkStatus
-from tidegate.operators.async_queue import (
+from tidegate.operators.async_calls.async_queue import (
     Call,
     CallQueue,
     OrderedQueue,

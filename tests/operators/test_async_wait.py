@@ -16,8 +16,8 @@ from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
+from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 from tidegate.operators.async_calls.call_settings import CallSettings
-from tidegate.operators.async_wait import AsyncWaitOperator
 
 ONCE = AsyncRetryStrategy.no_restart()
 LONG_MS = 60_000

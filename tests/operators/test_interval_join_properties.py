@@ -8,7 +8,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate import MapStateDescriptor, ProcessJoinFunction, Types
 from tidegate.model.elements import MAX_WATERMARK_MS
-from tidegate.operators.interval_join import IntervalJoinOperator, IntervalPlan
+from tidegate.operators.process.interval_join import IntervalJoinOperator, IntervalPlan
 from tidegate.typeinfo.types import PICKLED
 
 KEYS = ("a", "b", "c")

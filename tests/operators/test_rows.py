@@ -19,9 +19,9 @@ from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
+from tidegate.operators.aggregates.reduce import ReduceOperator
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
-from tidegate.operators.process import KeyedProcessOperator, ProcessOperator
-from tidegate.operators.reduce import ReduceOperator
+from tidegate.operators.process.process_functions import KeyedProcessOperator, ProcessOperator
 
 
 def keyed(values: list[object], keys: list[object], stamps: list[int] | None = None) -> RowBatch:

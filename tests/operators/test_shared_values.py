@@ -8,9 +8,9 @@ from tests.operators.world import Hosted, World
 from tidegate.api.functions import KeyedProcessFunction
 from tidegate.api.operator import Operator
 from tidegate.model.elements import RowBatch
+from tidegate.operators.aggregates.reduce import ReduceOperator
 from tidegate.operators.map import FlatMapOperator, MapOperator
-from tidegate.operators.process import KeyedProcessOperator
-from tidegate.operators.reduce import ReduceOperator
+from tidegate.operators.process.process_functions import KeyedProcessOperator
 from tidegate.typeinfo.types import Types
 
 

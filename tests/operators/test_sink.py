@@ -11,7 +11,7 @@ from tidegate.errors import CommitFailed, StorageFailed
 from tidegate.model.elements import Batch, OperatorEvent, RowBatch
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.sink import SinkOperator
+from tidegate.operators.sinks.sink import SinkOperator
 
 
 class ListSink:

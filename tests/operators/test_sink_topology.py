@@ -11,7 +11,7 @@ from tidegate.api.sink import CommittableMessage, Prepared, WriterContext
 from tidegate.errors import UserError
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId
-from tidegate.operators.sink_topology import CommitterOperator, SinkWriterOperator
+from tidegate.operators.sinks.sink_topology import CommitterOperator, SinkWriterOperator
 
 if TYPE_CHECKING:
     from asyncio import Future

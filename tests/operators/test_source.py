@@ -16,9 +16,9 @@ from tidegate.model.duration import Duration
 from tidegate.model.elements import OperatorEvent, Watermark
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
-from tidegate.operators.source_coordinator import AssignmentTracker, SourceCoordinator
-from tidegate.operators.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
+from tidegate.operators.sources.source import SourceReaderOperator
+from tidegate.operators.sources.source_coordinator import AssignmentTracker, SourceCoordinator
+from tidegate.operators.sources.split_events import NoMoreSplits, SplitsAssigned, SplitsWanted
 
 WANTED = OperatorEvent(SplitsWanted())
 

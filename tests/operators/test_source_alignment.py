@@ -19,8 +19,8 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.model.settings import SlotSettings
-from tidegate.operators.source import SourceReaderOperator
-from tidegate.operators.split_events import WatermarkAllowed, WatermarkReached
+from tidegate.operators.sources.source import SourceReaderOperator
+from tidegate.operators.sources.split_events import WatermarkAllowed, WatermarkReached
 
 UPDATE_MS = 1_000
 

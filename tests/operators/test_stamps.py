@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.operators.world import arrow
 from tidegate import BadRecord, GraphError, Row, TimestampAssigner, UserCodeFailed
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.operators.event_time import greatest_timestamp
-from tidegate.operators.stamps import stamp_by
+from tidegate.operators.event_time.event_time import greatest_timestamp
+from tidegate.operators.event_time.stamps import stamp_by
 
 NAIVE = datetime.fromisoformat("1970-01-01T00:00:01")
 Named = namedtuple("Named", ["t", "n"])

@@ -27,7 +27,7 @@ from tidegate import (
 )
 from tidegate.api.aggregates import Aggregate
 from tidegate.model.elements import Watermark
-from tidegate.operators.window_batches import WindowAggregateBatchesOperator
+from tidegate.operators.windows.window_batches import WindowAggregateBatchesOperator
 
 ALL = (
     Count(),

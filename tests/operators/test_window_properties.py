@@ -42,10 +42,10 @@ from tidegate.api.operator import Operator
 from tidegate.api.windows import count_windows
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import MAX_WATERMARK_MS
-from tidegate.operators.aligned_windows import AlignedWindowOperator
 from tidegate.operators.emit import PIECE_MS
-from tidegate.operators.window import WindowOperator
-from tidegate.operators.windows import WindowPlan
+from tidegate.operators.windows.aligned import AlignedWindowOperator
+from tidegate.operators.windows.firing import WindowPlan
+from tidegate.operators.windows.general import WindowOperator
 
 KEYS = st.sampled_from(["a", "b", "c", "d"])
 PARALLELISM = st.sampled_from([1, 2, 4])

@@ -24,7 +24,7 @@ from tidegate.api.functions import Function
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import Watermark
 from tidegate.operators.emit import PIECE_MS
-from tidegate.operators.windows import WindowPlan
+from tidegate.operators.windows.firing import WindowPlan
 
 
 def spans(key: object, window: TimeWindow, elements: Iterable[Any]) -> list[Any]:

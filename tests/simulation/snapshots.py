@@ -20,9 +20,9 @@ from tidegate.api.operator import KeyCell
 from tidegate.api.state import OperatorStateDescriptor
 from tidegate.model.ids import JobId
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.operators.async_wait import IN_FLIGHT_STATE
-from tidegate.operators.sink import COMMITTABLES_STATE
-from tidegate.operators.source import STATE_NAME
+from tidegate.operators.async_calls.async_wait import IN_FLIGHT_STATE
+from tidegate.operators.sinks.sink import COMMITTABLES_STATE
+from tidegate.operators.sources.source import STATE_NAME
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.checkpoints import CheckpointStorage, resolve_relative
 from tidegate.storage.reading import StateReader

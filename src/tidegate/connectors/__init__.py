@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.connectors.collect import CollectSink
     from tidegate.connectors.collection import CollectionSource
-    from tidegate.connectors.csv_rows import (
-        CsvRowDeserializationSchema,
-        CsvRowSerializationSchema,
-    )
     from tidegate.connectors.files.formats import (
         BulkFormat,
         CsvReaderFormat,
@@ -35,10 +31,6 @@ if TYPE_CHECKING:
     from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
     from tidegate.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
     from tidegate.connectors.jdbc.sink import JdbcSink
-    from tidegate.connectors.json_rows import (
-        JsonRowDeserializationSchema,
-        JsonRowSerializationSchema,
-    )
     from tidegate.connectors.kafka.offsets import (
         KafkaOffsetResetStrategy,
         KafkaOffsetsInitializer,
@@ -53,7 +45,15 @@ if TYPE_CHECKING:
     from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
     from tidegate.connectors.polling import Page, PollingSource
     from tidegate.connectors.print import PrintSink
-    from tidegate.connectors.schemas import (
+    from tidegate.connectors.schemas.csv_rows import (
+        CsvRowDeserializationSchema,
+        CsvRowSerializationSchema,
+    )
+    from tidegate.connectors.schemas.json_rows import (
+        JsonRowDeserializationSchema,
+        JsonRowSerializationSchema,
+    )
+    from tidegate.connectors.schemas.messages import (
         ByteArraySchema,
         DeserializationSchema,
         JsonSchema,
@@ -114,17 +114,17 @@ _PLACES = {
     "BucketAssigner": "tidegate.connectors.files.rolling",
     "BulkFormat": "tidegate.connectors.files.formats",
     "BulkWriterFactory": "tidegate.connectors.files.rolling",
-    "ByteArraySchema": "tidegate.connectors.schemas",
+    "ByteArraySchema": "tidegate.connectors.schemas.messages",
     "CollectSink": "tidegate.connectors.collect",
     "CollectionSource": "tidegate.connectors.collection",
     "CsvBulkWriters": "tidegate.connectors.files.rolling",
     "CsvReaderFormat": "tidegate.connectors.files.formats",
-    "CsvRowDeserializationSchema": "tidegate.connectors.csv_rows",
-    "CsvRowSerializationSchema": "tidegate.connectors.csv_rows",
+    "CsvRowDeserializationSchema": "tidegate.connectors.schemas.csv_rows",
+    "CsvRowSerializationSchema": "tidegate.connectors.schemas.csv_rows",
     "CsvSchema": "tidegate.connectors.files.formats",
     "DataGeneratorSource": "tidegate.connectors.generator",
     "DeliveryGuarantee": "tidegate.connectors.kafka.sink",
-    "DeserializationSchema": "tidegate.connectors.schemas",
+    "DeserializationSchema": "tidegate.connectors.schemas.messages",
     "Encoder": "tidegate.connectors.files.rolling",
     "FileSink": "tidegate.connectors.files.sink",
     "FileSinkBuilder": "tidegate.connectors.files.rolling",
@@ -133,9 +133,9 @@ _PLACES = {
     "JdbcConnectionOptions": "tidegate.connectors.jdbc.options",
     "JdbcExecutionOptions": "tidegate.connectors.jdbc.options",
     "JdbcSink": "tidegate.connectors.jdbc.sink",
-    "JsonRowDeserializationSchema": "tidegate.connectors.json_rows",
-    "JsonRowSerializationSchema": "tidegate.connectors.json_rows",
-    "JsonSchema": "tidegate.connectors.schemas",
+    "JsonRowDeserializationSchema": "tidegate.connectors.schemas.json_rows",
+    "JsonRowSerializationSchema": "tidegate.connectors.schemas.json_rows",
+    "JsonSchema": "tidegate.connectors.schemas.messages",
     "KafkaOffsetResetStrategy": "tidegate.connectors.kafka.offsets",
     "KafkaOffsetsInitializer": "tidegate.connectors.kafka.offsets",
     "KafkaRecordSerializationSchema": "tidegate.connectors.kafka.records",
@@ -154,8 +154,8 @@ _PLACES = {
     "PollingSource": "tidegate.connectors.polling",
     "PrintSink": "tidegate.connectors.print",
     "RollingPolicy": "tidegate.connectors.files.rolling",
-    "SerializationSchema": "tidegate.connectors.schemas",
-    "SimpleStringSchema": "tidegate.connectors.schemas",
+    "SerializationSchema": "tidegate.connectors.schemas.messages",
+    "SimpleStringSchema": "tidegate.connectors.schemas.messages",
     "StreamFormat": "tidegate.connectors.files.formats",
 }
 

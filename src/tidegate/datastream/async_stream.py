@@ -9,9 +9,9 @@ from tidegate.config.spans import millis_of
 from tidegate.datastream import checks, types
 from tidegate.errors import GraphError
 from tidegate.model.duration import Time
+from tidegate.operators.async_calls.async_wait import AsyncWaitOperator, called_method
 from tidegate.operators.async_calls.call_places import gives_coroutines
 from tidegate.operators.async_calls.call_settings import CallSettings, Executor
-from tidegate.operators.async_wait import AsyncWaitOperator, called_method
 from tidegate.operators.function import row_call
 
 if TYPE_CHECKING:

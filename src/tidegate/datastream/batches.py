@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tidegate.api.aggregates import Aggregate
 from tidegate.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.errors import GraphError
-from tidegate.operators.aggregate_batches import AggregateBatchesOperator
-from tidegate.operators.window_batches import END, START, WindowAggregateBatchesOperator
+from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
+from tidegate.operators.windows.window_batches import END, START, WindowAggregateBatchesOperator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -59,7 +59,7 @@ def table_of(given: object, call: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    from tidegate.operators.frames import taken
+    from tidegate.operators.arrow.frames import taken
 
     if isinstance(given, pa.Table):
         return given

@@ -18,8 +18,8 @@ from tidegate.datastream.adapters import CoFlatMap, CoMap
 from tidegate.datastream.keyed import KeyedStream
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
-from tidegate.operators.broadcast import BroadcastOperator, KeyedBroadcastOperator
-from tidegate.operators.co_process import CoProcessOperator, KeyedCoProcessOperator
+from tidegate.operators.process.broadcast import BroadcastOperator, KeyedBroadcastOperator
+from tidegate.operators.process.co_process import CoProcessOperator, KeyedCoProcessOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,15 +12,15 @@ from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import SideOutputTransformation
-from tidegate.operators.async_wait import AsyncWaitOperator
-from tidegate.operators.batches import (
+from tidegate.operators.arrow.batches import (
     FilterBatchesOperator,
     FlatMapBatchesOperator,
     MapBatchesOperator,
 )
+from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 from tidegate.operators.dead_letters import DeadLetterOperator
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
-from tidegate.operators.process import ProcessOperator
+from tidegate.operators.process.process_functions import ProcessOperator
 
 if TYPE_CHECKING:
     from tidegate.datastream.environment import StreamExecutionEnvironment

@@ -15,7 +15,7 @@ from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind
 from tidegate.operators.function import row_call
-from tidegate.operators.interval_join import IntervalJoinOperator, IntervalPlan
+from tidegate.operators.process.interval_join import IntervalJoinOperator, IntervalPlan
 from tidegate.typeinfo.types import BYTE, PICKLED, TupleTypeInfo, is_any
 
 if TYPE_CHECKING:

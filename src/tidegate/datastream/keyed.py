@@ -25,9 +25,9 @@ from tidegate.datastream import checks, ready_steps, types
 from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
-from tidegate.operators.process import KeyedProcessOperator
-from tidegate.operators.reduce import ReduceOperator
-from tidegate.operators.rolling import RollingOperator
+from tidegate.operators.aggregates.reduce import ReduceOperator
+from tidegate.operators.aggregates.rolling import RollingOperator
+from tidegate.operators.process.process_functions import KeyedProcessOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.topology import Partitioner as Exchange
-    from tidegate.operators.frames import Form
-    from tidegate.operators.rolling import RollingCall
+    from tidegate.operators.aggregates.rolling import RollingCall
+    from tidegate.operators.arrow.frames import Form
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
@@ -186,7 +186,7 @@ class KeyedStream(DataStream[T]):
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator[Any] | list[Any]:
         """As of any stream, each record as ``Row(f0=key, f1=record)``."""
-        from tidegate.operators.keying import WithKeyOperator
+        from tidegate.operators.process.keying import WithKeyOperator
 
         paired = self.transform("WithKey", WithKeyOperator(), None, keyed=True)
         if limit is None:
@@ -216,8 +216,8 @@ class KeyedStream(DataStream[T]):
         >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
         """
         from tidegate.datastream.batches import key_column
-        from tidegate.operators.batches import ProcessBatchesOperator
-        from tidegate.operators.frames import check_form
+        from tidegate.operators.arrow.batches import ProcessBatchesOperator
+        from tidegate.operators.arrow.frames import check_form
 
         checks.check_function_object(
             func,

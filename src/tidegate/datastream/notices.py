@@ -52,7 +52,7 @@ def warn(graph: StreamGraph, configuration: Configuration, *, checkpointing: boo
 
 def _check_sinks(graph: StreamGraph, warnings: Warnings) -> None:
     """Raises GraphError where a sink would never show anything of its endless input."""
-    from tidegate.operators.sink import SinkHost
+    from tidegate.operators.sinks.sink import SinkHost
 
     endless = _fed_without_end(graph)
     for node in graph.nodes:
@@ -84,7 +84,7 @@ def _fed_without_end(graph: StreamGraph) -> set[int]:
 
 
 def _warn_of_sources(graph: StreamGraph, warnings: Warnings) -> None:
-    from tidegate.operators.source import SourceReaderOperator
+    from tidegate.operators.sources.source import SourceReaderOperator
 
     for node in graph.nodes:
         if isinstance(node.operator, SourceReaderOperator) and node.operator.unmatched:

@@ -62,7 +62,7 @@ class StreamOutputs(Generic[T]):
 
         >>> flights.sink_to(FileSink.parquet("out/"))
         """
-        from tidegate.operators.sink import SinkOperator
+        from tidegate.operators.sinks.sink import SinkOperator
 
         checks.check_sink(sink, "sink_to")
         if isinstance(sink, WithPreCommitTopology | WithPostCommitTopology):
@@ -80,7 +80,7 @@ class StreamOutputs(Generic[T]):
 
         >>> flights.add_sink(lambda flight: table.upsert(flight))
         """
-        from tidegate.operators.function_sink import SinkFunctionOperator
+        from tidegate.operators.sinks.function_sink import SinkFunctionOperator
 
         if isinstance(sink_func, Sink):
             return self.sink_to(sink_func)
@@ -95,7 +95,7 @@ class StreamOutputs(Generic[T]):
         Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
         """
         from tidegate.connectors.print import PrintSink
-        from tidegate.operators.sink import SinkOperator
+        from tidegate.operators.sinks.sink import SinkOperator
 
         if sink_identifier is not None:
             checks.check_text(sink_identifier, "print")
@@ -185,7 +185,7 @@ class StreamOutputs(Generic[T]):
         >>> env.from_sequence(1, 10).to_spark("value bigint").count()
         """
         results.check_bounded((*self._program.operators, self._transformation), "to_spark")
-        from tidegate.operators.sink import SinkOperator
+        from tidegate.operators.sinks.sink import SinkOperator
 
         frame = results.SparkFrame(self._environment, self._type, schema, folder, spark)
         inputs = (self._transformation,)
@@ -199,7 +199,7 @@ class StreamOutputs(Generic[T]):
     def _collect(self, job_name: str | None, call: str) -> tuple[JobClient, str]:
         """Start the program with a sink whose records the client has under this name."""
         from tidegate.connectors.collect import CollectSink
-        from tidegate.operators.sink import SinkOperator
+        from tidegate.operators.sinks.sink import SinkOperator
 
         checks.check_name_of_job(job_name, call)
         name = f"collect-{self._program.number() + 1}"

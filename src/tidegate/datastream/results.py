@@ -201,8 +201,8 @@ class SparkFrame:
     ) -> None:
         from tidegate.api.columns import Columns
         from tidegate.connectors.files.sink import FileSink
-        from tidegate.connectors.frame_files import spark_schema
-        from tidegate.operators.columns import ToColumns
+        from tidegate.connectors.frames.frame_files import spark_schema
+        from tidegate.operators.arrow.columns import ToColumns
 
         frames, settings = load_frames(), environment.get_configuration()
         columns = Columns.of_type(type_info)
@@ -222,7 +222,7 @@ class SparkFrame:
 
     def read(self) -> object:
         """What the job, which has finished, has written."""
-        from tidegate.connectors.frame_files import settle
+        from tidegate.connectors.frames.frame_files import settle
 
         return self._output.read(settle(self._output.folder, self._schema))
 

@@ -9,7 +9,7 @@ from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.datastream.topologies import WithPostCommitTopology, WithPreCommitTopology
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
-from tidegate.operators.sink_topology import CommitterOperator, SinkWriterOperator
+from tidegate.operators.sinks.sink_topology import CommitterOperator, SinkWriterOperator
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -178,7 +178,7 @@ class StreamSources:
 
         >>> env.from_spark(spark.table("orders").where("price > 10"))
         """
-        from tidegate.connectors.frames import FrameSource
+        from tidegate.connectors.frames.frame_source import FrameSource
 
         source = FrameSource(load_frames().StagedFrame(df, folder))
         return self._read(source, watermark_strategy, source_name, None)
@@ -207,7 +207,7 @@ class StreamSources:
         parallelism_max: int | None = None,
     ) -> DataStream[Any]:
         from tidegate.datastream.stream import DataStream
-        from tidegate.operators.source import SourceReaderOperator
+        from tidegate.operators.sources.source import SourceReaderOperator
 
         operator = SourceReaderOperator(source, watermark_strategy, name, type_info)
         made = self._program.add(

@@ -35,7 +35,7 @@ from tidegate.graph.transformations import (
 )
 from tidegate.model.topology import Partitioner
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator, Projection
-from tidegate.operators.process import ProcessOperator
+from tidegate.operators.process.process_functions import ProcessOperator
 from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.types import BYTE, PICKLED
 
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
-    from tidegate.operators.frames import Form
+    from tidegate.operators.arrow.frames import Form
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
@@ -255,7 +255,7 @@ class DataStream(StreamOutputs[T]):
         ...     WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time")
         ... )
         """
-        from tidegate.operators.timestamps import TimestampsOperator
+        from tidegate.operators.event_time.restamping import TimestampsOperator
 
         checks.check_strategy(
             watermark_strategy, "assign_timestamps_and_watermarks", can_rest=False
@@ -293,7 +293,7 @@ class DataStream(StreamOutputs[T]):
         >>> flights.map_batches(lambda df: df.with_columns(late=pl.col("dep_delay") > 15),
         ...     form="polars")
         """
-        from tidegate.operators.batches import MapBatchesOperator
+        from tidegate.operators.arrow.batches import MapBatchesOperator
 
         checks.check_batch_function(func, MapFunction, "map_batches", form)
         return self._then("MapBatches", MapBatchesOperator(func, output_schema, form), func, None)
@@ -310,7 +310,7 @@ class DataStream(StreamOutputs[T]):
         The function returns or yields them, or None for nothing. output_schema, form: as for
         ``map_batches``.
         """
-        from tidegate.operators.batches import FlatMapBatchesOperator
+        from tidegate.operators.arrow.batches import FlatMapBatchesOperator
 
         checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
         operator = FlatMapBatchesOperator(func, output_schema, form)
@@ -323,7 +323,7 @@ class DataStream(StreamOutputs[T]):
 
         >>> flights.filter_batches(lambda batch: pc.greater(batch["dep_delay"], 15))
         """
-        from tidegate.operators.batches import FilterBatchesOperator
+        from tidegate.operators.arrow.batches import FilterBatchesOperator
 
         checks.check_batch_function(func, FilterFunction, "filter_batches", form)
         return self._then("FilterBatches", FilterBatchesOperator(func, form), func, self._type)
@@ -376,7 +376,7 @@ class DataStream(StreamOutputs[T]):
     def reinterpreted(self, key_selector: object, key_type: TypeHint | None) -> KeyedStream[T]:
         """See ``DataStreamUtils.reinterpret_as_keyed_stream``."""
         from tidegate.datastream.keyed import KeyedStream
-        from tidegate.operators.keying import ReinterpretOperator
+        from tidegate.operators.process.keying import ReinterpretOperator
 
         key = self._key_by(key_selector, key_type, "reinterpret_as_keyed_stream")
         keyed = self.transform("Reinterpret", ReinterpretOperator(key), None)

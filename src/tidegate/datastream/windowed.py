@@ -32,10 +32,10 @@ from tidegate.config.spans import Span, millis_of
 from tidegate.datastream import checks, types
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError, with_article
-from tidegate.operators.aligned_windows import AlignedWindowOperator
-from tidegate.operators.sessions import SessionOperator
-from tidegate.operators.window import WindowOperator
-from tidegate.operators.windows import WindowPlan
+from tidegate.operators.windows.aligned import AlignedWindowOperator
+from tidegate.operators.windows.firing import WindowPlan
+from tidegate.operators.windows.general import WindowOperator
+from tidegate.operators.windows.sessions import SessionOperator
 from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:

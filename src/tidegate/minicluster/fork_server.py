@@ -49,8 +49,8 @@ WARM: Final = (
     "encodings.idna",
     "tidegate.slot.serve",
     "tidegate.operators.map",
-    "tidegate.operators.source",
-    "tidegate.operators.sink",
+    "tidegate.operators.sources.source",
+    "tidegate.operators.sinks.sink",
     "tidegate.connectors.collection",
     "tidegate.connectors.print",
 )

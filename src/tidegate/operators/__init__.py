@@ -1,1 +1,1 @@
-"""What happens to a batch: a file an operator."""
+"""What happens to a batch: a folder for each kind of operator, a file for each operator."""

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql import types as spark_types
 
-from tidegate.connectors.frame_files import holds_files, rows_in
+from tidegate.connectors.frames.frame_files import holds_files, rows_in
 from tidegate.errors import ConfigError, JobCanceled, StorageFailed, with_article
 from tidegate.spark.addresses import is_local
 from tidegate.spark.session import session_for as session_for  # for who loads this module
@@ -222,7 +222,7 @@ def arrow_type(kind: spark_types.DataType) -> pa.DataType:
 
 
 def spark_type(kind: pa.DataType) -> spark_types.DataType:
-    """Spark's type of an Arrow type that ``connectors.frame_files.spark_schema`` gives."""
+    """Spark's type of an Arrow type that ``connectors.frames.frame_files.spark_schema`` gives."""
     if pa.types.is_decimal(kind):
         return spark_types.DecimalType(kind.precision, kind.scale)
     if pa.types.is_map(kind):

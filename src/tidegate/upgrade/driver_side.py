@@ -11,7 +11,7 @@ from tidegate.checkpoint.provenance import hook_states
 from tidegate.config.log import process_log
 from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed
-from tidegate.operators.source_coordinator import SourceCoordinator
+from tidegate.operators.sources.source_coordinator import SourceCoordinator
 from tidegate.upgrade.opening import ended_within
 from tidegate.upgrade.operators import finding_of
 from tidegate.upgrade.report import UpgradeFault, UpgradeFinding, UpgradeSeverity

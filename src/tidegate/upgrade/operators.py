@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, UserError
-from tidegate.operators.sink import COMMITTABLES_STATE
+from tidegate.operators.sinks.sink import COMMITTABLES_STATE
 from tidegate.state import ttl
 from tidegate.state.timers import TIMERS
 from tidegate.typeinfo.serializers import SerializerSnapshot

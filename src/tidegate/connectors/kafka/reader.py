@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.source import ReaderContext
     from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
-    from tidegate.connectors.schemas import DeserializationSchema
+    from tidegate.connectors.schemas.messages import DeserializationSchema
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.connectors.schemas import SerializationSchema
+    from tidegate.connectors.schemas.messages import SerializationSchema
 
 
 class KafkaTopicSelector(ABC):

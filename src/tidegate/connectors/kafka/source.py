@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.connectors.kafka.enumerator import KafkaEnumerator
     from tidegate.connectors.kafka.reader import KafkaReader
-    from tidegate.connectors.schemas import DeserializationSchema
+    from tidegate.connectors.schemas.messages import DeserializationSchema
     from tidegate.typeinfo.types import TypeInformation
 
 WHERE: Final = "KafkaSource"

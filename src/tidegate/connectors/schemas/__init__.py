@@ -1,0 +1,1 @@
+"""How values become bytes in a message, and back: text, JSON and CSV."""

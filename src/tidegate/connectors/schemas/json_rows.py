@@ -1,0 +1,236 @@
+"""Rows of a declared type as JSON objects, under PyFlink's names."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import msgspec
+
+from flinkformat.row import Row
+from tidegate.connectors.schemas.json_schemas import type_of_json_schema
+from tidegate.connectors.schemas.messages import DeserializationSchema, SerializationSchema
+from tidegate.errors import ConfigError
+from tidegate.typeinfo.convert import Converter, Misfit
+from tidegate.typeinfo.types import (
+    BIG_DEC,
+    BYTES,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    ListTypeInfo,
+    MapTypeInfo,
+    RowTypeInfo,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.typeinfo.types import TypeInformation
+
+
+class JsonRowDeserializationSchema(DeserializationSchema):
+    """JSON objects as rows of a type; made by ``builder``.
+
+    Fields that the type does not name are passed over, missing ones are None. Dates and times are
+    texts in ISO form, bytes are base64.
+    """
+
+    Builder: ClassVar[type[JsonRowDeserializationSchemaBuilder]]
+
+    def __init__(
+        self, row_type: RowTypeInfo, *, fail_on_missing: bool, ignore_errors: bool
+    ) -> None:
+        self._type = row_type
+        self._fail_on_missing = fail_on_missing
+        self.malformed = "skip" if ignore_errors else "fail"
+        self._reads: Callable[[Any], Any] | None = None
+
+    @staticmethod
+    def builder() -> JsonRowDeserializationSchemaBuilder:
+        """Begin."""
+        return JsonRowDeserializationSchemaBuilder()
+
+    def deserialize(self, data: bytes) -> Any:
+        """The row. Raises ValueError with the field that does not fit, unless it is passed over."""
+        try:
+            return self.parse(data)
+        except (ValueError, RecursionError):
+            if self.malformed == "fail":
+                raise
+            return None
+
+    def parse(self, data: bytes) -> Any:
+        """The row. Raises ValueError with the field that does not fit."""
+        return self._row(msgspec.json.decode(data))
+
+    def _row(self, value: Any) -> object:
+        if self._reads is None:
+            self._reads = _reader(self._type, self._fail_on_missing)
+            self._converter = Converter(self._type)
+        try:
+            return self._converter.batch([self._reads(value)])[0]
+        except Misfit as misfit:
+            field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
+            raise ValueError(f"{field}{misfit.value!r} is no {misfit.expected}") from None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_reads": None, "_converter": None}
+
+    @property
+    def produced_type(self) -> TypeInformation | None:
+        """The type of the rows."""
+        return self._type
+
+
+class JsonRowDeserializationSchemaBuilder:
+    """Says what the objects are."""
+
+    def __init__(self) -> None:
+        self._type: TypeInformation | None = None
+        self._fail_on_missing = False
+        self._ignore_errors = False
+
+    def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchemaBuilder:
+        """The type of the rows: ``Types.ROW_NAMED``."""
+        self._type = type_info
+        return self
+
+    def json_schema(self, json_schema: str) -> JsonRowDeserializationSchemaBuilder:
+        """The type of the rows, as a JSON schema says it. Raises ConfigError for what is none."""
+        return self.type_info(type_of_json_schema(json_schema))
+
+    def fail_on_missing_field(self) -> JsonRowDeserializationSchemaBuilder:
+        """An object without one of the fields is bad; otherwise the field is None."""
+        self._fail_on_missing = True
+        return self
+
+    def ignore_parse_errors(self) -> JsonRowDeserializationSchemaBuilder:
+        """Pass over what is no such object; otherwise it fails the job."""
+        self._ignore_errors = True
+        return self
+
+    def build(self) -> JsonRowDeserializationSchema:
+        """Make the schema. Raises ConfigError for a type without named fields."""
+        row_type = _row_type(self._type, "JsonRowDeserializationSchema")
+        return JsonRowDeserializationSchema(
+            row_type, fail_on_missing=self._fail_on_missing, ignore_errors=self._ignore_errors
+        )
+
+
+class JsonRowSerializationSchema(SerializationSchema):
+    """Rows as JSON objects, fields in the order of the type; made by ``builder``."""
+
+    Builder: ClassVar[type[JsonRowSerializationSchemaBuilder]]
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._type = row_type
+
+    @staticmethod
+    def builder() -> JsonRowSerializationSchemaBuilder:
+        """Begin."""
+        return JsonRowSerializationSchemaBuilder()
+
+    def serialize(self, value: Any) -> bytes | None:
+        """The row as JSON without blanks; None is null. Raises TypeError for what is no row."""
+        return msgspec.json.encode(_written(self._type, value))
+
+
+class JsonRowSerializationSchemaBuilder:
+    """Says what the rows are."""
+
+    def __init__(self) -> None:
+        self._type: TypeInformation | None = None
+
+    def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchemaBuilder:
+        """The type of the rows: ``Types.ROW_NAMED``."""
+        self._type = type_info
+        return self
+
+    def build(self) -> JsonRowSerializationSchema:
+        """Make the schema. Raises ConfigError for a type without named fields."""
+        return JsonRowSerializationSchema(_row_type(self._type, "JsonRowSerializationSchema"))
+
+
+JsonRowDeserializationSchema.Builder = JsonRowDeserializationSchemaBuilder
+JsonRowSerializationSchema.Builder = JsonRowSerializationSchemaBuilder
+
+
+def _row_type(type_info: TypeInformation | None, where: str) -> RowTypeInfo:
+    if isinstance(type_info, RowTypeInfo):
+        return type_info
+    raise ConfigError(
+        f"The type of the rows is {type_info}",
+        where=where,
+        remedy='Give one with named fields: Types.ROW_NAMED(["id"], [Types.LONG()]).',
+    )
+
+
+def _of_text(parse: Callable[[str], object]) -> Callable[[Any], Any]:
+    def read(value: Any) -> Any:
+        return parse(value) if isinstance(value, str) else value
+
+    return read
+
+
+_READS: Final[dict[TypeInformation, Callable[[Any], Any]]] = {
+    BYTES: _of_text(lambda text: base64.b64decode(text, validate=True)),
+    # A truth value is an int to Python, and no number to anybody else.
+    BIG_DEC: lambda value: decimal.Decimal(str(value)) if type(value) in (int, float) else value,
+    SQL_DATE: _of_text(datetime.date.fromisoformat),
+    SQL_TIME: _of_text(datetime.time.fromisoformat),
+    SQL_TIMESTAMP: _of_text(datetime.datetime.fromisoformat),
+}
+
+
+def _reader(type_info: TypeInformation, fail_on_missing: bool) -> Callable[[Any], Any]:
+    """What brings a decoded JSON value near enough to the type for its converter."""
+    if isinstance(type_info, RowTypeInfo):
+        return _row_reader(type_info, fail_on_missing)
+    if isinstance(type_info, ListTypeInfo):
+        element = _reader(type_info.element_type, fail_on_missing)
+        return lambda value: list(map(element, value)) if isinstance(value, list) else value
+    if isinstance(type_info, MapTypeInfo):
+        of = _reader(type_info.value_type, fail_on_missing)
+        return lambda value: (
+            {name: of(entry) for name, entry in cast("dict[Any, Any]", value).items()}
+            if isinstance(value, dict)
+            else value
+        )
+    return _READS.get(type_info, lambda value: value)
+
+
+def _row_reader(type_info: RowTypeInfo, fail_on_missing: bool) -> Callable[[Any], Any]:
+    names = tuple(type_info.get_field_names())
+    readers = [_reader(field, fail_on_missing) for field in type_info.get_field_types()]
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, Any]", value)
+        if fail_on_missing and (missing := [name for name in names if name not in fields]):
+            raise ValueError(f"the fields {missing} are missing")
+        values: list[object] = [
+            None if fields.get(name) is None else reader(fields[name])
+            for name, reader in zip(names, readers, strict=True)
+        ]
+        return Row.named(names, values)
+
+    return read
+
+
+def _written(type_info: TypeInformation, value: Any) -> object:
+    """A value as msgspec writes it."""
+    if isinstance(type_info, RowTypeInfo) and value is not None:
+        values: Any = value.as_dict() if isinstance(value, Row) and value.names else value
+        names, types = type_info.get_field_names(), type_info.get_field_types()
+        if not isinstance(values, dict):
+            values = dict(zip(names, values, strict=True))
+        return {name: _written(of, values[name]) for name, of in zip(names, types, strict=True)}
+    if isinstance(type_info, ListTypeInfo) and value is not None:
+        return [_written(type_info.element_type, each) for each in value]
+    if isinstance(type_info, MapTypeInfo) and value is not None:
+        return {name: _written(type_info.value_type, each) for name, each in value.items()}
+    return value

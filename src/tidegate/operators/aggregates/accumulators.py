@@ -1,0 +1,421 @@
+"""How aggregates are kept in columns of state: added to, run over, merged and read, all by batch.
+
+Each accumulator has a column named as its results, and beside it what tells rows with a value from
+those that have seen nulls only. Values reach it without nulls.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.api import aggregates
+from tidegate.api.state import ColumnStateDescriptor
+from tidegate.errors import GraphError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from tidegate.api.aggregates import Aggregate
+    from tidegate.api.state import ColumnState
+    from tidegate.operators.aggregates.groups import Groups
+
+    Longs = NDArray[np.int64]
+    Values = NDArray[Any]
+
+_LONG: Final = pa.int64()
+_DOUBLE: Final = pa.float64()
+
+
+class _Holder(Protocol):
+    """What has columns: a pane, or the state of all keys."""
+
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState: ...
+
+
+class Accumulator(Protocol):
+    """One aggregate of all keys of a pane; says only how, and keeps everything in its columns.
+
+    type: Arrow's, of the results.
+    """
+
+    type: pa.DataType
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Add a value to each of the rows; stamps: their event times."""
+        ...
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Add all that another pane has: values of these rows, in both."""
+        ...
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """Add values, in the groups' order; the result after each, in that order."""
+        ...
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The results of the rows."""
+        ...
+
+
+class CountAccumulator:
+    """Counts."""
+
+    type = _LONG
+
+    def __init__(self, name: str) -> None:
+        self._count = ColumnStateDescriptor(name, _LONG)
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Count the rows."""
+        pane.column(self._count).at(np.add, rows, 1)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Add the counts."""
+        pane.column(self._count).at(np.add, rows, part.column(self._count).get(rows))
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The count after each."""
+        column = pane.column(self._count)
+        before = column.get(groups.keys)
+        column.put(groups.keys, before + groups.lengths)
+        return pa.array(groups.within() + np.repeat(before, groups.lengths))
+
+    def counts(self, pane: _Holder, rows: Longs) -> Longs:
+        """The counts of the rows."""
+        return pane.column(self._count).get(rows)
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The counts."""
+        return pa.array(self.counts(pane, rows))
+
+
+class FoldAccumulator:
+    """Folds values with a ufunc, from a value that changes nothing."""
+
+    def __init__(self, name: str, arrow: pa.DataType, ufunc: np.ufunc, neutral: object) -> None:
+        self.type = arrow
+        self._ufunc = ufunc
+        self._value = ColumnStateDescriptor(name, arrow, neutral)
+        self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Fold the values in."""
+        pane.column(self._value).at(self._ufunc, rows, values)
+        pane.column(self._seen).put(rows, _TRUE)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Fold the other values in; those that nothing was folded into change nothing."""
+        seen = part.column(self._seen).get(rows)
+        pane.column(self._value).at(self._ufunc, rows, part.column(self._value).get(rows))
+        pane.column(self._seen).put(rows[seen], _TRUE)
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The fold after each."""
+        column = pane.column(self._value)
+        before = column.get(groups.keys)
+        if self._ufunc is np.add and values.dtype.kind in "iu":
+            made = groups.running_sum(values, before)
+        else:
+            made = groups.running(self._ufunc, values, before)
+        column.put(groups.keys, made[groups.lasts])
+        pane.column(self._seen).put(groups.keys, _TRUE)
+        return _array(made, self.type)
+
+    def values(self, pane: _Holder, rows: Longs) -> Values:
+        """The folds of the rows."""
+        return pane.column(self._value).get(rows)
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The folds, null where nothing was folded in."""
+        missing = ~pane.column(self._seen).get(rows)
+        return _array(self.values(pane, rows), self.type, missing)
+
+
+class MeanAccumulator:
+    """A sum and a count."""
+
+    type = _DOUBLE
+
+    def __init__(self, total: FoldAccumulator, count: CountAccumulator) -> None:
+        self._total = total
+        self._count = count
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Sum and count."""
+        self._total.add(pane, rows, values, stamps)
+        self._count.add(pane, rows, values, stamps)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Merge sums and counts."""
+        self._total.merge(pane, rows, part)
+        self._count.merge(pane, rows, part)
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The mean after each."""
+        totals = self._total.run(pane, groups, values)
+        counts = self._count.run(pane, groups, values)
+        return pa.array(_doubles(totals) / counts.to_numpy())
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The means, null of no values."""
+        counts = self._count.counts(pane, rows)
+        none = counts == 0
+        totals = _doubles(_array(self._total.values(pane, rows), self._total.type))
+        return pa.array(totals / np.where(none, 1, counts), mask=none)
+
+
+class EndAccumulator:
+    """The first or last value: by event time where windows add, else by arrival."""
+
+    def __init__(self, name: str, arrow: pa.DataType, *, last: bool) -> None:
+        self.type = arrow
+        self._last = last
+        self._value = ColumnStateDescriptor(name, arrow)
+        self._seen = ColumnStateDescriptor(f"{name}.seen", pa.bool_())
+        worst = np.iinfo(np.int64).min if last else np.iinfo(np.int64).max
+        self._stamp = ColumnStateDescriptor(f"{name}.time", _LONG, int(worst))
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Keep those that are nearer to the end; of several at one time the end by arrival."""
+        times = pane.column(self._stamp)
+        if self._last:
+            times.at(np.maximum, rows, stamps)
+            kept = np.flatnonzero(stamps == times.get(rows))
+        else:
+            before = times.get(rows)
+            times.at(np.minimum, rows, stamps)
+            kept = np.flatnonzero((stamps == times.get(rows)) & (stamps < before))[::-1]
+        pane.column(self._value).put(rows.take(kept), values.take(kept))
+        pane.column(self._seen).put(rows, _TRUE)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Keep what is nearer to the end."""
+        own = rows[part.column(self._seen).get(rows)]
+        values, stamps = part.column(self._value).get(own), part.column(self._stamp).get(own)
+        self.add(pane, own, values, stamps)
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The end after each."""
+        column, seen = pane.column(self._value), pane.column(self._seen)
+        if self._last:
+            column.put(groups.keys, values[groups.lasts])
+            made = values
+        else:
+            known = seen.get(groups.keys)
+            firsts = values[groups.starts]
+            column.put(groups.keys[~known], firsts[~known])
+            made = np.repeat(column.get(groups.keys), groups.lengths)
+        seen.put(groups.keys, _TRUE)
+        return _array(made, self.type)
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The ends, null of no values."""
+        missing = ~pane.column(self._seen).get(rows)
+        return _array(pane.column(self._value).get(rows), self.type, missing)
+
+
+class CollectAccumulator:
+    """All values, in Python lists."""
+
+    def __init__(self, name: str, arrow: pa.DataType) -> None:
+        self.type = pa.list_(arrow)
+        self._lists = ColumnStateDescriptor(name, self.type)
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Append the values."""
+        self._extend(pane, rows.tolist(), ((each,) for each in values.tolist()))
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Append the other lists."""
+        lists = part.column(self._lists).get(rows)
+        self._extend(pane, rows.tolist(), (each or () for each in lists))
+
+    def _extend(self, pane: _Holder, rows: list[int], values: Iterable[Iterable[object]]) -> None:
+        lists = _gathered(pane, self._lists, rows, list)
+        for row, each in zip(rows, values, strict=True):
+            lists[row].extend(each)
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The list after each."""
+        made: list[tuple[object, ...]] = []
+        rows = np.repeat(groups.keys, groups.lengths).tolist()
+        lists = _gathered(pane, self._lists, groups.keys.tolist(), list)
+        for row, value in zip(rows, values.tolist(), strict=True):
+            lists[row].append(value)
+            made.append(tuple(lists[row]))
+        return pa.array(made, self.type)
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The lists."""
+        lists = pane.column(self._lists).get(rows)
+        return pa.array([() if each is None else each for each in lists], self.type)
+
+
+class DistinctAccumulator:
+    """The different values, in Python sets."""
+
+    type = _LONG
+
+    def __init__(self, name: str, arrow: pa.DataType) -> None:
+        self._sets = ColumnStateDescriptor(name, pa.list_(arrow))
+
+    def add(self, pane: _Holder, rows: Longs, values: Values, stamps: Longs) -> None:
+        """Add the values."""
+        listed = rows.tolist()
+        sets = _gathered(pane, self._sets, listed, _distinct)
+        for row, value in zip(listed, values.tolist(), strict=True):
+            sets[row].add(value if value == value else math.nan)
+
+    def merge(self, pane: _Holder, rows: Longs, part: _Holder) -> None:
+        """Unite the sets."""
+        listed = rows.tolist()
+        sets = _gathered(pane, self._sets, listed, _distinct)
+        for row, values in zip(listed, part.column(self._sets).get(rows), strict=True):
+            sets[row] |= _distinct(values or ())
+
+    def run(self, pane: _Holder, groups: Groups, values: Values) -> pa.Array:
+        """The number after each."""
+        made: list[int] = []
+        rows = np.repeat(groups.keys, groups.lengths).tolist()
+        sets = _gathered(pane, self._sets, groups.keys.tolist(), _distinct)
+        for row, value in zip(rows, values.tolist(), strict=True):
+            sets[row].add(value if value == value else math.nan)
+            made.append(len(sets[row]))
+        return pa.array(made, _LONG)
+
+    def result(self, pane: _Holder, rows: Longs) -> pa.Array:
+        """The numbers."""
+        return pa.array([len(each or ()) for each in pane.column(self._sets).get(rows)], _LONG)
+
+
+def accumulator_of(aggregate: Aggregate, arrow: pa.DataType | None) -> Accumulator:
+    """The accumulator of an aggregate; arrow: type of its column, None of a count of rows.
+
+    Raises GraphError where the aggregate has no meaning for values of that type.
+    """
+    name = aggregate.output
+    if isinstance(aggregate, aggregates.Count) or arrow is None:
+        return CountAccumulator(name)
+    match aggregate:
+        case aggregates.Sum():
+            return _sum(aggregate, arrow, name)
+        case aggregates.Mean() if not pa.types.is_duration(arrow):
+            total = _sum(aggregate, arrow, f"{name}.sum")
+            return MeanAccumulator(total, CountAccumulator(f"{name}.count"))
+        case aggregates.Min():
+            return _extreme(aggregate, arrow, greatest=False)
+        case aggregates.Max():
+            return _extreme(aggregate, arrow, greatest=True)
+        case aggregates.First() | aggregates.Last():
+            return EndAccumulator(name, arrow, last=isinstance(aggregate, aggregates.Last))
+        case aggregates.Collect():
+            return CollectAccumulator(name, arrow)
+        case aggregates.CountDistinct() if not pa.types.is_nested(arrow):
+            return DistinctAccumulator(name, arrow)
+        case _:
+            raise _meaningless(aggregate, arrow)
+
+
+def held_type(aggregate: Aggregate, arrow: pa.DataType) -> pa.DataType:
+    """The type that a column's values are brought to before they are added."""
+    if not isinstance(aggregate, aggregates.Sum | aggregates.Mean):
+        return arrow
+    return _sum(aggregate, arrow, "").type
+
+
+def _sum(aggregate: Aggregate, arrow: pa.DataType, name: str) -> FoldAccumulator:
+    is_a = pa.types
+    if is_a.is_unsigned_integer(arrow):
+        return FoldAccumulator(name, pa.uint64(), np.add, 0)
+    if is_a.is_integer(arrow) or is_a.is_boolean(arrow):
+        return FoldAccumulator(name, _LONG, np.add, 0)
+    if is_a.is_floating(arrow):
+        return FoldAccumulator(name, _DOUBLE, np.add, 0.0)
+    if is_a.is_decimal(arrow):
+        return FoldAccumulator(name, pa.decimal128(38, arrow.scale), _ADD_OBJECTS, None)
+    if is_a.is_duration(arrow):
+        return FoldAccumulator(name, arrow, np.add, 0)
+    raise _meaningless(aggregate, arrow)
+
+
+def _extreme(aggregate: Aggregate, arrow: pa.DataType, *, greatest: bool) -> FoldAccumulator:
+    is_a, name = pa.types, aggregate.output
+    if is_a.is_boolean(arrow):
+        ufunc = np.logical_or if greatest else np.logical_and
+        return FoldAccumulator(name, arrow, ufunc, not greatest)
+    if is_a.is_integer(arrow):
+        bounds = np.iinfo(arrow.to_pandas_dtype())
+        if greatest:
+            return FoldAccumulator(name, arrow, np.maximum, int(bounds.min))
+        return FoldAccumulator(name, arrow, np.minimum, int(bounds.max))
+    if is_a.is_floating(arrow):
+        if greatest:
+            return FoldAccumulator(name, arrow, np.maximum, -math.inf)
+        return FoldAccumulator(name, arrow, np.fmin, math.nan)
+    if is_a.is_timestamp(arrow) or is_a.is_duration(arrow) or is_a.is_date32(arrow):
+        return FoldAccumulator(name, arrow, np.fmax if greatest else np.fmin, "NaT")
+    if is_a.is_nested(arrow) or is_a.is_null(arrow):
+        raise _meaningless(aggregate, arrow)
+    return FoldAccumulator(name, arrow, _MAX_OBJECTS if greatest else _MIN_OBJECTS, None)
+
+
+def _meaningless(aggregate: Aggregate, arrow: pa.DataType) -> GraphError:
+    return GraphError(
+        f"{aggregate} has no meaning for a column of type {arrow}",
+        where=f"{aggregate}",
+        remedy="Cast the column in a map_batches before, or leave the aggregate out.",
+    )
+
+
+def _gathered(
+    pane: _Holder,
+    descriptor: ColumnStateDescriptor,
+    rows: list[int],
+    make: Callable[[Iterable[object]], Any],
+) -> dict[int, Any]:
+    """By row what the pane holds for it, made where there is none; changes of it are kept."""
+    column = pane.column(descriptor)
+    index = np.unique(np.asarray(rows, np.int64))
+    kind = list if make is list else set
+    held = [each if type(each) is kind else make(each or ()) for each in column.get(index).tolist()]
+    column.put(index, np.fromiter(held, object, len(held)))
+    return dict(zip(index.tolist(), held, strict=True))
+
+
+def _distinct(values: Iterable[object]) -> set[object]:
+    """The different values; all NaNs are one."""
+    return {value if value == value else math.nan for value in values}
+
+
+def _doubles(array: pa.Array) -> NDArray[np.float64]:
+    return array.cast(_DOUBLE).fill_null(0.0).to_numpy()
+
+
+def _array(values: Values, arrow: pa.DataType, missing: Values | None = None) -> pa.Array:
+    if values.dtype.kind == "O":
+        return pa.array(values.tolist(), arrow)
+    return pa.array(values, arrow, mask=missing if missing is not None and missing.any() else None)
+
+
+def _add(one: Any, other: Any) -> Any:
+    return other if one is None else one if other is None else one + other
+
+
+def _least(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other < one) else one
+
+
+def _greatest(one: Any, other: Any) -> Any:
+    return other if one is None or (other is not None and other > one) else one
+
+
+_TRUE: Final = np.array(True)
+_ADD_OBJECTS: Final = np.frompyfunc(_add, 2, 1)
+_MIN_OBJECTS: Final = np.frompyfunc(_least, 2, 1)
+_MAX_OBJECTS: Final = np.frompyfunc(_greatest, 2, 1)

@@ -1,0 +1,1 @@
+"""Functions of whole Arrow batches, and the forms that a batch can be given in."""

@@ -1,0 +1,295 @@
+"""Functions of whole Arrow batches, with and without columnar keyed state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.api.batches import as_arrow
+from tidegate.errors import BadRecord, TidegateError, UserCodeFailed, with_article
+from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
+from tidegate.operators.arrow.frames import giver, taken
+from tidegate.operators.failures import ReturnedBeside, user_code_failed
+from tidegate.operators.function import FunctionOperator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import ColumnState, ColumnStateDescriptor, KeyedColumns
+    from tidegate.model.elements import Batch, Watermark
+    from tidegate.operators.arrow.frames import Form
+    from tidegate.typeinfo.types import TypeInformation
+
+
+BATCH_CALL_S: Final = 0.1
+"""How long a call with a batch is to take, seconds."""
+
+
+class BatchOperator(FunctionOperator):
+    """What operators on Arrow batches share.
+
+    output_schema: what the results have to have; None for what the first one has. form: what the
+    function is given; it may return any form.
+    """
+
+    piece_s = BATCH_CALL_S
+
+    def __init__(
+        self,
+        function: object,
+        method: str,
+        output_schema: pa.Schema | None = None,
+        form: Form = "arrow",
+    ) -> None:
+        super().__init__(function, method)
+        self._output_schema = output_schema
+        self._form: Form = form
+
+    def open(self, context: OperatorContext) -> None:
+        """Open the function."""
+        self._give = giver(self._form)
+        self._first_schema: pa.Schema | None = None
+        super().open(context)
+
+    def _apply(self, batch: ArrowBatch, *arguments: object) -> Any:
+        try:
+            return self._call(self._give(batch.batch), *arguments)
+        except Exception as error:
+            row = first_row(batch.batch)
+            raise user_code_failed(error, operator=self._name, row=row) from error
+
+    def _checked(self, result: object) -> pa.RecordBatch:
+        """The result of a function, where it is a batch of the declared schema."""
+        declared = self._output_schema
+        try:
+            found = taken(result, declared)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise self._wrong(
+                f"returned a data frame that does not become Arrow columns: {error}",
+                "Make the columns of one type each, and of that of output_schema.",
+            ) from error
+        if found is None:
+            raise self._wrong(
+                f"returned {with_article(type(result))}, not a batch",
+                "Return a pyarrow RecordBatch or Table, or a DataFrame of pandas or polars.",
+            )
+        if declared is None:
+            return self._like_the_first(found)
+        if found.schema.equals(declared):
+            return found
+        if found.schema.names == declared.names and found.schema.types == declared.types:
+            return pa.RecordBatch.from_arrays(found.columns, schema=declared)
+        raise self._wrong(
+            f"returned a batch that is not of its declared schema: "
+            f"{schema_difference(declared, found.schema)}",
+            "Make the function's result and output_schema agree.",
+        )
+
+    def _like_the_first(self, found: pa.RecordBatch) -> pa.RecordBatch:
+        first = self._first_schema
+        if first is None:
+            self._first_schema = found.schema
+        elif found.schema.names != first.names or found.schema.types != first.types:
+            raise self._wrong(
+                "changed the schema in the middle of the stream: "
+                f"{schema_difference(first, found.schema, 'before')}",
+                "Give the call an output_schema, and bring each result to it.",
+            )
+        return found
+
+    def _wrong(self, what: str, remedy: str) -> TidegateError:
+        place = f"operator '{self._name}'"
+        return UserCodeFailed(f"the function of {place} {what}", where=place, remedy=remedy)
+
+
+class MapBatchesOperator(BatchOperator):
+    """A batch of the same length for each, so that rows keep their timestamps."""
+
+    def __init__(
+        self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
+    ) -> None:
+        super().__init__(function, "map", output_schema, form)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Map a batch."""
+        given = arrow_batch(batch, self._name)
+        result = self._checked(self._apply(given))
+        if result.num_rows != len(given):
+            raise self._wrong(
+                f"returned {result.num_rows} rows for {len(given)}",
+                "Return a row for each; flat_map_batches may change their number.",
+            )
+        out.emit(ArrowBatch(result, given.timestamps_ms))
+
+
+class FlatMapBatchesOperator(BatchOperator):
+    """Any number of batches for each; their rows have no timestamps."""
+
+    def __init__(
+        self, function: object, output_schema: pa.Schema | None = None, form: Form = "arrow"
+    ) -> None:
+        super().__init__(function, "flat_map", output_schema, form)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Process a batch."""
+        given = arrow_batch(batch, self._name)
+        return self._emit_all(given, self._apply(given), out)
+
+    def _emit_all(self, given: ArrowBatch, results: Any, out: Output) -> Steps | None:
+        if results is None:
+            return None
+        if isinstance(results, Iterator | list | tuple):
+            return self._emit_each(self._drawn(given, cast("Iterable[object]", results)), out)
+        checked = self._checked(results)
+        if checked.num_rows:
+            out.emit(ArrowBatch(checked))
+        return None
+
+    def _emit_each(self, results: Iterator[object], out: Output) -> Steps:
+        for result in results:
+            checked = self._checked(result)
+            if checked.num_rows:
+                out.emit(ArrowBatch(checked))
+                if not out.has_room:
+                    yield None
+
+    def _drawn(self, given: ArrowBatch, results: Iterable[object]) -> Iterator[object]:
+        try:
+            beside = yield from results
+            if beside is not None:
+                raise ReturnedBeside(beside)
+        except Exception as error:
+            row = first_row(given.batch)
+            raise user_code_failed(error, operator=self._name, row=row) from error
+
+
+class FilterBatchesOperator(BatchOperator):
+    """Keeps the rows for which the function's mask is true: booleans, Arrow or NumPy."""
+
+    def __init__(self, function: object, form: Form = "arrow") -> None:
+        super().__init__(function, "filter", form=form)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Filter a batch."""
+        given = arrow_batch(batch, self._name)
+        mask = self._mask(self._apply(given), len(given))
+        kept = given.batch.filter(mask)
+        if kept.num_rows:
+            stamps = given.timestamps_ms
+            chosen = mask.fill_null(False).to_numpy(zero_copy_only=False)
+            out.emit(ArrowBatch(kept, None if stamps is None else stamps[chosen]))
+
+    def _mask(self, result: Any, rows: int) -> pa.BooleanArray:
+        if isinstance(result, pa.ChunkedArray):
+            result = result.combine_chunks()
+        mask = result if isinstance(result, pa.Array) else pa.array(np.asarray(result))
+        if not pa.types.is_boolean(mask.type) or len(mask) != rows:
+            raise self._wrong(
+                f"returned {len(mask)} values of type {mask.type} for {rows} rows",
+                "Return a boolean for each row.",
+            )
+        return cast("pa.BooleanArray", mask)
+
+
+class KeyColumnContext:
+    """The ``BatchContext`` of a keyed batch function; one an operator, set anew for each batch."""
+
+    __slots__ = ("_columns", "_context", "key_index", "timestamps_ms", "watermark_ms")
+
+    def __init__(self, context: OperatorContext, columns: KeyedColumns) -> None:
+        self._context = context
+        self._columns = columns
+        self.key_index: np.ndarray[Any, Any] = np.empty(0, np.int64)
+        self.timestamps_ms: np.ndarray[Any, Any] | None = None
+        self.watermark_ms = MIN_TIMESTAMP_MS
+
+    @property
+    def keys_total(self) -> int:
+        """Number of keys this subtask has seen."""
+        return len(self._columns)
+
+    def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
+        """The column of that name."""
+        return self._context.column_state(descriptor)
+
+
+class ProcessBatchesOperator(FlatMapBatchesOperator):
+    """A keyed batch function. key_column: the column that the edge before it is keyed by."""
+
+    def __init__(
+        self,
+        function: object,
+        output_schema: pa.Schema | None,
+        key_column: str,
+        key_type: TypeInformation | None = None,
+        form: Form = "arrow",
+    ) -> None:
+        BatchOperator.__init__(self, function, "process_batch", output_schema, form)
+        self._key_column = key_column
+        self._key_type = key_type
+
+    def open(self, context: OperatorContext) -> None:
+        """Get the index of keys, then open the function."""
+        self._columns = context.keyed_columns(self._key_type)
+        self._batch = KeyColumnContext(context, self._columns)
+        super().open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Process a batch."""
+        given = arrow_batch(batch, self._name)
+        assert given.key_groups is not None, "a keyed edge gives key groups"
+        keys = given.batch.column(self._key_column)
+        self._batch.key_index = self._columns.index(keys, given.key_groups)
+        self._batch.timestamps_ms = given.timestamps_ms
+        return self._emit_all(given, self._apply(given, self._batch), out)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        """Note how far event time has come."""
+        self._batch.watermark_ms = watermark.ms
+        out.emit_watermark(watermark)
+
+
+def arrow_batch(batch: Batch, operator: str) -> ArrowBatch:
+    """The batch as Arrow columns. Raises UserCodeFailed where its rows have none."""
+    if isinstance(batch, ArrowBatch):
+        return batch
+    try:
+        return columns_of(batch)
+    except BadRecord as error:
+        place = f"operator '{operator}'"
+        what = f"{place} wants Arrow batches, but {error.what}"
+        raise UserCodeFailed(what, where=place, remedy=error.remedy) from error
+
+
+def columns_of(batch: RowBatch) -> ArrowBatch:
+    """A row batch as Arrow columns. Raises BadRecord where its rows have none."""
+    stamps, groups = batch.timestamps_ms, batch.key_groups
+    return ArrowBatch(
+        as_arrow(batch.values),
+        None if stamps is None else np.asarray(stamps, np.int64),
+        None,
+        None if groups is None else np.asarray(groups),
+    )
+
+
+def first_row(batch: pa.RecordBatch) -> object:
+    """The first row as a dict; None of an empty batch."""
+    return batch.slice(0, 1).to_pylist()[0] if batch.num_rows else None
+
+
+def schema_difference(declared: pa.Schema, found: pa.Schema, word: str = "declared") -> str:
+    """The first field in which they differ, in words."""
+    for name in declared.names:
+        if name not in found.names:
+            return f"field '{name}' is missing"
+        wanted, given = declared.field(name).type, found.field(name).type
+        if wanted != given:
+            return f"field '{name}' is {given}, {word} as {wanted}"
+    extra = [name for name in found.names if name not in declared.names]
+    if extra:
+        return f"field '{extra[0]}' is not {word}"
+    return f"fields are in the order {found.names}, {word} as {declared.names}"

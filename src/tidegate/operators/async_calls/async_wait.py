@@ -1,0 +1,441 @@
+"""Calls of a user's function for records, many at once.
+
+A record is in flight from its arrival until its results have left; so long it belongs to every
+snapshot, and is called anew after a restore, before anything that comes. Calls in flight are no
+steps, and the end of the subtask waits for none but in ``finish``: so a barrier passes them, and a
+job that is suspended or cancelled leaves them behind. A batch is taken in whole: where it holds
+more records than may be called now, the others wait, and the input is held back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from inspect import iscoroutine
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.api import ship
+from tidegate.api.async_functions import AsyncFunction
+from tidegate.api.batches import as_rows, shown
+from tidegate.api.dead_letters import DeadLetter
+from tidegate.api.operator import Pause
+from tidegate.api.pieces import PIECE_GROWTH
+from tidegate.api.state import OperatorListState, OperatorStateDescriptor
+from tidegate.errors import UserCodeFailed
+from tidegate.model.elements import RowBatch
+from tidegate.operators.async_calls.async_queue import Call, CallQueue, OrderedQueue, UnorderedQueue
+from tidegate.operators.async_calls.call_batches import Batches, BatchLimits
+from tidegate.operators.async_calls.call_context import CallContext
+from tidegate.operators.async_calls.call_places import (
+    Attempt,
+    InProcesses,
+    OnLoop,
+    OnThreads,
+    gives_coroutines,
+)
+from tidegate.operators.async_calls.call_processes import CallProcesses
+from tidegate.operators.async_calls.call_settings import Executor
+from tidegate.operators.emit import emit_sorted
+from tidegate.operators.failures import user_code_failed, user_trace
+from tidegate.operators.function import FunctionOperator
+from tidegate.typeinfo.copies import private_copy
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from tidegate.api.async_functions import AsyncRetryStrategy
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.model.elements import Batch, Watermark, WatermarkStatus
+    from tidegate.operators.async_calls.call_places import Place
+    from tidegate.operators.async_calls.call_settings import CallSettings
+
+IN_FLIGHT_STATE = "AsyncWaitInFlight"
+
+
+class AsyncWaitOperator(FunctionOperator):
+    """Any number of values for each, by an ``AsyncFunction``; one, by a plain function."""
+
+    dead_letters: OutputTag[DeadLetter] | None = None
+    """Side output of the records whose calls fail; None where these fail the job."""
+
+    def __init__(
+        self,
+        function: object,
+        retry: AsyncRetryStrategy[Any],
+        settings: CallSettings,
+        *,
+        ordered: bool,
+    ) -> None:
+        super().__init__(function, called_method(function))
+        self._retry = retry
+        self._settings = settings
+        self._ordered = ordered
+        self._open_places: list[Place | Batches] = []
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up what was in flight in the restored checkpoint, and open the function."""
+        self._context = context
+        self._share = context.settings.object_reuse
+        predicates = self._retry.get_retry_predicate()
+        self._retries_results = predicates.result_predicate()
+        self._retries_error = predicates.exception_predicate()
+        self._on_timeout = _timeout_of(self._function)
+        self._gives_one = not isinstance(self._function, AsyncFunction)
+        self._queue: CallQueue = OrderedQueue() if self._ordered else UnorderedQueue()
+        self._waiting: deque[Call] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._called = self._going_on = 0
+        self._rows_max = 2 * context.settings.rows
+        self._leaving = 1  # results to pass on at once
+        self._is_open = self._is_over = False
+        self._progress: asyncio.Future[None] | None = None
+        self._letters = context.metrics.counter("numDeadLetters")
+        self._timed_out = context.metrics.counter("numCallsTimedOut")
+        context.metrics.gauge("callsGoingOnAfterTimeout", lambda: self._going_on)
+        self.declare(context)
+        for value, timestamp_ms in self._state.get():
+            self._admit(value, timestamp_ms)
+        super().open(context)
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for the state of calls in flight; the function has none."""
+        self._state = cast(
+            "OperatorListState[tuple[object, int | None]]",
+            context.operator_state(OperatorStateDescriptor(IN_FLIGHT_STATE)),
+        )
+
+    def _open_functions(self, context: OperatorContext) -> None:
+        place = self._place(context)
+        self._open_places.append(place)
+        shipped = isinstance(place, InProcesses)
+        opening = place.open(CallContext.of(context.runtime, self._name, shipped=shipped))
+        if opening is None:
+            self._opened()
+        else:
+            self._begin(self._when_open(opening))
+
+    async def _when_open(self, opening: Awaitable[None]) -> None:
+        await opening
+        self._opened()
+
+    def _opened(self) -> None:
+        self._is_open = True
+        if self._waiting:
+            self._context.wake()
+
+    def _place(self, context: OperatorContext) -> Place:
+        settings, function = self._settings, self._function
+        batched = self._method == "async_invoke_batch"
+        in_processes = settings.executor is Executor.PROCESS
+        coroutine = gives_coroutines(self._call) and not in_processes
+        at_once = settings.calls_at_once(batched=batched, coroutine=coroutine)
+        if coroutine:
+            place = OnLoop(function, self._call)
+        elif in_processes:
+            shipped = ship.dumps((function, self._method), name=self._name)
+            place = InProcesses(CallProcesses(shipped), context.threads(at_once))
+        else:
+            place = OnThreads(function, self._call, context.threads(at_once))
+        self._ask = place.call
+        if batched:
+            limits = BatchLimits(
+                rows=min(settings.batch_rows, settings.capacity),
+                wait_s=settings.batch_wait_ms / 1000,
+                cost_s=settings.timeout_ms / 2000,
+                calls=at_once,
+            )
+            alone = self.dead_letters is not None
+            batches = Batches(place, limits, self._name, fail_alone=alone)
+            self._open_places.append(batches)
+            self._ask = batches.ask
+        return place
+
+    # --- what comes ---
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Call as many as there is room for, and hold the input back for the others."""
+        rows = as_rows(batch)
+        stamps = repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
+        for value, timestamp_ms in zip(rows.values, stamps, strict=False):
+            self._admit(value, timestamp_ms)
+        self._call_next()
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Event time advances behind what is in flight."""
+        self._mark(watermark, out)
+
+    def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
+        """The input becomes idle, or active, behind what is in flight."""
+        self._mark(status, out)
+
+    def _mark(self, mark: Watermark | WatermarkStatus, out: Output) -> None:
+        if self._queue.empty:
+            out.emit_watermark(mark)
+        else:
+            self._queue.mark(mark)
+
+    # --- what leaves ---
+
+    def on_ready(self, out: Output) -> Steps | None:
+        """Pass on what is done, and call the next."""
+        if self._queue.head() is not None:
+            return self._leave(out)
+        self._call_next()
+        return None
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is in flight: calls may take minutes, and checkpoints go on meanwhile."""
+        return self._queue.empty
+
+    def finish(self, out: Output) -> Steps:
+        """Wait for all that is in flight, which its timeouts bound."""
+        yield from self._leave(out)
+        while not self._queue.empty:
+            yield self._next_done()
+            yield from self._leave(out)
+
+    def _leave(self, out: Output) -> Steps:
+        while (head := self._queue.head()) is not None:
+            if not isinstance(head, Call):
+                self._queue.pop()
+                out.emit_watermark(head)
+                continue
+            done = self._take_done(timed=head.timestamp_ms is not None)
+            # All results of a call leave before the pause: what has left is in no snapshot.
+            for start in range(0, len(done), self._rows_max):
+                emit_sorted(done.piece(start, start + self._rows_max), out)
+            self._call_next()
+            # What a slow function behind this step was given has to be done before a barrier.
+            if out.has_room:
+                self._leaving = min(self._rows_max, self._leaving * PIECE_GROWTH)
+            else:
+                self._leaving = 1
+                yield Pause.HERE
+        self._call_next()
+
+    def _take_done(self, *, timed: bool) -> RowBatch:
+        """The results of calls at the head, which all have timestamps or have none."""
+        values: list[object] = []
+        stamps: list[int] = []
+        while len(values) < self._leaving and isinstance(head := self._queue.head(), Call):
+            if (head.timestamp_ms is not None) is not timed:
+                break
+            assert head.results is not None, "what is not done does not leave"
+            values += head.results
+            if head.timestamp_ms is not None:
+                stamps += [head.timestamp_ms] * len(head.results)
+            self._queue.pop()
+            head.has_left = True
+            if not head.goes_on:
+                self._called -= 1
+        return RowBatch(values, stamps if timed else None)
+
+    def _next_done(self) -> asyncio.Future[None]:
+        self._progress = asyncio.get_running_loop().create_future()
+        return self._progress
+
+    # --- calls ---
+
+    def _admit(self, value: object, timestamp_ms: int | None) -> None:
+        call = Call(value, timestamp_ms)
+        self._queue.add(call)
+        self._waiting.append(call)
+
+    def _call_next(self) -> None:
+        while self._is_open and self._waiting and self._called < self._settings.capacity:
+            self._called += 1
+            self._begin(self._perform(self._waiting.popleft()))
+        self.takes_input = self._called + len(self._waiting) <= self._settings.capacity
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        """Run it on the loop. The end of the subtask does not wait for it, but cancels it."""
+        task = asyncio.get_running_loop().create_task(self._guard(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())
+
+    async def _guard(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            if not self._is_over:
+                self._context.start(_failing(error))
+
+    async def _perform(self, call: Call) -> None:
+        try:
+            results = await self._outcome(call)
+        except UserCodeFailed as error:
+            if self.dead_letters is None:
+                raise
+            letter = DeadLetter(f"operator '{self._name}'", error.what, value=call.value)
+            call.results = [(self.dead_letters, letter)]
+            self._letters.inc()
+        else:
+            call.results = results if self._own is None else list(map(self._own, results))
+        self._queue.done(call)
+        self._context.wake()
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
+
+    async def _outcome(self, call: Call) -> list[object]:
+        loop, timeout_s = asyncio.get_running_loop(), self._settings.timeout_ms / 1000
+        limit = asyncio.timeout(None)
+
+        def began() -> None:
+            if limit.when() is None and not attempt.over:
+                limit.reschedule(loop.time() + timeout_s)
+
+        attempt = Attempt(began)
+        try:
+            async with limit:
+                return await self._attempts(call.value, attempt)
+        except (Exception, asyncio.CancelledError) as error:
+            if _cancelled():
+                raise asyncio.CancelledError from error  # the subtask is over, whatever that was
+            if not limit.expired():
+                raise self._failed(error, call.value) from error
+            self._timed_out.inc()
+            self._keep_place(call, attempt)
+            return self._late(call.value, error)
+        finally:
+            attempt.over = True
+
+    def _keep_place(self, call: Call, attempt: Attempt) -> None:
+        """A call that goes on though nobody waits for it counts until it returns."""
+        running = attempt.running
+        if running is None or running.done():
+            return
+        call.goes_on = True
+        self._going_on += 1
+
+        def returned(_: object) -> None:
+            call.goes_on = False
+            self._going_on -= 1
+            if call.has_left and not self._is_over:
+                self._called -= 1
+                self._context.wake()
+
+        running.add_done_callback(returned)
+
+    async def _attempts(self, value: object, attempt: Attempt) -> list[object]:
+        for number in count(1):
+            try:
+                results = await self._ask(self._given(value), attempt)
+                if isinstance(results, Exception):
+                    raise results
+            except Exception as error:
+                if not self._again(self._retries_error, error, number):
+                    raise
+            else:
+                checked = self._checked(results, value)
+                if not self._again(self._retries_results, checked, number):
+                    return checked
+            if _cancelled():
+                raise asyncio.CancelledError  # the function has caught it, or made another of it
+            await asyncio.sleep(self._retry.get_backoff_time_millis(number) / 1000)
+        raise AssertionError("attempts end by one that is not repeated")
+
+    def _again(
+        self, predicate: Callable[[Any], bool] | None, outcome: object, attempt: int
+    ) -> bool:
+        return predicate is not None and self._retry.can_retry(attempt) and predicate(outcome)
+
+    def _given(self, value: object) -> object:
+        """What the function may change: the value itself may be called again."""
+        return value if self._share else private_copy(value)
+
+    def _late(self, value: object, expired: BaseException) -> list[object]:
+        """What the function has to say for a value whose time is over."""
+        if self._on_timeout is None:
+            raise UserCodeFailed(
+                f"a call of operator '{self._name}' took longer than "
+                f"{self._settings.timeout_ms} ms",
+                where=f"operator '{self._name}', at the row {shown(value)}",
+                remedy="Give it a longer timeout, or results of AsyncFunction.timeout instead.",
+                trace=user_trace(expired.__context__ or expired),
+            ) from expired
+        try:
+            return self._listed(self._on_timeout(self._given(value)), value)
+        except Exception as error:
+            raise self._failed(error, value) from error
+
+    def _failed(self, error: BaseException, value: object) -> Exception:
+        if not isinstance(error, Exception):
+            cancelled = RuntimeError("what it waited for was cancelled")
+            error = cancelled.with_traceback(error.__traceback__)
+        return user_code_failed(error, operator=self._name, row=value)
+
+    def _checked(self, given: object, value: object) -> list[object]:
+        """The results that a call gave."""
+        if iscoroutine(given):
+            given.close()
+            raise UserCodeFailed(
+                f"the function of operator '{self._name}' gave a coroutine, and is not declared "
+                "with 'async def'",
+                where=f"operator '{self._name}', at the row {shown(value)}",
+                remedy="Declare it with 'async def', and await within.",
+            )
+        return [given] if self._gives_one else self._listed(given, value)
+
+    def _listed(self, given: object, value: object) -> list[object]:
+        if isinstance(given, list):
+            return cast("list[object]", given)
+        raise UserCodeFailed(
+            "The result of AsyncFunction should be of list type: the function of operator "
+            f"'{self._name}' gave {shown(given)}, which is no list",
+            where=f"operator '{self._name}', at the row {shown(value)}",
+            remedy="Give a list of results: [result] for one, [] for none.",
+        )
+
+    # --- checkpoints ---
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Keep what is in flight."""
+        super().snapshot(context)
+        self._state.update([(call.value, call.timestamp_ms) for call in self._queue.calls()])
+
+    def close(self) -> Awaitable[None] | None:
+        """Leave the calls that are under way, then close the function."""
+        self._is_over = True
+        return self._end() if self._open_places else None
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for place in reversed(self._open_places):
+            try:
+                await place.close()
+            except Exception as error:
+                raise user_code_failed(error, operator=self._name, call="close") from error
+
+
+async def _failing(error: Exception) -> None:
+    raise error
+
+
+def called_method(function: object) -> str:
+    """The method of an ``AsyncFunction`` that is called; that for single values for any other."""
+    if isinstance(function, AsyncFunction):
+        kind = type(cast("AsyncFunction[Any, Any]", function))
+        if kind.async_invoke_batch is not AsyncFunction.async_invoke_batch:
+            return "async_invoke_batch"
+    return "async_invoke"
+
+
+def _cancelled() -> bool:
+    """Whether somebody wants the running task to end; also one whose time is just over."""
+    task = asyncio.current_task()
+    assert task is not None, "asked in a task"
+    return task.cancelling() > 0
+
+
+def _timeout_of(function: object) -> Callable[[Any], list[Any]] | None:
+    """What a function says to a timeout; None where that fails the job."""
+    if isinstance(function, AsyncFunction):
+        given = cast("AsyncFunction[Any, Any]", function)
+        return None if type(given).timeout is AsyncFunction.timeout else given.timeout
+    return None

@@ -1,0 +1,1 @@
+"""Event time: stamps of records, and how far time has come."""

@@ -1,0 +1,276 @@
+"""Event time of one subtask: stamps its batches and says how far time has come.
+
+One object serves a source and a step in the middle of a stream. What it says is cut into the batch
+that it belongs to: a watermark that a generator emits at a row leaves behind that row and ahead of
+the next one.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from tidegate.api.batches import as_rows
+from tidegate.api.watermarks import WatermarkGenerator
+from tidegate.config.warnings import Warn
+from tidegate.errors import GraphError
+from tidegate.model.elements import (
+    MAX_WATERMARK_MS,
+    MIN_TIMESTAMP_MS,
+    ArrowBatch,
+    Watermark,
+    WatermarkStatus,
+)
+from tidegate.operators.event_time.stamps import stamp_by
+from tidegate.operators.failures import user_code_failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.api.operator import OperatorContext, Output
+    from tidegate.api.watermarks import WatermarkStrategy
+    from tidegate.model.elements import Batch
+
+_SECONDS_OF_2001: Final = 10**9
+"""Below are the small numbers of tests and examples."""
+
+_MS_OF_1980: Final = 315_532_800_000
+
+
+class EventTime:
+    """Applies a watermark strategy to the batches of one subtask.
+
+    Periodic watermarks come at most once in ``SlotSettings.watermark_ms``, the first after one
+    interval; at the same beat it is seen whether the input idles. The owner calls ``beat`` whenever
+    the slot calls it, which is asked to, and ahead of a batch rather than behind it: then there is
+    room.
+    """
+
+    def __init__(self, strategy: WatermarkStrategy, context: OperatorContext) -> None:
+        self._context = context
+        self._marks = Marks()
+        assigner = strategy.assigner
+        self._stamp = None if assigner is None else stamp_by(assigner, context.name)
+        final_only = context.settings.final_only  # time stands still until all has come
+        self._generator = None if final_only else _generator(strategy, context.name)
+        self._idle_ms = None if final_only else strategy.idle_ms
+        self._quiet_ms = 0
+        self._came = False
+        self._periodic = self._generator is not None and context.settings.watermark_ms > 0
+        self._beat_ms = context.settings.watermark_ms if self._periodic else self._idle_ms
+        self._due_ms = 0
+        self._arm()
+        self._looks = self._stamp is not None
+
+    @property
+    def position_ms(self) -> int | None:
+        """The watermark that the records so far allow; None before there is one, or while idle."""
+        position = MIN_TIMESTAMP_MS
+        if self._generator is not None and not self._marks.idle:
+            position = max(self._generator.reached_ms, self._marks.reached_ms)
+        return position if position > MIN_TIMESTAMP_MS else None
+
+    def emit(self, batch: Batch, out: Output) -> None:
+        """Pass a batch on, with its timestamps and with what there is to say within it."""
+        if self._stamp is not None:
+            batch = self._stamp(batch)
+            if self._looks:
+                self._look(batch)
+        if self._idles:
+            self._marks.mark_active()
+        self._came, self._quiet_ms = True, 0
+        if self._generator is not None:
+            self._generator.saw(batch, self._marks)
+        self._marks.pass_on(out, batch)
+
+    def _look(self, batch: Batch) -> None:
+        """Remark times that are seconds, by all appearance; one row a batch tells."""
+        stamps = batch.timestamps_ms
+        first = None if stamps is None or not len(batch) else int(stamps[0])
+        if first is not None and _SECONDS_OF_2001 <= first < _MS_OF_1980:
+            self._looks = False
+            self._context.remark(Warn.TIMES_BEFORE_1980.value, str(first))
+
+    def beat(self, out: Output, *, reading: bool = True) -> None:
+        """Where an interval has passed: emit the watermark, and see whether the input idles.
+
+        Without room it is left to the next beat. reading: whether the owner would have read its
+        input; where it or anyone else held that back, silence does not count.
+        """
+        if self._beat_ms is None or self._context.monotonic_ms() < self._due_ms:
+            return
+        self._arm()
+        if not out.has_room:
+            return
+        if reading and not self._came and self._context.takes_input():
+            self._quiet_ms += self._beat_ms
+        self._came = False
+        if self._idles:
+            self._marks.mark_idle()
+        elif self._periodic and self._generator is not None:
+            self._generator.beat(self._marks)
+        self._marks.pass_on(out)
+
+    def input_status(self, status: WatermarkStatus, out: Output) -> None:
+        """The input as a whole has become idle, or active again."""
+        if status.idle:
+            self._marks.mark_idle()
+        else:
+            self._marks.mark_active()
+        self._marks.pass_on(out)
+
+    def end(self, out: Output) -> None:
+        """Event time is over."""
+        self._marks.mark_active()
+        self._marks.emit_watermark(MAX_WATERMARK_MS)
+        self._marks.pass_on(out)
+
+    @property
+    def _idles(self) -> bool:
+        return self._idle_ms is not None and self._quiet_ms >= self._idle_ms
+
+    def _arm(self) -> None:
+        if self._beat_ms is not None:
+            self._due_ms = self._context.monotonic_ms() + self._beat_ms
+            self._context.wake_at(self._due_ms)
+
+
+class Marks:
+    """What is said beside the batches: watermarks that only advance, and changes of idleness.
+
+    A ``WatermarkOutput``. row: how many rows of the batch at hand stand before what is said.
+    """
+
+    def __init__(self) -> None:
+        self.reached_ms = MIN_TIMESTAMP_MS
+        self.idle = False
+        self.row = 0
+        self._said: list[tuple[int, Watermark | WatermarkStatus]] = []
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Note a watermark; one that is not above all before it is passed over."""
+        try:
+            ms = index(timestamp)
+        except TypeError:
+            raise TypeError(
+                f"a watermark is an int of milliseconds, not {type(timestamp).__name__}"
+            ) from None
+        if not MIN_TIMESTAMP_MS <= ms <= MAX_WATERMARK_MS:
+            raise ValueError(f"a watermark has 64 bits, and {ms} has more")
+        if ms > self.reached_ms:
+            self.mark_active()
+            self.reached_ms = ms
+            self._said.append((self.row, Watermark(ms)))
+
+    def mark_idle(self) -> None:
+        """Note that nobody is to wait; not after the end of event time."""
+        if not self.idle and self.reached_ms < MAX_WATERMARK_MS:
+            self.idle = True
+            self._said.append((self.row, WatermarkStatus(idle=True)))
+
+    def mark_active(self) -> None:
+        """Note that event time counts again."""
+        if self.idle:
+            self.idle = False
+            self._said.append((self.row, WatermarkStatus(idle=False)))
+
+    def pass_on(self, out: Output, batch: Batch | None = None) -> None:
+        """Emit a batch in as many pieces as what was said makes of it."""
+        start = 0
+        for row, mark in self._said:
+            if batch is not None and row > start:
+                out.emit(batch.piece(start, row))
+                start = row
+            out.emit_watermark(mark)
+        self._said.clear()
+        self.row = 0
+        if batch is not None and start < len(batch):
+            out.emit(batch.piece(start, len(batch)) if start else batch)
+
+
+class _Generator(Protocol):
+    """Draws watermarks from batches. reached_ms: the watermark that they allow."""
+
+    @property
+    def reached_ms(self) -> int: ...
+
+    def saw(self, batch: Batch, marks: Marks) -> None: ...
+
+    def beat(self, marks: Marks) -> None: ...
+
+
+def _generator(strategy: WatermarkStrategy, operator: str) -> _Generator | None:
+    if strategy.supplier is not None:
+        return _UserGenerator(_made(strategy.supplier, operator), operator)
+    return None if strategy.lateness_ms is None else BoundedLateness(strategy.lateness_ms)
+
+
+class BoundedLateness:
+    """The greatest timestamp, less the lateness, less 1 ms; works on whole batches."""
+
+    def __init__(self, lateness_ms: int) -> None:
+        self._behind_ms = lateness_ms + 1
+        self.reached_ms = MIN_TIMESTAMP_MS
+
+    def saw(self, batch: Batch, marks: Marks) -> None:
+        """Note the greatest timestamp."""
+        greatest = greatest_timestamp(batch)
+        if greatest is not None:
+            self.reached_ms = max(self.reached_ms, greatest - self._behind_ms)
+
+    def beat(self, marks: Marks) -> None:
+        """Say how far time has come."""
+        marks.emit_watermark(self.reached_ms)
+
+
+class _UserGenerator:
+    """A user's generator, row by row; reached_ms stays with what it has said."""
+
+    reached_ms = MIN_TIMESTAMP_MS
+
+    def __init__(self, generator: WatermarkGenerator[Any], operator: str) -> None:
+        self._generator = generator
+        self._operator = operator
+
+    def saw(self, batch: Batch, marks: Marks) -> None:
+        rows = as_rows(batch)
+        stamps = rows.timestamps_ms or [MIN_TIMESTAMP_MS] * len(rows)
+        on_event = self._generator.on_event
+        value: object = None
+        try:
+            for value, stamp in zip(rows.values, stamps, strict=True):
+                marks.row += 1
+                on_event(value, stamp, marks)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._operator, row=value) from error
+
+    def beat(self, marks: Marks) -> None:
+        try:
+            self._generator.on_periodic_emit(marks)
+        except Exception as error:
+            call = "on_periodic_emit"
+            raise user_code_failed(error, operator=self._operator, call=call) from error
+
+
+def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[Any]:
+    try:
+        made = supplier()
+    except Exception as error:
+        call = "supplier of watermark generators"
+        raise user_code_failed(error, operator=operator, call=call) from error
+    if not isinstance(made, WatermarkGenerator):
+        raise GraphError(
+            f"the supplier of watermark generators gave {made!r}, which is none",
+            where=f"operator '{operator}'",
+            remedy="Return an object of a class derived from WatermarkGenerator.",
+        )
+    return cast("WatermarkGenerator[Any]", made)
+
+
+def greatest_timestamp(batch: Batch) -> int | None:
+    """The greatest event time in a batch; None where its rows have none."""
+    if batch.timestamps_ms is None or not len(batch):
+        return None
+    if isinstance(batch, ArrowBatch):
+        return int(batch.timestamps_ms.max())
+    return max(batch.timestamps_ms)

@@ -1,0 +1,1 @@
+"""Process functions of one stream, of two and with broadcast state, and the joins made of them."""

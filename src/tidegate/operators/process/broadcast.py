@@ -1,0 +1,157 @@
+"""Process functions with a broadcast stream, which is port 1; port 0 is the main stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tidegate.errors import UserError
+from tidegate.operators.process.process_functions import (
+    KeyedProcessOperator,
+    KeyedRowContext,
+    OperatorTime,
+    ProcessOperator,
+    RowContext,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import MapStateDescriptor
+    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.typeinfo.types import TypeInformation
+
+_METHODS = ("process_element", "process_broadcast_element")
+
+
+class BroadcastStates:
+    """The broadcast states that a program has named, as one side of an operator sees them.
+
+    where: names the operator in errors.
+    """
+
+    def __init__(self, states: Mapping[str, Any], where: str) -> None:
+        self._states = states
+        self.where = where
+
+    def get(self, descriptor: MapStateDescriptor) -> Any:
+        """The state of that name. Raises UserError where there is none."""
+        found = self._states.get(descriptor.name)
+        if found is None:
+            named = ", ".join(f"'{name}'" for name in self._states)
+            raise UserError(
+                f"The broadcast state '{descriptor.name}' was not named in broadcast: only {named}",
+                where=self.where,
+                remedy="Give its descriptor to broadcast(...) too, or ask for one of those.",
+            )
+        return found
+
+
+def _both_sides(
+    context: OperatorContext, descriptors: Sequence[MapStateDescriptor]
+) -> tuple[BroadcastStates, BroadcastStates]:
+    """Those of the main stream, which may only read, and those of the broadcast stream."""
+    states = {each.name: context.broadcast_state(each) for each in descriptors}
+    views = {name: state.read_only() for name, state in states.items()}
+    where = f"operator '{context.name}'"
+    return BroadcastStates(views, where), BroadcastStates(states, where)
+
+
+class _BaseContext:
+    """What the contexts of both sides know. Set by the operator: ``states``."""
+
+    states: BroadcastStates
+    _time: OperatorTime
+
+    def current_processing_time(self) -> int:
+        """Wall clock, milliseconds since 1970."""
+        return self._time.current_processing_time()
+
+    def current_watermark(self) -> int:
+        """Event time that the operator has reached."""
+        return self._time.watermark_ms
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> Any:
+        """The map of that name. Raises UserError."""
+        return self.states.get(state_descriptor)
+
+
+class MainContext(_BaseContext, RowContext):
+    """The ``ReadOnlyContext`` of a function without keys."""
+
+
+class KeyedMainContext(_BaseContext, KeyedRowContext):
+    """The ``ReadOnlyContext`` and the ``OnTimerContext`` of a keyed function."""
+
+
+class BroadcastContext(_BaseContext, RowContext):
+    """The ``Context`` of a broadcast record."""
+
+    def get_current_key(self) -> NoReturn:
+        """Refused: raises UserError."""
+        raise self._keyless("key")
+
+    def timer_service(self) -> NoReturn:
+        """Refused: raises UserError."""
+        raise self._keyless("timers")
+
+    def _keyless(self, what: str) -> UserError:
+        return UserError(
+            f"A broadcast record has no {what}: every subtask gets it, whatever its keys",
+            where=f"{self.states.where}, in process_broadcast_element",
+            remedy="Put into broadcast state what is to happen, and do it in process_element or "
+            "on_timer; current_watermark() and current_processing_time() tell the time.",
+        )
+
+
+class BroadcastOperator(ProcessOperator):
+    """A process function of a stream without keys and a broadcast stream."""
+
+    methods = _METHODS
+
+    def __init__(self, function: object, descriptors: Sequence[MapStateDescriptor]) -> None:
+        super().__init__(function)
+        self._descriptors = descriptors
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the function's contexts, then open the function."""
+        self._time = OperatorTime(context)
+        self._rows = MainContext(self._time), BroadcastContext(self._time)
+        self._rows[0].states, self._rows[1].states = _both_sides(context, self._descriptors)
+        self._open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Process a batch of either stream."""
+        self._row = self._rows[port]
+        return super().process(batch, port, out)
+
+
+class KeyedBroadcastOperator(KeyedProcessOperator):
+    """A process function of a keyed stream and a broadcast stream."""
+
+    methods = _METHODS
+
+    def __init__(
+        self,
+        function: object,
+        descriptors: Sequence[MapStateDescriptor],
+        key_type: TypeInformation | None = None,
+    ) -> None:
+        super().__init__(function, key_type)
+        self._descriptors = descriptors
+
+    def _make_row(self, context: OperatorContext) -> KeyedRowContext:
+        self._rows = KeyedMainContext(self._time, self._cell), BroadcastContext(self._time)
+        self._rows[0].states, self._rows[1].states = _both_sides(context, self._descriptors)
+        return self._rows[0]
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Process a batch of either stream."""
+        self._row = self._rows[port]
+        return super().process(batch, port, out)
+
+    def _results(self, rows: RowBatch) -> Iterator[object]:
+        if self._row is self._keyed_row:
+            return super()._results(rows)
+        self._cell.key, self._cell.group = None, -1
+        return ProcessOperator._results(self, rows)

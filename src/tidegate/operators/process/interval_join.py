@@ -1,0 +1,206 @@
+"""Pairs of two keyed streams whose event times lie close to each other.
+
+Each side keeps its records by event time, as long as a record of the other side may still come
+that they are paired with. A timer for each key and event time then removes them. Source of the
+rules: Flink, IntervalJoinOperator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidegate.api.operator import Pause
+from tidegate.api.state import MapStateDescriptor
+from tidegate.errors import UserError
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
+from tidegate.operators.emit import ahead_of, emit_rows
+from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
+from tidegate.operators.process.co_process import SharedKeys
+from tidegate.operators.process.process_functions import ProcessOperator, is_due, keys_of
+from tidegate.operators.windows.firing import LateRecords
+from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import MapState
+    from tidegate.model.elements import Batch, Watermark
+    from tidegate.typeinfo.types import TypeInformation
+
+_BUFFERS: Final = ("left-buffer", "right-buffer")
+_TIMERS: Final = "interval-join"
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalPlan:
+    """What a program says of an interval join.
+
+    lower_ms, upper_ms: how far a right record may lie after a left one to be paired with it, both
+    included. types: of the two streams' records. late_tags: ids of the side outputs
+    of late records of each stream; None drops them.
+    """
+
+    lower_ms: int
+    upper_ms: int
+    types: tuple[TypeInformation, TypeInformation] = (PICKLED, PICKLED)
+    late_tags: tuple[str | None, str | None] = (None, None)
+
+
+class JoinContext:
+    """The ``Context`` of a join function; one an operator, set anew for each pair."""
+
+    __slots__ = ("left_ms", "right_ms")
+
+    def __init__(self) -> None:
+        self.left_ms = self.right_ms = MIN_TIMESTAMP_MS
+
+    def get_left_timestamp(self) -> int:
+        """Event time of the left record."""
+        return self.left_ms
+
+    def get_right_timestamp(self) -> int:
+        """Event time of the right record."""
+        return self.right_ms
+
+    @property
+    def timestamp_ms(self) -> int:
+        """The greater of the two."""
+        return max(self.left_ms, self.right_ms)
+
+    def get_timestamp(self) -> int:
+        """The greater of the two."""
+        return self.timestamp_ms
+
+
+class IntervalJoinOperator(ProcessOperator):
+    """Calls a join function for each pair; port 0 is the left stream."""
+
+    methods = ("process_element", "process_element")
+
+    def __init__(
+        self, function: object, plan: IntervalPlan, key_type: TypeInformation | None = None
+    ) -> None:
+        super().__init__(function)
+        self._plan = plan
+        self.key_type = key_type
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up what was kept before, then open the function."""
+        self._watermark_ms = MIN_TIMESTAMP_MS
+        self._cell = context.current_key
+        self._keys = SharedKeys(context.name)
+        self._pair = JoinContext()
+        self._timers = context.timers(_TIMERS, BYTE).event
+        self._clean_rows = 2 * context.settings.rows
+        plan = self._plan
+        self._sides = (
+            _Side(context, plan, 0, plan.lower_ms, plan.upper_ms),
+            _Side(context, plan, 1, -plan.upper_ms, -plan.lower_ms),
+        )
+        self._open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Pair a batch with what is there of the other side; late records are set aside."""
+        rows = self._in_time(self._keys.checked(batch, port), port, out)
+        return emit_rows(self._joined(rows, port), self._draws, out, timed=self._pair)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Remove what no record can be paired with any more, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        if is_due(self._timers, watermark.ms):
+            return ahead_of(watermark, self._clean_up(watermark.ms), out)
+        out.emit_watermark(watermark)
+        return None
+
+    def _in_time(self, rows: RowBatch, port: int, out: Output) -> RowBatch:
+        stamps, watermark_ms = rows.timestamps_ms, self._watermark_ms
+        if stamps is None:
+            raise UserError(
+                "Records have no event time, which an interval join goes by",
+                where=f"operator '{self._name}', {('left', 'right')[port]} input",
+                remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
+                "assign_timestamps_and_watermarks before key_by.",
+            )
+        late = [index for index, stamp in enumerate(stamps) if stamp < watermark_ms]
+        if not late:
+            return rows
+        values = [rows.values[index] for index in late]
+        self._sides[port].late.take(values, [stamps[index] for index in late], out)
+        keys, groups = keys_of(rows)
+        kept = [index for index, stamp in enumerate(stamps) if stamp >= watermark_ms]
+        return RowBatch(
+            [rows.values[index] for index in kept],
+            [stamps[index] for index in kept],
+            [keys[index] for index in kept],
+            [groups[index] for index in kept],
+        )
+
+    def _joined(self, rows: RowBatch, port: int) -> Iterator[object]:
+        ours, theirs = self._sides[port], self._sides[1 - port]
+        call, cell, pair, own = self._call, self._cell, self._pair, self._own
+        keys, groups = keys_of(rows)
+        stamps = cast("list[int]", rows.timestamps_ms)
+        texts = may_give_text(call)
+        value = results = None
+        try:
+            for value, cell.key, cell.group, ms in zip(
+                rows.values, keys, groups, stamps, strict=True
+            ):
+                ours.keep(value, ms)
+                self._timers.register(ours.needed_until_ms(ms), port)
+                for other_ms, others in theirs.between(ms + ours.lower_ms, ms + ours.upper_ms):
+                    pair.left_ms, pair.right_ms = (other_ms, ms) if port else (ms, other_ms)
+                    for other in others:
+                        left, right = (other, value) if port else (value, other)
+                        results = call(left, right, pair)
+                        if results is not None:
+                            if texts and type(results) in TEXTS:
+                                raise TypeError("text is no iterable of records")
+                            beside = yield from results if own is None else map(own, results)
+                            if beside is not None:
+                                raise ReturnedBeside(beside)
+        except Exception as error:
+            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
+            raise failed from error
+
+    def _clean_up(self, until_ms: int) -> Steps:
+        due = self._timers.due(until_ms)
+        for count, (ms, port) in enumerate(due, start=1):
+            self._sides[cast("int", port)].remove_needed_until(ms)
+            if count % self._clean_rows == 0:
+                yield Pause.HERE
+
+
+class _Side:
+    """The records of one stream. lower_ms, upper_ms: where what they are paired with may lie."""
+
+    def __init__(
+        self, context: OperatorContext, plan: IntervalPlan, port: int, lower_ms: int, upper_ms: int
+    ) -> None:
+        self.lower_ms, self.upper_ms = lower_ms, upper_ms
+        self._wait_ms = max(0, upper_ms)
+        records = ListTypeInfo(plan.types[port])
+        descriptor = MapStateDescriptor(_BUFFERS[port], LONG, records)
+        self._kept = cast("MapState[int, list[Any]]", context.keyed_state(descriptor))
+        self.late = LateRecords(context, plan.late_tags[port])
+
+    def keep(self, value: object, ms: int) -> None:
+        """Keep a record of the current key."""
+        kept = self._kept.get(ms) or []
+        kept.append(value)
+        self._kept.put(ms, kept)
+
+    def between(self, lower_ms: int, upper_ms: int) -> list[tuple[int, list[object]]]:
+        """The current key's records in a span of event time, in order of time."""
+        found = sorted(ms for ms in self._kept if lower_ms <= ms <= upper_ms)
+        return [(ms, self._kept.get(ms) or []) for ms in found]
+
+    def needed_until_ms(self, ms: int) -> int:
+        """The watermark from which on nothing can be paired with records of an event time."""
+        return min(ms + self._wait_ms, MAX_WATERMARK_MS)
+
+    def remove_needed_until(self, ms: int) -> None:
+        """Remove the current key's records whose time is over then."""
+        self._kept.remove(ms - self._wait_ms)

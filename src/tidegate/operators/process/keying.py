@@ -1,0 +1,65 @@
+"""Keys for rows that stay in their subtask."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flinkformat.row import Row
+from tidegate.api.batches import as_rows, shown
+from tidegate.api.keys import keys_of_rows
+from tidegate.api.operator import Operator
+from tidegate.errors import GraphError
+from tidegate.model.elements import RowBatch
+from tidegate.operators.process.process_functions import keys_of
+from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
+
+if TYPE_CHECKING:
+    from tidegate.api.operator import KeyBy, OperatorContext, Output
+    from tidegate.model.elements import Batch
+
+
+class ReinterpretOperator(Operator):
+    """Gives rows their keys where they are, without an exchange.
+
+    Each must be in the subtask already to which ``key_by`` would send it.
+    """
+
+    def __init__(self, key: KeyBy) -> None:
+        self._key = key
+
+    def open(self, context: OperatorContext) -> None:
+        """Learn which key groups belong here."""
+        self._name = context.name
+        self._context = context
+        self._hasher = KeyHasher(
+            self._key.key_type, context.max_parallelism, where=f"operator '{context.name}'"
+        )
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Key a batch. Raises GraphError for a row that belongs to another subtask."""
+        rows = as_rows(batch)
+        selected = keys_of_rows(rows.values, self._key, f"operator '{self._name}'")
+        keys, groups = self._hasher.keyed(selected)
+        context = self._context
+        targets = subtasks_of(groups, context.parallelism, context.max_parallelism)
+        foreign = (targets != context.subtask).nonzero()[0]
+        if len(foreign):
+            row = int(foreign[0])
+            raise GraphError(
+                f"the key {shown(keys[row])} is in subtask {context.subtask + 1}, and key_by would "
+                f"send it to {targets[row] + 1}",
+                where=f"operator '{self._name}', at the row {shown(rows.values[row])}",
+                remedy="Reinterpret only what was partitioned by this very key; else use key_by.",
+            )
+        out.emit(RowBatch(rows.values, rows.timestamps_ms, list(keys), groups.tolist()))
+
+
+class WithKeyOperator(Operator):
+    """Each row as ``Row(f0=key, f1=row)``."""
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Pair a batch with its keys."""
+        rows = as_rows(batch)
+        keys, _ = keys_of(rows)
+        pairs = zip(keys, rows.values, strict=True)
+        out.emit(RowBatch([Row(f0=key, f1=value) for key, value in pairs], rows.timestamps_ms))

@@ -1,0 +1,1 @@
+"""Sinks: writers, and what they have prepared until its commit is confirmed."""

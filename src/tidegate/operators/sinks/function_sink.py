@@ -1,0 +1,72 @@
+"""A sink that is a function of each record."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api.batches import as_rows
+from tidegate.api.functions import SinkFunction
+from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.function import FunctionOperator
+from tidegate.operators.process.process_functions import stamps_of
+
+if TYPE_CHECKING:
+    from tidegate.api.operator import OperatorContext, Output
+    from tidegate.model.elements import Batch, Watermark
+
+
+class SinkContext:
+    """The ``Context`` of a sink function; one an operator, set anew for each row."""
+
+    __slots__ = ("current_processing_time", "timestamp_ms", "watermark_ms")
+
+    def __init__(self, context: OperatorContext) -> None:
+        self.current_processing_time = context.processing_time
+        self.timestamp_ms: int | None = None
+        self.watermark_ms = MIN_TIMESTAMP_MS
+
+    def current_watermark(self) -> int:
+        """Event time that the sink has reached."""
+        return self.watermark_ms
+
+    def timestamp(self) -> int | None:
+        """Event time of the record; None where it has none."""
+        return self.timestamp_ms
+
+
+class SinkFunctionOperator(FunctionOperator):
+    """Calls a sink function, or a plain function, for each record."""
+
+    writes = True
+
+    def __init__(self, function: object) -> None:
+        super().__init__(function, "invoke")
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the function's context, then open the function."""
+        self._row = SinkContext(context)
+        super().open(context)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Hand over a batch, row by row."""
+        rows, context, call = as_rows(batch), self._row, self._call
+        value: object = None
+        try:
+            if isinstance(self._function, SinkFunction):
+                for value, context.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
+                    call(value, context)
+            else:
+                for value in rows.values:
+                    call(value)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, row=value) from error
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> None:
+        """Note how far event time has come."""
+        self._row.watermark_ms = watermark.ms
+
+    def finish(self, out: Output) -> None:
+        """Let the function write out what it kept back."""
+        if isinstance(self._function, SinkFunction):
+            self._guarded(self._function.finish)

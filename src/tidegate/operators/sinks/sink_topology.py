@@ -1,0 +1,162 @@
+"""A sink in parts: writers that hand their committables on as rows, and committers behind them.
+
+Committables leave a writer before the barrier of the checkpoint that they belong to. So the
+committer's snapshot of that checkpoint holds them, whatever lies between, and it commits all that
+came for a checkpoint at once, when that is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api.batches import as_rows
+from tidegate.api.operator import Operator
+from tidegate.api.sink import (
+    CommittableMessage,
+    Prepared,
+)
+from tidegate.api.state import OperatorListState, OperatorStateDescriptor
+from tidegate.errors import UserError
+from tidegate.model.elements import RowBatch
+from tidegate.model.ids import CheckpointId
+from tidegate.operators.sinks.commits import AllOf, Commits
+from tidegate.operators.sinks.sink import (
+    COMMITTABLES_STATE,
+    WRITER_STATE,
+    SinkHost,
+    SinkWriterContext,
+    prepared_by,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.sink import Committer
+    from tidegate.model.elements import Batch
+
+
+class SinkWriterOperator(SinkHost):
+    """Hosts the writer of a sink; what it prepares goes on as rows, a `CommittableMessage` each."""
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for what the writer keeps."""
+        writers = OperatorStateDescriptor(WRITER_STATE)
+        self._state = cast("OperatorListState[bytes]", context.operator_state(writers))
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the writer."""
+        self._context = context
+        self.declare(context)
+        self._durable: list[Awaitable[object]] = []
+        self._finished = False
+        self._writer = self._sink.writer(SinkWriterContext(context), self._state.get())
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Write a batch."""
+        waiting = self._writer.write(batch)
+        return None if waiting is None else iter((waiting,))
+
+    def finish(self, out: Output) -> Steps | None:
+        """Hand on the last of the output; without checkpoints, once it is durable."""
+        self._hand_on(out, end_of_input=True)
+        self._finished = True
+        return None if self._context.checkpointing else iter((AllOf(self._durable),))
+
+    def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
+        """Cut the output, and hand it on."""
+        if not self._finished:
+            self._hand_on(out, end_of_input=False)
+
+    def _hand_on(self, out: Output, *, end_of_input: bool) -> None:
+        prepared = prepared_by(self._writer, self._context, end_of_input=end_of_input)
+        if prepared.durable is not None:
+            self._durable.append(prepared.durable)
+        subtask = self._context.subtask
+        out.emit(RowBatch([CommittableMessage(each, subtask) for each in prepared.committables]))
+
+    def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
+        """Put the writer's own state into state; the rest is on its way to the committer."""
+        self._state.update(self._writer.snapshot(context.checkpoint))
+        waiting, self._durable = self._durable, []
+        return AllOf(waiting) if waiting else None
+
+
+class CommitterOperator(Operator):
+    """Commits what comes as `CommittableMessage`, and hands it on.
+
+    committer: makes what commits; it may give None where nothing has to be done.
+    """
+
+    def __init__(self, committer: Callable[[], Committer | None]) -> None:
+        self._make = committer
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for what is not committed."""
+        committables = OperatorStateDescriptor(COMMITTABLES_STATE)
+        self._state = cast(
+            "OperatorListState[tuple[int, bytes]]", context.operator_state(committables)
+        )
+
+    def open(self, context: OperatorContext) -> None:
+        """Begin to commit what the restored checkpoint holds."""
+        self._context = context
+        self._committer = self._make()
+        self.declare(context)
+        self._taken: list[bytes] = []
+        self._commits = Commits(context, self._committer, self._state.get())
+        self._recovered: asyncio.Future[None] | None = None
+        if self._commits.due:
+            self._recovered = asyncio.get_running_loop().create_future()
+            context.start(self._recover(self._recovered))
+
+    async def _recover(self, recovered: asyncio.Future[None]) -> None:
+        await self._commits.commit_due()
+        self._recovered = None
+        recovered.set_result(None)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Take committables in for the next checkpoint."""
+        messages = as_rows(batch).values
+        for message in messages:
+            if not isinstance(message, CommittableMessage):
+                raise UserError(
+                    f"A committer is given {message!r:.100}, which is no CommittableMessage",
+                    where=f"operator '{self._context.name}'",
+                    remedy="Give committables on as they come, or make new ones in "
+                    "add_pre_commit_topology.",
+                )
+            self._taken.append(message.committable)
+        out.emit(batch)
+
+    def finish(self, out: Output) -> Steps | None:
+        """Without checkpoints, commit all that came."""
+        if self._context.checkpointing:
+            return None
+        return iter((self._commit_without_checkpoint(),))
+
+    async def _commit_without_checkpoint(self) -> None:
+        self._cut(CheckpointId(0))
+        self._commits.complete_all()
+        await self._commits.commit_due()
+
+    def _cut(self, checkpoint: CheckpointId) -> None:
+        self._commits.add(checkpoint, Prepared(self._taken))
+        self._taken = []
+
+    def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
+        """Put into state what is not known to be committed."""
+        self._cut(context.checkpoint)
+        self._state.update(self._commits.elements())
+        # So that once a checkpoint after the restore is complete, nothing older is needed.
+        return None if self._recovered is None else AllOf([self._recovered])
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Commit what the checkpoint holds, and those before it."""
+        self._commits.complete(checkpoint)
+
+    def close(self) -> None:
+        """Close the committer."""
+        if getattr(self, "_committer", None) is not None:
+            cast("Committer", self._committer).close()

@@ -1,0 +1,1 @@
+"""Sources: the reader in the slot, the coordinator on the driver, and their messages."""

@@ -1,0 +1,213 @@
+"""Sources: a reader in the slot, polled, whose splits come from the enumerator on the driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api import ship
+from tidegate.api.conversion import Conversion
+from tidegate.api.operator import Polled, SourceOperator
+from tidegate.api.state import OperatorListState, OperatorStateDescriptor
+from tidegate.api.watermarks import WatermarkStrategy
+from tidegate.model.elements import OperatorEvent, RowBatch
+from tidegate.operators.event_time.event_time import EventTime
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.sources.source_alignment import ReaderAlignment
+from tidegate.operators.sources.source_coordinator import SourceCoordinator
+from tidegate.operators.sources.split_events import (
+    NoMoreSplits,
+    SplitsAssigned,
+    SplitsWanted,
+    WatermarkAllowed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from tidegate.api.coordinator import CoordinatorContext
+    from tidegate.api.dead_letters import DeadLetter
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext
+    from tidegate.api.output_tag import OutputTag
+    from tidegate.api.source import Source, SourceReader
+    from tidegate.api.staging import Staged
+    from tidegate.model.elements import Batch
+    from tidegate.model.ids import CheckpointId
+    from tidegate.typeinfo.types import TypeInformation
+
+STATE_NAME = "SourceReaderState"
+
+
+class SourceReaderOperator(SourceOperator):
+    """Hosts the reader of a source; its coordinator hosts the enumerator.
+
+    name: of the source, for messages. type_info: brings the records to a type; None for none.
+    """
+
+    def __init__(
+        self,
+        source: Source[object],
+        watermark_strategy: WatermarkStrategy | None = None,
+        name: str = "source",
+        type_info: TypeInformation | None = None,
+    ) -> None:
+        self._source = source
+        self._strategy = watermark_strategy or WatermarkStrategy.no_watermarks()
+        self._name = name
+        self._conversion = None if type_info is None else Conversion(type_info, name)
+
+    def check(self) -> None:
+        """Let the source look at what it needs."""
+        check = getattr(self._source, "check", None)
+        if check is not None:
+            check()
+
+    @property
+    def unmatched(self) -> Sequence[str]:
+        """Places where the source, which goes on looking, finds nothing now."""
+        return getattr(self._source, "unmatched", ())
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the source comes to an end by itself."""
+        return self._source.bounded
+
+    @property
+    def staged(self) -> Staged | None:
+        """What the source has to have written; None where it has nothing."""
+        return getattr(self._source, "staged", None)
+
+    def coordinator(self, context: CoordinatorContext) -> SourceCoordinator:
+        """The driver-side half."""
+        return SourceCoordinator(self._source, context, self._name, self._strategy.alignment)
+
+    def open(self, context: OperatorContext) -> None:
+        """Make the reader and give it the splits that fell to this subtask."""
+        self._context = context
+        self._wanting = False
+        self._letters = context.metrics.counter("numDeadLetters")
+        self._time = EventTime(self._strategy, context)
+        alignment = self._strategy.alignment
+        self._alignment = None if alignment is None else ReaderAlignment(alignment, context)
+        restored = self._restored(context)
+        self._rows_full = context.settings.rows
+        self._arrow_rows_full = context.settings.arrow_rows
+        self._reader_context = _ReaderContext(context, self._name)
+        self._reader: SourceReader[object] = self._source.reader(self._reader_context)
+        if restored:
+            self._reader.add_splits(restored)
+
+    def declare(self, context: OperatorContext) -> None:
+        """Ask for the splits, and see that the source reads such."""
+        self._restored(context)
+
+    def _restored(self, context: OperatorContext) -> list[object]:
+        descriptor = OperatorStateDescriptor(STATE_NAME)
+        self._state = cast("OperatorListState[bytes]", context.operator_state(descriptor))
+        kind = getattr(self._source, "split_type", object)
+        name = f"the reader of source '{self._name}'"
+        return [ship.restored(kind, data, name=name) for data in self._state.get()]
+
+    def poll(self, out: Output) -> Polled:
+        """Emit the reader's next batch, unless it is too far ahead of its group."""
+        reader, alignment = self._reader, self._alignment
+        rests = alignment is not None and alignment.rests(self._time.position_ms)
+        self._time.beat(out, reading=not rests)
+        if rests:
+            return self._nothing()
+        self._reader_context.rows = min(self._rows_full, out.rows_max)
+        self._reader_context.arrow_rows = min(self._arrow_rows_full, out.rows_max)
+        batch = self._polled()
+        letters = self._reader_context.take_letters()
+        for tag, found in letters:
+            self._letters.inc(len(found))
+            out.emit_side(tag, RowBatch(list(found)))
+        if batch is not None and len(batch):
+            self._time.emit(batch, out)
+        if batch is not None or letters:
+            return Polled.MORE
+        if reader.wants_splits and not self._wanting:
+            self._wanting = True
+            self._context.to_coordinator(OperatorEvent(SplitsWanted()))
+        return self._nothing()
+
+    def _nothing(self) -> Polled:
+        if not self._reader.finished:
+            return Polled.NOTHING
+        if self._alignment is not None:
+            self._alignment.end()
+        return Polled.END
+
+    def _polled(self) -> Batch | None:
+        try:
+            batch = self._reader.poll()
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, call="reader") from error
+        return batch if batch is None or self._conversion is None else self._conversion.batch(batch)
+
+    def on_event(self, event: OperatorEvent) -> None:
+        """Splits have come, or word that none will."""
+        match event.payload:
+            case SplitsAssigned(splits):
+                self._wanting = False
+                self._reader.add_splits([ship.loads(data, name=self._name) for data in splits])
+            case NoMoreSplits():
+                self._reader.no_more_splits()
+            case WatermarkAllowed(ms):
+                assert self._alignment is not None, "only readers of a group are told"
+                self._alignment.allow(ms)
+            case other:
+                raise AssertionError(f"no event of a source's coordinator: {other!r}")
+        self._context.wake()
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Put the splits with their positions into state."""
+        splits = self._reader.snapshot(context.checkpoint)
+        self._state.update([ship.dumps(split, name=self._name) for split in splits])
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Tell the reader."""
+        self._reader.on_complete(checkpoint)
+
+    def close(self) -> None:
+        """Close the reader."""
+        reader = getattr(self, "_reader", None)
+        if reader is not None:
+            reader.close()
+
+
+class _ReaderContext:
+    """The ``ReaderContext`` over an operator's. name: of the source, for messages."""
+
+    def __init__(self, context: OperatorContext, name: str) -> None:
+        self._context = context
+        self._name = name
+        self.subtask = context.subtask
+        self.parallelism = context.parallelism
+        self.rows = context.settings.rows
+        self.arrow_rows = context.settings.arrow_rows
+        self.processing_time = context.processing_time
+        self.monotonic_ms = context.monotonic_ms
+        self.wake_at = context.wake_at
+        self.skipped = context.skipped
+        self._letters: list[tuple[str, Sequence[DeadLetter]]] = []
+
+    def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
+        self._letters.append((tag.tag_id, letters))
+
+    def take_letters(self) -> list[tuple[str, Sequence[DeadLetter]]]:
+        """What has been told since this was last asked, by the tag's id."""
+        taken, self._letters = self._letters, []
+        return taken
+
+    def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
+        return self._context.run_blocking(call)
+
+    def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        self._context.start(self._read_ahead(call, then))
+
+    async def _read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
+        try:
+            then(await self._context.run_blocking(call))
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, call="reader") from error
+        self._context.wake()

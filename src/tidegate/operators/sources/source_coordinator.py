@@ -1,0 +1,196 @@
+"""The driver-side half of a source: hosts the enumerator and knows who was given what.
+
+No split is lost or read twice: at each moment a split is in exactly one of the enumerator, the
+assignments after the last completed checkpoint, and the readers' checkpointed state. A split that
+is assigned before this coordinator's snapshot reaches its reader before the barrier does; one that
+is assigned after it is held back until the reader has taken its snapshot (the gateway's work), so
+the snapshots of both sides always fit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.api import ship
+from tidegate.errors import GraphError
+from tidegate.model.elements import OperatorEvent
+from tidegate.operators.sources.source_alignment import SourceAlignment
+from tidegate.operators.sources.split_events import (
+    NoMoreSplits,
+    SplitsAssigned,
+    SplitsWanted,
+    WatermarkReached,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.api.coordinator import CoordinatorContext
+    from tidegate.api.source import Source, SplitEnumerator
+    from tidegate.api.watermarks import WatermarkAlignment
+    from tidegate.model.ids import CheckpointId
+
+
+class SourceCoordinator:
+    """The ``OperatorCoordinator`` around a source's enumerator."""
+
+    def __init__(
+        self,
+        source: Source[object],
+        context: CoordinatorContext,
+        name: str,
+        alignment: WatermarkAlignment | None = None,
+    ) -> None:
+        self._source = source
+        self._context = context
+        self._name = name
+        self._tracker = AssignmentTracker()
+        self._ready: set[int] = set()
+        self._asked: set[int] = set()
+        self._exhausted: set[int] = set()
+        self._enumerator: SplitEnumerator[object] | None = None
+        self._alignment = None if alignment is None else SourceAlignment(alignment, context)
+
+    def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
+        """Make the enumerator and let it look for splits."""
+        self._enumerator = self.enumerator(data)
+        self._enumerator.start()
+        if self._alignment is not None:
+            self._alignment.start()
+
+    def enumerator(self, data: bytes | None) -> SplitEnumerator[object]:
+        """A new enumerator, which has not begun to look. data: of a checkpoint, or None.
+
+        Raises what the source raises, RestoreRefused for what another source has written.
+        """
+        return self._source.enumerator(_EnumeratorContext(self, self._context), data)
+
+    def subtask_ready(self, subtask: int) -> None:
+        """A reader runs; what it asked for too early is asked for now."""
+        self._ready.add(subtask)
+        if self._alignment is not None:
+            self._alignment.reader_ready(subtask)
+        self._running.reader_ready(subtask)
+        if subtask in self._exhausted:
+            self._send(subtask, NoMoreSplits())
+        if subtask in self._asked:
+            self._asked.remove(subtask)
+            self._running.split_requested(subtask)
+
+    def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
+        """Take back what the reader was given after that checkpoint."""
+        self._ready.discard(subtask)
+        self._asked.discard(subtask)
+        self._exhausted.discard(subtask)
+        if self._alignment is not None:
+            self._alignment.reader_reset(subtask)
+        self._running.add_back(subtask, self._tracker.take_back(subtask, checkpoint))
+
+    def on_event(self, subtask: int, event: OperatorEvent) -> None:
+        """A reader wants splits, or says how far it has come."""
+        match event.payload:
+            case SplitsWanted():
+                if subtask in self._ready:
+                    self._running.split_requested(subtask)
+                else:
+                    self._asked.add(subtask)
+            case WatermarkReached(ms):
+                assert self._alignment is not None, "only readers of a group tell"
+                self._alignment.reached(subtask, ms)
+            case other:
+                raise AssertionError(f"no event of a reader: {other!r}")
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """The enumerator's state."""
+        data = self._running.snapshot(checkpoint)
+        self._tracker.cut(checkpoint)
+        return data
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """What was assigned before the checkpoint is the readers' for good."""
+        self._tracker.forget(checkpoint)
+        self._running.on_complete(checkpoint)
+
+    def on_aborted(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do: the next checkpoint covers the same assignments."""
+
+    def close(self) -> None:
+        """Close the enumerator."""
+        if self._enumerator is not None:
+            self._enumerator.close()
+
+    @property
+    def _running(self) -> SplitEnumerator[object]:
+        assert self._enumerator is not None, "a coordinator is started before anything else"
+        return self._enumerator
+
+    def assign(self, subtask: int, splits: Sequence[object]) -> None:
+        """The enumerator gives splits to a reader."""
+        if subtask not in self._ready:
+            raise GraphError(
+                f"the enumerator of source '{self._name}' assigns splits to reader {subtask}, "
+                "which is not ready",
+                where=f"source '{self._name}'",
+                remedy="Assign in `reader_ready`, or when the reader asks.",
+            )
+        if splits:
+            self._tracker.assigned(subtask, splits)
+            shipped = tuple(ship.dumps(split, name=self._name) for split in splits)
+            self._send(subtask, SplitsAssigned(shipped))
+
+    def no_more_splits(self, subtask: int) -> None:
+        """The enumerator has no more for a reader."""
+        self._exhausted.add(subtask)
+        if subtask in self._ready:
+            self._send(subtask, NoMoreSplits())
+
+    def _send(self, subtask: int, payload: object) -> None:
+        self._context.send(subtask, OperatorEvent(payload))
+
+
+class AssignmentTracker:
+    """Who was given what since which checkpoint."""
+
+    def __init__(self) -> None:
+        self._since: dict[int, list[object]] = {}
+        self._cuts: dict[int, dict[int, list[object]]] = {}
+
+    def assigned(self, subtask: int, splits: Sequence[object]) -> None:
+        """The subtask was given splits."""
+        self._since.setdefault(subtask, []).extend(splits)
+
+    def cut(self, checkpoint: CheckpointId) -> None:
+        """What was given until now belongs to this checkpoint."""
+        self._cuts[checkpoint] = self._since
+        self._since = {}
+
+    def forget(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint, and so all before it, can be restored from."""
+        for cut in [cut for cut in self._cuts if cut <= checkpoint]:
+            del self._cuts[cut]
+
+    def take_back(self, subtask: int, checkpoint: CheckpointId | None) -> list[object]:
+        """What the subtask was given after that checkpoint, oldest first; no longer its own."""
+        splits: list[object] = []
+        for cut, given in sorted(self._cuts.items()):
+            if checkpoint is None or cut > checkpoint:
+                splits.extend(given.pop(subtask, []))
+        splits.extend(self._since.pop(subtask, []))
+        return splits
+
+
+class _EnumeratorContext:
+    """The ``EnumeratorContext`` over a coordinator's."""
+
+    def __init__(self, coordinator: SourceCoordinator, context: CoordinatorContext) -> None:
+        self.parallelism = context.parallelism
+        self.staged = context.staged
+        self.assign = coordinator.assign
+        self.no_more_splits = coordinator.no_more_splits
+        self.run_blocking = context.run_blocking
+        self.call_later = context.call_later
+        self._report_backlog = context.report_backlog
+        self.fail = context.fail
+
+    def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
+        self._report_backlog(is_processing_backlog)

@@ -1,0 +1,433 @@
+"""Tumbling and sliding windows that fire at their end, for all keys at once.
+
+Records are gathered in *panes*, the parts of time that windows share: a sliding window is put
+together of its panes when it fires, so that a record is added once, not once a window. Where two
+accumulators cannot be merged a pane is a whole window. A window needs no timer for each key: it
+fires when time has passed its end, for the keys that its panes hold.
+
+State is what is gathered, by key and start of the pane. Which windows have fired already is known
+from the time each subtask had reached, which is kept where contents outlive the firing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import islice
+from math import gcd
+from operator import itemgetter, length_hint
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+
+from tidegate.api.functions import AggregateFunction, ReduceFunction
+from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
+from tidegate.api.windows import AlignedWindows, TimeWindow
+from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.function import has_life
+from tidegate.operators.process.process_functions import keys_of
+from tidegate.operators.windows.firing import (
+    CONTENTS,
+    FiringOperator,
+    WindowContents,
+    event_times,
+)
+from tidegate.operators.windows.progress import Progress
+from tidegate.typeinfo.copies import copier_of
+from tidegate.typeinfo.types import LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.model.elements import Batch, Watermark
+
+_FIRE: Final = 0
+_DROP: Final = 1
+_KEYS_AHEAD: Final = 512
+
+Keys = dict[object, int]
+"""Keys with their key groups."""
+
+
+class AlignedWindowOperator(FiringOperator):
+    """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up what was gathered before, then open the functions."""
+        self._open(context, WindowContents(self._plan, context.name))
+        self._windows = cast("AlignedWindows", self._plan.assigner)
+        size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
+        self._gaps = slide_ms > size_ms
+        self._shared = slide_ms < size_ms and self._contents.can_merge
+        self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
+        # What windows held may be there still once they have fired.
+        self._outlived = self._shared or self._plan.lateness_ms > 0
+        # A function that is told of its start may have state of the current key.
+        self._by_row = any(
+            isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
+            for function in self._plan.functions
+        )
+        self._time_ms = MIN_TIMESTAMP_MS
+        self._copy = copier_of(self._contents.type)
+        self._panes: dict[int, Keys] = {}
+        self._known: set[int] = set()
+        self._due: list[tuple[int, int, int]] = []
+        self._left: deque[tuple[object, int]] = deque()
+        gathered = _Gathered(self._contents, self._begin)
+        descriptor = AggregatingStateDescriptor(CONTENTS, gathered, self._contents.type)
+        state = context.keyed_state(descriptor, LONG)
+        self._state = cast("AggregatingState[Any, Any]", state)
+        self._progress = Progress(context) if self._outlived else None
+        for group, pair, _ in context.entries(CONTENTS):
+            key, pane = cast("tuple[object, int]", pair)
+            self._pane(pane)[key] = group
+        self._pass_to(MIN_TIMESTAMP_MS)
+        self._set_alarm()
+        self._prepare(context)
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Note how far windows have fired, where contents outlive that."""
+        super().snapshot(context)
+        if self._progress is None:
+            return
+        to_fire = [at for at, what, _ in self._due if what == _FIRE and at <= self._time_ms]
+        if not to_fire:
+            self._progress.note(self._time_ms)
+            return
+        # In the midst of a round: it goes on with this window, for the key groups that are left.
+        end_ms = min(to_fire)
+        first_left = self._left[0][1] if self._left else 0
+        self._progress.note(end_ms, end_ms - 1, first_left)
+
+    # --- records ---
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Gather a batch; late records are set aside, or fire their windows at once."""
+        rows = self._rows(batch, port)
+        keys, groups = keys_of(rows)
+        if not rows.values:
+            return None
+        if self._event_time:
+            stamps = event_times(rows, self._name)
+        else:
+            # A clock that was put back makes nobody late.
+            reached_ms = max(self._time_ms, self._fired_until_ms)
+            stamps = [max(self._context.processing_time(), reached_ms + 1)] * len(rows)
+        if min(stamps) >= self._ahead_ms and not self._gaps:
+            self._gather(keys, groups, rows.values, stamps)
+            self._set_alarm()
+            return None
+        table = list(zip(keys, groups, rows.values, stamps, strict=True))
+        plain = [row for row in table if self._is_plain(row[3])]
+        if plain:
+            self._gather(*map(list, zip(*plain, strict=True)))
+        others = (row for row in table if not self._is_plain(row[3]))
+        return self._emit(self._one_by_one(others, out), out)
+
+    def _is_plain(self, stamp_ms: int) -> bool:
+        """Whether the time is in windows, all of which are still to fire."""
+        windows = self._windows
+        in_window = (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
+        return in_window and stamp_ms >= self._ahead_ms
+
+    def _gather(
+        self,
+        keys: Sequence[object],
+        groups: Sequence[int],
+        values: Sequence[object],
+        stamps: Sequence[int],
+    ) -> None:
+        """Add records all of whose windows are still to fire."""
+        size_ms, pane_ms = self._windows.size_ms, self._pane_ms
+        for ago_ms in range(0, pane_ms if self._shared else size_ms, pane_ms):
+            starts = self._starts(stamps, ago_ms)
+            if not ago_ms or not size_ms % pane_ms:
+                self._add(keys, starts, groups, values)
+                continue
+            found = zip(keys, starts, groups, values, stamps, strict=True)
+            kept = [row[:4] for row in found if row[4] < row[1] + size_ms]
+            if kept:
+                self._add(*map(list, zip(*kept, strict=True)))
+
+    def _starts(self, stamps: Sequence[int], ago_ms: int) -> list[int]:
+        """The starts of the records' panes, or of the windows that began that long before."""
+        first, last = self._start(min(stamps)), self._start(max(stamps))
+        if first == last:
+            return [first - ago_ms] * len(stamps)
+        times = np.array(stamps, np.int64)
+        times -= (times - self._windows.offset_ms) % self._pane_ms + ago_ms
+        return times.tolist()
+
+    def _start(self, stamp_ms: int) -> int:
+        return stamp_ms - (stamp_ms - self._windows.offset_ms) % self._pane_ms
+
+    def _add(
+        self,
+        keys: Sequence[object],
+        starts: Sequence[int],
+        groups: Sequence[int],
+        values: Sequence[object],
+    ) -> None:
+        if not self._by_row:
+            self._add_all(keys, starts, groups, values)
+            return
+        cell = self._cell
+        for value, start, cell.key, cell.group in zip(values, starts, keys, groups, strict=True):
+            self._add_all([cell.key], [start], [cell.group], [value])
+
+    def _add_all(
+        self,
+        keys: Sequence[object],
+        starts: Sequence[int],
+        groups: Sequence[int],
+        values: Sequence[object],
+    ) -> None:
+        rest = iter(values)
+        self._adding = keys, starts, groups, rest
+        try:
+            self._state.add_rows(zip(keys, starts, strict=True), groups, rest)
+        except Exception as error:
+            row = values[-1 - length_hint(rest)]
+            raise user_code_failed(error, operator=self._name, row=row) from error
+
+    def _begin(self) -> object:
+        """The accumulator of a pair that was not there: that of the record drawn last."""
+        keys, starts, groups, rest = self._adding
+        at = -1 - length_hint(rest)
+        key, known = keys[at], self._pane(starts[at])
+        if key in known:
+            self._contents.checked(None)
+        known[key] = groups[at]
+        return self._contents.create_accumulator()
+
+    def _one_by_one(
+        self, rows: Iterable[tuple[object, int, object, int]], out: Output
+    ) -> Iterator[object]:
+        """Add records some of whose windows have fired already, or that are in none."""
+        late = list[object](), list[int]()
+        lateness_ms, progress = self._plan.lateness_ms, self._progress
+        for key, group, value, stamp_ms in rows:
+            fired_ms = MIN_TIMESTAMP_MS if progress is None else progress.of(group)
+            # A pane that is left of a window that was dropped cannot make it whole again.
+            over_ms = max(self._time_ms, fired_ms) if self._shared else self._time_ms
+            windows = self._windows.windows_of(stamp_ms)
+            live = [each for each in windows if each.max_timestamp() + lateness_ms > over_ms]
+            if not live:
+                if windows or stamp_ms + lateness_ms <= self._time_ms:
+                    late[0].append(value)
+                    late[1].append(stamp_ms)
+                continue
+            panes = [self._start(stamp_ms)] if self._shared else [each.start for each in live]
+            for pane in panes:
+                self._add([key], [pane], [group], [value])
+            self._cell.key, self._cell.group = key, group
+            for window in reversed(live):
+                if window.max_timestamp() <= self._time_ms:
+                    panes = self._panes_of(window)
+                    gathered = self._contents.checked(self._put_together(panes))
+                    yield from self._evaluated(window, gathered)
+                elif progress is not None and window.max_timestamp() <= fired_ms:
+                    self._stand_on(window.start)
+                    progress.fire_again()
+        self._late.take(*late, out)
+        self._set_alarm()
+
+    # --- panes and windows ---
+
+    def _pane(self, start: int) -> Keys:
+        """The keys of a pane; a new one has its windows fire and go."""
+        keys = self._panes.get(start)
+        if keys is None:
+            keys = self._panes[start] = {}
+            windows = self._windows.windows_of(start) if self._shared else [self._window(start)]
+            for window in windows:
+                if window.start not in self._known:
+                    self._known.add(window.start)
+                    end_ms = window.max_timestamp()
+                    if end_ms > self._time_ms:
+                        heappush(self._due, (end_ms, _FIRE, window.start))
+                    if self._outlived:
+                        drop_ms = end_ms + self._plan.lateness_ms
+                        heappush(self._due, (drop_ms, _DROP, window.start))
+        return keys
+
+    def _window(self, start: int) -> TimeWindow:
+        return TimeWindow(start, start + self._windows.size_ms)
+
+    def _panes_of(self, window: TimeWindow) -> list[int]:
+        if not self._shared:
+            return [window.start] if window.start in self._panes else []
+        starts = range(window.start, window.end, self._pane_ms)
+        return [start for start in starts if start in self._panes]
+
+    def _keys_of(self, window: TimeWindow) -> Keys:
+        panes = [self._panes[start] for start in self._panes_of(window)]
+        if len(panes) == 1:
+            return panes[0]
+        keys: Keys = {}
+        for pane in panes:
+            keys.update(pane)
+        return keys
+
+    # --- time ---
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the windows that have ended, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._pass_to(watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
+
+    def on_ready(self, out: Output) -> Steps | None:
+        """Fire the windows that have ended by the clock."""
+        if self._event_time:
+            return None
+        self._pass_to(self._context.processing_time() - 1)
+        return self._fire(self._due_results, self._is_due, out)
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
+
+    def _pass_to(self, time_ms: int) -> None:
+        """Time has come to there."""
+        self._time_ms = max(self._time_ms, time_ms)
+        size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
+        before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
+        # The first window that is still to fire; whatever comes after the ones before it is ahead.
+        first = before - (before - self._windows.offset_ms) % slide_ms + slide_ms
+        self._ahead_ms = max(first, first - slide_ms + size_ms)
+
+    @property
+    def _fired_until_ms(self) -> int:
+        return MIN_TIMESTAMP_MS if self._progress is None else self._progress.until_ms
+
+    def _due_results(self) -> Iterator[object]:
+        due = self._due
+        while self._is_due():
+            _, what, start = due[0]
+            window = self._window(start)
+            if what == _FIRE:
+                yield from self._results_of(window)
+                if self._left:
+                    return
+            else:
+                self._drop(window)
+            heappop(due)
+        if self._progress is not None and self._progress.until_ms <= self._time_ms:
+            self._progress.caught_up()
+        self._set_alarm()
+
+    def _results_of(self, window: TimeWindow) -> Iterator[object]:
+        """Fire a window for the keys that are left, up to where the piece is over."""
+        cell, left, panes = self._cell, self._left, self._panes_of(window)
+        state, checked, outlived = self._state, self._contents.checked, self._outlived
+        clears = self._evaluation.clear is not None
+        if not left:
+            left.extend(sorted(self._keys_of(window).items(), key=itemgetter(1)))
+        ahead = 0
+        while left:
+            if not ahead:
+                ahead = self._read_ahead(panes if outlived else [window.start])
+            ahead -= 1
+            cell.key, cell.group = left.popleft()
+            if not outlived:
+                self._stand_on(window.start)
+                gathered = checked(state.get())
+                state.clear()
+                yield from self._evaluated(window, gathered)
+                if clears:
+                    self._clear(window)
+            elif self._is_to_fire(window):
+                yield from self._evaluated(window, checked(self._put_together(panes)))
+            # How far a key group has come can be noted, how far within it cannot.
+            is_cut = left and (not outlived or left[0][1] != cell.group)
+            if is_cut and self._piece_is_over():
+                return
+        if not outlived:
+            self._known.discard(window.start)
+            self._panes.pop(window.start, None)
+
+    def _read_ahead(self, panes: Sequence[int]) -> int:
+        """Have the state read what the next keys have in panes; the number of those keys."""
+        some = list(islice(self._left, _KEYS_AHEAD))
+        pairs = [(key, pane) for key, _ in some for pane in panes]
+        self._state.read_ahead(pairs, [group for _, group in some for _ in panes])
+        return len(some)
+
+    def _set_alarm(self) -> None:
+        if not self._event_time and self._due:
+            self._context.wake_at_wall(self._due[0][0] + 1)
+
+    def _is_to_fire(self, window: TimeWindow) -> bool:
+        """Whether a window of the current key has not fired before the restore, or got more."""
+        progress = self._progress
+        assert progress is not None, "windows that go once they fire have no progress to note"
+        if window.max_timestamp() > progress.of(self._cell.group):
+            return True
+        self._stand_on(window.start)
+        return progress.is_to_fire()
+
+    # --- contents ---
+
+    def _put_together(self, panes: list[int]) -> object:
+        """What the current key's window holds; of several panes, copied, since they stay."""
+        if len(panes) == 1:
+            self._stand_on(panes[0])
+            return self._state.get()
+        whole: object = None
+        for pane in panes:
+            self._stand_on(pane)
+            part = self._state.get()
+            if part is not None:
+                part = part if self._copy is None else self._copy(part)
+                whole = part if whole is None else self._contents.merge(whole, part)
+        return whole
+
+    def _drop(self, window: TimeWindow) -> None:
+        """The window is over, with the panes that no later one has."""
+        self._known.discard(window.start)
+        if self._evaluation.clear is not None:
+            self._clear_all(window)
+        last = window.start + min(self._windows.slide_ms, self._windows.size_ms)
+        over = range(window.start, last, self._pane_ms) if self._shared else (window.start,)
+        for start in over:
+            for key, group in self._panes.pop(start, {}).items():
+                self._cell.key, self._cell.group = key, group
+                self._stand_on(start)
+                self._state.clear()
+
+    def _clear_all(self, window: TimeWindow) -> None:
+        progress = self._progress
+        assert progress is not None, "what is dropped has outlived its firing"
+        over_ms = window.max_timestamp() + self._plan.lateness_ms
+        for key, group in self._keys_of(window).items():
+            # Else a pane is left of it that later windows have as well.
+            if not self._shared or over_ms > progress.of(group):
+                self._cell.key, self._cell.group = key, group
+                self._clear(window)
+
+
+class _Gathered(AggregateFunction[Any, Any, Any]):
+    """The contents' function, whose first accumulators the operator notes."""
+
+    def __init__(self, contents: WindowContents, begin: Callable[[], object]) -> None:
+        self.add = contents.add
+        self.create_accumulator = begin
+
+    def create_accumulator(self) -> object:
+        """Made by the operator."""
+        raise NotImplementedError
+
+    def add(self, value: object, accumulator: object, /) -> object:
+        """As the contents do."""
+        raise NotImplementedError
+
+    def get_result(self, accumulator: object) -> object:
+        """The accumulator."""
+        return accumulator
+
+    def merge(self, acc_a: object, acc_b: object) -> object:
+        """Not called."""
+        raise NotImplementedError

@@ -1,0 +1,491 @@
+"""What all window operators share: what a window holds, and what it gives when it fires."""
+
+from __future__ import annotations
+
+import copy
+import dis
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from tidegate.api.batches import as_rows
+from tidegate.api.functions import AggregateFunction
+from tidegate.api.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
+from tidegate.errors import TidegateError, UserError
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
+from tidegate.operators.aggregates.reduce import typed_reduce
+from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
+from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
+from tidegate.operators.function import FunctionOperator
+from tidegate.operators.process.co_process import SharedKeys
+from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tidegate.api.functions import KeyedStateStore
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        State,
+        StateDescriptor,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from tidegate.api.triggers import Trigger
+    from tidegate.api.windows import Window, WindowAssigner
+    from tidegate.model.elements import Batch, Watermark
+    from tidegate.typeinfo.types import TypeInformation
+
+CONTENTS: Final = "window-contents"
+
+_NOTHING: Final = object()
+_KINDS: Final = (GlobalWindow, CountWindow, TimeWindow)
+"""Windows of ours by the number of their fields, which are what stands for them in state."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """What a program says of its windows.
+
+    reduce, aggregate: how records are gathered; neither: they are kept. function: what makes
+    results of a window; None for what was gathered. functions: all objects of the program among
+    them, to be opened and closed. content_type: of what is gathered, or of the
+    records that are kept; None for any. late_tag: id of the side output of late records; None
+    drops them. paired: a record of input n becomes ``(n, record, None)``, of the second input
+    ``(n, None, record)``.
+    """
+
+    assigner: WindowAssigner[Any, Any]
+    trigger: Trigger[Any, Any]
+    lateness_ms: int = 0
+    late_tag: str | None = None
+    reduce: Callable[[Any, Any], Any] | None = None
+    aggregate: AggregateFunction[Any, Any, Any] | None = None
+    function: object = None
+    functions: tuple[object, ...] = ()
+    content_type: TypeInformation | None = None
+    paired: bool = False
+
+
+class WindowInput:
+    """Batches of the inputs as windows hold them. operator: its name."""
+
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
+        self._keys = SharedKeys(operator) if plan.paired else None
+
+    def rows(self, batch: Batch, port: int) -> RowBatch:
+        """The rows of a batch. Raises UnsupportedKey where two inputs have keys of two types."""
+        if self._keys is None:
+            return as_rows(batch)
+        rows = self._keys.checked(batch, port)
+        marked: list[object] = (
+            [(1, None, value) for value in rows.values]
+            if port
+            else [(0, value, None) for value in rows.values]
+        )
+        return RowBatch(marked, rows.timestamps_ms, rows.keys, rows.key_groups)
+
+
+class WindowContents(AggregateFunction[Any, Any, Any]):
+    """How records become what a window holds: an aggregate whose result is the accumulator."""
+
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
+        self._reduce = (
+            None if plan.reduce is None else typed_reduce(plan.reduce, plan.content_type, operator)
+        )
+        self._aggregate = plan.aggregate
+        self.type = plan.content_type
+        if plan.aggregate is not None:
+            # The functions themselves: a method around them would cost a call a record.
+            self.add = plan.aggregate.add
+            self.create_accumulator = plan.aggregate.create_accumulator
+        elif plan.reduce is None and self.type is not None:
+            self.type = ListTypeInfo(self.type)
+
+    def create_accumulator(self) -> object:
+        """What a window begins with."""
+        return [] if self._reduce is None else _NOTHING
+
+    def add(self, value: object, accumulator: Any, /) -> object:
+        """With one more record."""
+        if self._reduce is None:
+            accumulator.append(value)
+            return accumulator
+        return value if accumulator is _NOTHING else self._reduce(accumulator, value)
+
+    def get_result(self, accumulator: object) -> object:
+        """The accumulator."""
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> object:
+        """Of two windows that are one now; may change the first."""
+        if self._aggregate is not None:
+            return self._aggregate.merge(acc_a, acc_b)
+        if self._reduce is not None:
+            return self._reduce(acc_a, acc_b)
+        acc_a.extend(acc_b)
+        return acc_a
+
+    def elements(self, accumulator: object) -> list[object]:
+        """What a window function is given, in a list of its own."""
+        if self._aggregate is not None:
+            return [self._aggregate.get_result(accumulator)]
+        if self._reduce is not None:
+            return [] if accumulator is _NOTHING else [accumulator]
+        return cast("list[object]", accumulator).copy()
+
+    def checked(self, accumulator: object) -> object:
+        """The accumulator. Raises TypeError for None, which a function has returned by mistake."""
+        if accumulator is None:
+            call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
+            raise TypeError(f"{call} has returned None; it has to return what was gathered")
+        return accumulator
+
+    @property
+    def can_merge(self) -> bool:
+        """Whether ``merge`` may be counted on; where windows don't merge nobody else calls it."""
+        return self._aggregate is None or uses_both(self._aggregate.merge)
+
+
+class EvictedContents(WindowContents):
+    """Pairs of value and event time, of which an evictor leaves some; those are then gathered."""
+
+    def __init__(self, plan: WindowPlan, operator: str) -> None:
+        record = plan.content_type if plan.aggregate is None else None
+        pair = None if record is None else TupleTypeInfo([record, LONG])
+        super().__init__(replace(plan, reduce=None, aggregate=None, content_type=pair), operator)
+        self._gathered = WindowContents(plan, operator)
+
+    def elements(self, accumulator: object) -> list[object]:
+        """What a window function is given. accumulator: the values that are left."""
+        gathered = self._gathered
+        whole = gathered.create_accumulator()
+        for value in cast("list[object]", accumulator):
+            whole = gathered.checked(gathered.add(value, whole))
+        return gathered.elements(whole)
+
+
+def uses_both(merge: Callable[..., object]) -> bool:
+    """Whether the body of a merge looks at both accumulators: else it is not written yet."""
+    code = getattr(getattr(merge, "__func__", merge), "__code__", None)
+    if code is None or code.co_argcount < 2:
+        return True
+    wanted = set(code.co_varnames[code.co_argcount - 2 : code.co_argcount])
+    return wanted <= {each.argval for each in dis.get_instructions(code) if "LOAD" in each.opname}
+
+
+class Evaluation:
+    """Calls the window function. function: None where results are what was gathered."""
+
+    def __init__(self, function: object, contents: WindowContents, operator: str) -> None:
+        self._contents = contents
+        self._call = _caller(function)
+        defined = isinstance(function, ProcessWindowFunction | ProcessAllWindowFunction)
+        bases = ProcessWindowFunction.clear, ProcessAllWindowFunction.clear
+        self.clear: Callable[[WindowContext], None] | None = (
+            function.clear if defined and type(function).clear not in bases else None
+        )
+        self._operator = operator
+
+    def results(
+        self, key: object, window: Window, context: WindowContext, accumulator: object
+    ) -> Iterable[object]:
+        """The results of a window. Raises UserError where the function gives nothing iterable."""
+        elements = self._contents.elements(accumulator)
+        if self._call is None:
+            return elements
+        results = self._call(key, window, context, elements)
+        if results is None:
+            return ()
+        if isinstance(results, list):
+            return cast("list[object]", results)
+        if not are_records(results):
+            raise UserError(
+                f"The window function has returned {results!r}, which are no results one by one",
+                where=f"operator '{self._operator}', key {key!r}, {window}",
+                remedy="Yield each result, or return a list of them.",
+            )
+        return results
+
+
+def _caller(function: object) -> Callable[..., object] | None:
+    match function:
+        case None:
+            return None
+        case ProcessWindowFunction():
+            return lambda key, _, context, elements: function.process(key, context, elements)
+        case ProcessAllWindowFunction():
+            return lambda _key, _, context, elements: function.process(context, elements)
+        case AllWindowFunction():
+            return lambda _key, window, _, elements: function.apply(window, elements)
+        case _:
+            apply = cast(
+                "Any", function.apply if isinstance(function, WindowFunction) else function
+            )
+            return lambda key, window, _, elements: apply(key, window, elements)
+
+
+class WindowContext:
+    """The ``Context`` of a process window function; one an operator, set anew for each window."""
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        assigner: WindowAssigner[Any, Any],
+        watermark_ms: Callable[[], int],
+    ) -> None:
+        self.current = cast("Window", GlobalWindow())
+        self.current_processing_time = context.processing_time
+        self.current_watermark = watermark_ms
+        self._states = WindowStates(context, "window", assigner.window_type)
+        self._runtime = context.runtime
+        self._name = context.name
+        self._merging = isinstance(assigner, MergingWindowAssigner)
+
+    def window(self) -> Window:
+        """The window."""
+        return self.current
+
+    def window_state(self) -> KeyedStateStore:
+        """State of this key and window. Raises UserError where windows merge."""
+        if self._merging:
+            raise UserError(
+                "Per-window state is not allowed when using merging windows",
+                where=f"operator '{self._name}'",
+                remedy="Use global_state, or windows that don't merge.",
+            )
+        return self._states
+
+    def global_state(self) -> KeyedStateStore:
+        """State of this key over all its windows."""
+        return self._runtime
+
+
+class WindowStates:
+    """Keyed state of the current pair of key and window.
+
+    owner: goes in front of the names, for those of a window function, of its trigger and of the
+    key alone have nothing to do with each other.
+    """
+
+    def __init__(
+        self, context: OperatorContext, owner: str, window_type: TypeInformation | None
+    ) -> None:
+        self._context = context
+        self._owner = owner
+        self._type = window_type or PICKLED
+        self._held: dict[str, tuple[StateDescriptor, State]] = {}
+
+    def state(self, descriptor: StateDescriptor) -> Any:
+        """The state of that name."""
+        held = self._held.get(descriptor.name)
+        if held is not None and held[0] is descriptor:
+            return held[1]
+        own = copy.copy(descriptor)
+        own.name = f"{self._owner}-{descriptor.name}"
+        state = self._context.keyed_state(own, self._type)
+        self._held[descriptor.name] = descriptor, state
+        return state
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """Value state."""
+        return self.state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """List state."""
+        return self.state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """Map state."""
+        return self.state(state_descriptor)
+
+    def get_reducing_state(
+        self, state_descriptor: ReducingStateDescriptor[Any]
+    ) -> ReducingState[Any]:
+        """Reducing state."""
+        return self.state(state_descriptor)
+
+    def get_aggregating_state(
+        self, state_descriptor: AggregatingStateDescriptor
+    ) -> AggregatingState[Any, Any]:
+        """Aggregating state."""
+        return self.state(state_descriptor)
+
+
+class FiringOperator(FunctionOperator):
+    """What operators of windows share: how a window fires, and that watermarks wait for it."""
+
+    asks_later = True  # contexts of windows and triggers give out state
+
+    def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
+        self._plan = plan
+        self.key_type = key_type
+
+    @property
+    def _functions(self) -> tuple[object, ...]:
+        return self._plan.functions
+
+    def _open(self, context: OperatorContext, contents: WindowContents) -> None:
+        """Take up time and what is called at a firing; after that come state and functions.
+
+        contents: how records are gathered.
+        """
+        assigner = self._plan.assigner
+        self._context = context
+        self._contents = contents
+        self._cell, self._pair = context.current_key, context.current_pair
+        self._event_time = assigner.is_event_time()
+        self._watermark_ms = self.timestamp_ms = MIN_TIMESTAMP_MS
+        self._entered: Window | None = None
+        self._namespace: object = None
+        self._monotonic_ms = context.monotonic_ms
+        self._piece_end_ms = 0
+        self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
+        self._evaluation = Evaluation(self._plan.function, contents, context.name)
+        self._late = LateRecords(context, self._plan.late_tag)
+        self._rows = WindowInput(self._plan, context.name).rows
+
+    def _fire(
+        self, due: Callable[[], Iterator[object]], is_due: Callable[[], bool], out: Output
+    ) -> Steps:
+        """Fire what is due, in pieces between which a checkpoint may come.
+
+        due: gives results of what is due, up to where ``_piece_is_over`` or nothing is left; called
+        at least once, and asks to be woken for what is due later.
+        """
+
+        def piece() -> Steps | None:
+            self._piece_end_ms = self._monotonic_ms() + PIECE_MS
+            return self._emit(due(), out)
+
+        return in_pieces(piece, is_due)
+
+    def _fire_then(
+        self,
+        due: Callable[[], Iterator[object]],
+        is_due: Callable[[], bool],
+        watermark: Watermark,
+        out: Output,
+    ) -> Steps | None:
+        """Fire what is due, then pass the watermark on."""
+        if is_due():
+            return ahead_of(watermark, self._fire(due, is_due, out), out)
+        out.emit_watermark(watermark)
+        return None
+
+    def _piece_is_over(self) -> bool:
+        return self._monotonic_ms() >= self._piece_end_ms
+
+    def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
+        return emit_rows(results, self._draws, out, timed=self)
+
+    def _stand_on(self, namespace: object) -> None:
+        """Let state with a namespace be that of the current key."""
+        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
+
+    def _enter(self, window: Window) -> None:
+        """Let the window, of the current key, be that of the context and of results."""
+        if window is not self._entered:  # often it is the same for many keys
+            self._entered = self._window_context.current = window
+            self._namespace = namespace_of(window)
+            self.timestamp_ms = window.max_timestamp()
+        self._pair.key, self._pair.group = (self._cell.key, self._namespace), self._cell.group
+
+    def _evaluated(self, window: Window, gathered: object) -> Iterable[object]:
+        """The results of a window of the current key, to be drawn before anything else is done."""
+        key, own = self._cell.key, self._own
+        self._enter(window)
+        try:
+            results = self._evaluation.results(key, window, self._window_context, gathered)
+            if isinstance(results, list):
+                return results if own is None else list(map(own, results))
+        except Exception as error:
+            raise self._window_failed(error, key, window) from error
+        return self._drawn(results, key, window)
+
+    def _drawn(self, results: Iterable[object], key: object, window: Window) -> Iterator[object]:
+        own = self._own
+        try:
+            beside = yield from results if own is None else map(own, results)
+            if beside is not None:
+                raise ReturnedBeside(beside)
+        except Exception as error:
+            raise self._window_failed(error, key, window) from error
+
+    def _window_failed(self, error: Exception, key: object, window: Window) -> TidegateError:
+        call = f"window function, for key {key!r} and {window}"
+        return user_code_failed(error, operator=self._name, call=call)
+
+    def _clear(self, window: Window) -> None:
+        """Tell the window function that a window of the current key is over."""
+        if self._evaluation.clear is not None:
+            self._enter(window)
+            self._guarded(self._evaluation.clear, self._window_context)
+
+
+class LateRecords:
+    """Where records go that came too late for all their windows: aside, or nowhere."""
+
+    def __init__(self, context: OperatorContext, tag: str | None) -> None:
+        self._dropped = context.metrics.counter("numLateRecordsDropped")
+        self._tag = tag
+
+    def take(self, values: list[object], stamps: list[int], out: Output) -> None:
+        """These have come."""
+        if self._tag is None:
+            self._dropped.inc(len(values))
+        elif values:
+            out.emit_side(self._tag, RowBatch(values, stamps))
+
+
+def namespace_of(window: Window) -> object:
+    """What stands for a window in state: the fields of one of ours, else the window itself."""
+    match window:
+        case TimeWindow() if type(window) is TimeWindow:
+            return window.start, window.end
+        case CountWindow():
+            return (window.id,)
+        case GlobalWindow():
+            return ()
+        case _:
+            return window
+
+
+def window_of(namespace: object) -> Window:
+    """The way back."""
+    if type(namespace) is tuple:
+        fields = cast("tuple[int, ...]", namespace)
+        return _KINDS[len(fields)](*fields)
+    return cast("Window", namespace)
+
+
+def event_times(rows: RowBatch, operator: str) -> list[int]:
+    """The rows' event times. Raises UserError where they have none, or one that is no time."""
+    if rows.timestamps_ms is None:
+        raise UserError(
+            "Records have no event time, which windows of event time go by",
+            where=f"operator '{operator}'",
+            remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
+            "assign_timestamps_and_watermarks before the window.",
+        )
+    if max(rows.timestamps_ms, default=0) == MAX_WATERMARK_MS:
+        raise UserError(
+            "Records have the end of all time as their event time, as results of windows without"
+            " an end do",
+            where=f"operator '{operator}'",
+            remedy="Call assign_timestamps_and_watermarks before the window.",
+        )
+    return rows.timestamps_ms

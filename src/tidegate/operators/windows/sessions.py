@@ -1,0 +1,211 @@
+"""Sessions that fire at their end: a list of each key's sessions, without timers.
+
+Most records go on with the latest session of their key, which costs one look at the key's state and
+one write. When a session is due stands in a heap, which is not state: where the session has grown
+meanwhile, it goes there again, so that nothing is taken back.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.api.state import ValueStateDescriptor
+from tidegate.api.windows import SessionWindows, TimeWindow
+from tidegate.model.elements import MIN_TIMESTAMP_MS
+from tidegate.operators.failures import user_code_failed
+from tidegate.operators.process.process_functions import keys_of
+from tidegate.operators.windows.firing import (
+    CONTENTS,
+    FiringOperator,
+    WindowContents,
+    WindowPlan,
+    event_times,
+)
+from tidegate.typeinfo.types import BOOLEAN, LONG, ListTypeInfo, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import ValueState
+    from tidegate.model.elements import Batch, RowBatch, Watermark
+    from tidegate.typeinfo.types import TypeInformation
+
+Session = tuple[int, int, int, bool, Any]
+"""Start, end (exclusive), number in the heap, whether it is to fire, what it holds."""
+
+
+class SessionOperator(FiringOperator):
+    """Session windows. plan: with the assigner's own trigger."""
+
+    def __init__(self, plan: WindowPlan, key_type: TypeInformation | None = None) -> None:
+        super().__init__(plan, key_type)
+        self._gap_ms = cast("SessionWindows", plan.assigner).gap_ms
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up the sessions there were, then open the functions."""
+        self._open(context, WindowContents(self._plan, context.name))
+        self._time_ms = MIN_TIMESTAMP_MS
+        kept, whole = self._contents.type, None
+        if kept is not None:
+            whole = ListTypeInfo(TupleTypeInfo([LONG, LONG, LONG, BOOLEAN, kept]))
+        state = context.keyed_state(ValueStateDescriptor(CONTENTS, whole))
+        self._sessions = cast("ValueState[list[Session]]", state)
+        # When a session is due at the earliest, its number, key group and key.
+        self._due: list[tuple[int, int, int, object]] = [
+            (self._due_ms(session), session[2], group, key)
+            for group, key, sessions in context.entries(CONTENTS)
+            for session in cast("list[Session]", sessions)
+        ]
+        heapify(self._due)
+        self._count = max((number for _, number, _, _ in self._due), default=0)
+        self._set_alarm()
+        self._prepare(context)
+
+    def _due_ms(self, session: Session) -> int:
+        return session[1] - 1 + (0 if session[3] else self._plan.lateness_ms)
+
+    # --- records ---
+
+    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
+        """Add records to the sessions of their keys; late ones fire them at once."""
+        rows = self._rows(batch, port)
+        stamps: Iterable[int] = ()
+        if self._event_time and rows.values:
+            stamps = event_times(rows, self._name)
+        elif rows.values:
+            # A clock that was put back makes nobody late.
+            stamps = repeat(max(self._context.processing_time(), self._time_ms + 1))
+        return self._emit(self._added(rows, stamps, out), out)
+
+    def _added(self, rows: RowBatch, stamps: Iterable[int], out: Output) -> Iterator[object]:
+        cell, gap_ms, add = self._cell, self._gap_ms, self._contents.add
+        checked = self._contents.checked
+        read, write = self._sessions.value, self._sessions.update
+        keys, groups = keys_of(rows)
+        late = list[object](), list[int]()
+        value: object = None
+        try:
+            for value, key, group, stamp in zip(rows.values, keys, groups, stamps, strict=False):
+                cell.key, cell.group = key, group
+                ends = stamp + gap_ms(value)
+                sessions = read()
+                if sessions:
+                    start, end, number, waits, kept = sessions[-1]
+                    if waits and start <= stamp <= end:
+                        if ends < end:
+                            ends = end
+                        kept = add(value, kept)
+                        if kept is None:
+                            checked(kept)
+                        sessions[-1] = (start, ends, number, True, kept)
+                        write(sessions)
+                        continue
+                session = self._joined(sessions or [], stamp, ends, value)
+                if session is None:
+                    late[0].append(value)
+                    late[1].append(stamp)
+                elif not session[3]:
+                    yield from self._results(session)
+        except Exception as error:
+            raise user_code_failed(error, operator=self._name, row=value) from error
+        self._late.take(*late, out)
+        self._set_alarm()
+
+    def _joined(
+        self, sessions: list[Session], start: int, end: int, value: object
+    ) -> Session | None:
+        """The session of the current key that a record makes, goes on with, or joins others to.
+
+        None where it is over already.
+        """
+        contents = self._contents
+        before = [each for each in sessions if each[1] < start]
+        after = [each for each in sessions if each[0] > end]
+        parts = sessions[len(before) : len(sessions) - len(after)]
+        kept, number = contents.create_accumulator(), 0
+        if parts:
+            start, end = min(start, parts[0][0]), max(end, parts[-1][1])
+            kept = parts[0][4]
+            for part in parts[1:]:
+                kept = contents.merge(kept, part[4])
+        elif end - 1 + self._plan.lateness_ms <= self._time_ms:
+            return None
+        waits = end - 1 > self._time_ms
+        if parts and (parts[0][3] or not waits):
+            number = parts[0][2]
+        session = (start, end, number, waits, contents.checked(contents.add(value, kept)))
+        if not number:
+            session = self._noted(session)
+        self._sessions.update([*before, session, *after])
+        return session
+
+    def _noted(self, session: Session) -> Session:
+        """With a number of its own, by which the heap knows it."""
+        self._count += 1
+        start, end, _, waits, kept = session
+        noted = (start, end, self._count, waits, kept)
+        self._await(noted)
+        return noted
+
+    def _await(self, session: Session) -> None:
+        due_ms, cell = self._due_ms(session), self._cell
+        heappush(self._due, (due_ms, session[2], cell.group, cell.key))
+
+    # --- time ---
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the sessions that have ended, then pass the watermark on."""
+        self._watermark_ms = watermark.ms
+        if self._event_time:
+            self._time_ms = max(self._time_ms, watermark.ms)
+        return self._fire_then(self._due_results, self._is_due, watermark, out)
+
+    def on_ready(self, out: Output) -> Steps | None:
+        """Fire the sessions that have ended by the clock."""
+        if self._event_time:
+            return None
+        self._time_ms = max(self._time_ms, self._context.processing_time() - 1)
+        return self._fire(self._due_results, self._is_due, out)
+
+    def _is_due(self) -> bool:
+        return bool(self._due) and self._due[0][0] <= self._time_ms
+
+    def _due_results(self) -> Iterator[object]:
+        while self._is_due():
+            yield from self._next_due()
+            if self._piece_is_over():
+                break
+        self._set_alarm()
+
+    def _next_due(self) -> Iterator[object]:
+        """Fire the session that is due next, or drop it, unless it has grown."""
+        cell = self._cell
+        due_ms, number, cell.group, cell.key = heappop(self._due)
+        sessions = self._sessions.value() or []
+        at = next((at for at, each in enumerate(sessions) if each[2] == number), None)
+        if at is None:
+            return  # it has become part of another
+        start, end, _, waits, kept = session = sessions[at]
+        if self._due_ms(session) > due_ms:
+            self._await(session)
+            return
+        if waits:
+            yield from self._results(session)
+        if waits and self._plan.lateness_ms:
+            sessions[at] = (start, end, number, False, kept)
+            self._await(sessions[at])
+            self._sessions.update(sessions)
+        else:
+            del sessions[at]
+            self._sessions.update(sessions or None)
+            self._clear(TimeWindow(start, end))
+
+    def _results(self, session: Session) -> Iterable[object]:
+        return self._evaluated(TimeWindow(session[0], session[1]), session[4])
+
+    def _set_alarm(self) -> None:
+        if not self._event_time and self._due:
+            self._context.wake_at_wall(self._due[0][0] + 1)

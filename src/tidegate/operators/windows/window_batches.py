@@ -1,0 +1,390 @@
+"""Aggregates of Arrow batches by key and window of event time.
+
+Time is cut into slices, as long as the greatest span that divides the windows' size and slide, so
+that each window is made of whole slices. A row is added to its slice only, whatever the number of
+windows it is in; a window merges its slices when the watermark passes its end. A slice is a pane of
+columnar state with keys of its own, and goes with them after its last window.
+
+How far windows have fired is in the snapshot, for each key group, although watermarks are not: a
+window that fired before the snapshot is not fired again after a restore by what its slices still
+hold for later windows, and a row is late after it where it would have been without it.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from math import gcd
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from flinkformat.key_groups import KeyGroupRange
+from tidegate.api.operator import Operator
+from tidegate.api.state import OperatorStateDescriptor, RedistributionMode
+from tidegate.errors import BadRecord
+from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, ArrowBatch
+from tidegate.operators.aggregates.aggregate_batches import AggregatedColumns
+from tidegate.operators.aggregates.groups import Groups
+from tidegate.operators.arrow.batches import BATCH_CALL_S, arrow_batch, first_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.api.aggregates import Aggregate
+    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.state import KeyedPane
+    from tidegate.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+    from tidegate.model.elements import Batch, Watermark
+    from tidegate.operators.aggregates.aggregate_batches import ColumnValues
+    from tidegate.typeinfo.types import TypeInformation
+
+    Longs = NDArray[np.int64]
+
+START: Final = "window_start"
+END: Final = "window_end"
+
+_FIRED: Final = OperatorStateDescriptor("fired", mode=RedistributionMode.UNION)
+"""(first key group, last key group, milliseconds up to which windows have fired, schema or None)"""
+
+
+class WindowAggregateBatchesOperator(Operator):
+    """A row for each key and window: the key, the window's start and end, and the aggregates.
+
+    key_column: the column that the edge before it is keyed by. lateness_ms: how long after its end
+    a window takes rows in; each batch with such rows gives its keys' results anew. late_tag: the
+    side output of rows that are late for all their windows; None drops and counts them.
+    """
+
+    piece_s = BATCH_CALL_S
+
+    def __init__(
+        self,
+        windows: TumblingEventTimeWindows | SlidingEventTimeWindows,
+        aggregates: Sequence[Aggregate],
+        key_column: str,
+        key_type: TypeInformation | None = None,
+        *,
+        lateness_ms: int = 0,
+        late_tag: str | None = None,
+    ) -> None:
+        self._size_ms = windows.size_ms
+        self._slide_ms = windows.slide_ms
+        self._offset_ms = windows.offset_ms
+        self._slice_ms = gcd(windows.size_ms, windows.slide_ms)
+        self._aggregates = aggregates
+        self._key_column = key_column
+        self.key_type = key_type
+        self._lateness_ms = lateness_ms
+        self._late_tag = late_tag
+
+    def open(self, context: OperatorContext) -> None:
+        """Take up the slices, and how far windows had fired."""
+        self._name = context.name
+        self._rows_max = context.settings.arrow_rows
+        self._panes = context.keyed_panes(self.key_type)
+        self._dropped = context.metrics.counter("numLateRecordsDropped")
+        self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
+        self._columns: AggregatedColumns | None = None
+        self._watermark_ms = self._fired_by_ms = MIN_TIMESTAMP_MS
+        self._fired = context.operator_state(_FIRED)
+        self._fired_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
+        for first, last, fired_ms, schema in self._fired.get():
+            self._fired_ms[first : last + 1] = fired_ms
+            if schema is not None:
+                restored = pa.ipc.read_schema(pa.py_buffer(schema))
+                self._columns = AggregatedColumns(self._aggregates, restored, self._name)
+        self._fired_max_ms = int(self._fired_of_own().max())
+
+    def snapshot(self, context: SnapshotContext) -> None:
+        """Put down how far windows have fired."""
+        schema = None if self._columns is None else self._columns.schema.serialize().to_pybytes()
+        fired = np.maximum(self._fired_of_own(), self._fired_by_ms).tolist()
+        entries: list[tuple[int, int, int, bytes | None]] = []
+        first = self._own.first
+        for fired_ms, groups in groupby(fired):
+            last = first + len(list(groups)) - 1
+            entries.append((first, last, fired_ms, schema))
+            first = last + 1
+        self._fired.update(entries)
+
+    def process(self, batch: Batch, port: int, out: Output) -> None:
+        """Add a batch to its slices; rows that are late go aside."""
+        given = arrow_batch(batch, self._name)
+        if not len(given):
+            return
+        if self._columns is None:
+            schema = given.batch.schema
+            self._columns = AggregatedColumns.of(
+                self._aggregates, self._key_column, schema, self._name
+            )
+        else:
+            self._columns.check(given.batch.schema)
+        stamps = self._stamps(given)
+        kept = self._in_time(given, stamps, out)
+        if kept is not None:
+            given, stamps = _chosen(given, kept), stamps[kept]
+        if not len(given):
+            return
+        key_groups = given.key_groups
+        assert key_groups is not None, "a keyed edge gives key groups"
+        rows = self._panes.index(given.batch.column(self._key_column), key_groups)
+        self._add(self._columns, given.batch, rows, stamps)
+        if self._lateness_ms:
+            self._fire_again(self._columns, rows, stamps, out)
+
+    def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
+        """Fire the windows that end at or before it, in the order of their ends."""
+        if watermark.ms > self._watermark_ms:
+            yield from self._fire_due(watermark.ms, out)
+            if watermark.ms < MAX_WATERMARK_MS:
+                # The end of the input is no time: a job that goes on from here takes rows in.
+                self._fired_by_ms = watermark.ms
+            self._watermark_ms = watermark.ms
+            self._clean_up(watermark.ms)
+        out.emit_watermark(watermark)
+
+    # Rows in
+
+    def _stamps(self, given: ArrowBatch) -> Longs:
+        stamps = given.timestamps_ms
+        if stamps is None or stamps.min() == MIN_TIMESTAMP_MS:
+            raise BadRecord(
+                "Windows of event time got rows without timestamps",
+                where=f"operator '{self._name}', batch with {first_row(given.batch)}",
+                remedy="Give the source, or the stream before it, a watermark strategy with a "
+                "timestamp assigner; flat_map_batches gives rows without timestamps.",
+            )
+        return stamps
+
+    def _in_time(self, given: ArrowBatch, stamps: Longs, out: Output) -> NDArray[np.bool_] | None:
+        """Which rows have a window that takes them in; None for all. Others go aside."""
+        in_window: NDArray[np.bool_] | None = None
+        if self._slide_ms > self._size_ms:
+            in_window = (stamps - self._offset_ms) % self._slide_ms < self._size_ms
+        reached = self._reached(given)
+        if isinstance(reached, int):
+            earliest = self._last_end(int(stamps.min())) - 1 + self._lateness_ms
+            if earliest > reached:
+                return in_window
+        late = self._last_end(stamps) - 1 + self._lateness_ms <= reached
+        if in_window is not None:
+            late &= in_window
+        if late.any():
+            if self._late_tag is None:
+                self._dropped.inc(int(late.sum()))
+            else:
+                out.emit_side(self._late_tag, _plain(_chosen(given, late)))
+        return ~late if in_window is None else in_window & ~late
+
+    def _add(
+        self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
+    ) -> None:
+        values = columns.values(batch)
+        slices = self._slice(stamps)
+        begin, end = int(slices.min()), int(slices.max())
+        if begin == end:
+            self._add_to_slice(columns, begin, rows, values, stamps)
+            return
+        number = (slices - begin) // self._slice_ms
+        groups = Groups.of(number, int(number.max()) + 1)
+        order = groups.order
+        rows, stamps = rows.take(order), stamps.take(order)
+        values = [None if each is None else each.ordered(order) for each in values]
+        pieces = zip(groups.keys.tolist(), groups.starts, groups.lasts + 1, strict=True)
+        for slice_number, start, stop in pieces:
+            self._add_to_slice(
+                columns,
+                begin + slice_number * self._slice_ms,
+                rows[start:stop],
+                [None if each is None else each.piece(start, stop) for each in values],
+                stamps[start:stop],
+            )
+
+    def _add_to_slice(
+        self,
+        columns: AggregatedColumns,
+        start: int,
+        rows: Longs,
+        values: list[ColumnValues | None],
+        stamps: Longs,
+    ) -> None:
+        pane = self._panes.pane(start)
+        pane.add(rows)
+        for accumulator, each in zip(columns.accumulators, values, strict=True):
+            if each is None:
+                accumulator.add(pane, rows, rows, stamps)
+            elif each.valid is None:
+                accumulator.add(pane, rows, each.values, stamps)
+            else:
+                valid = each.valid
+                accumulator.add(pane, rows[valid], each.values[valid], stamps[valid])
+
+    # Windows out
+
+    def _fire_due(self, watermark_ms: int, out: Output) -> Steps:
+        columns, gathered = self._columns, _Gathered(self._rows_max, out)
+        if columns is None:
+            return
+        for start in self._due(watermark_ms):
+            pane = self._window(columns, start)
+            rows = pane.rows()
+            last_ms = start + self._size_ms - 1
+            if last_ms <= self._fired_max_ms:
+                rows = rows[self._fired_ms[self._panes.key_groups(rows)] < last_ms]
+            gathered.add(self._results(columns, start, pane, rows), last_ms)
+            if not out.has_room:
+                yield None
+        gathered.flush()
+
+    def _fire_again(
+        self, columns: AggregatedColumns, rows: Longs, stamps: Longs, out: Output
+    ) -> None:
+        """Fire those windows of a batch that have fired before, for the keys that came late."""
+        key_groups = self._panes.key_groups(rows)
+        reached = np.maximum(self._fired_ms[key_groups], self._watermark_ms)
+        first_end = self._last_end(stamps) - (self._size_ms - 1) // self._slide_ms * self._slide_ms
+        late = np.flatnonzero(first_end - 1 <= reached)
+        if not len(late):
+            return
+        gathered = _Gathered(self._rows_max, out)
+        stamps, reached = stamps.take(late), reached.take(late)
+        starts = {start for each in np.unique(self._slice(stamps)) for start in self._starts(each)}
+        for start in sorted(starts):
+            last_ms = start + self._size_ms - 1
+            inside = (stamps >= start) & (stamps <= last_ms)
+            fired = (last_ms <= reached) & (last_ms + self._lateness_ms > reached)
+            chosen = late.take(np.flatnonzero(inside & fired))
+            if len(chosen):
+                pane, fired_rows = self._window(columns, start), np.unique(rows.take(chosen))
+                gathered.add(self._results(columns, start, pane, fired_rows), last_ms)
+        gathered.flush()
+
+    def _due(self, watermark_ms: int) -> list[int]:
+        """Starts of the windows with rows that end after the last watermark, up to this one."""
+        from_ms, to_ms = (each + 1 - self._size_ms for each in (self._watermark_ms, watermark_ms))
+        found: set[int] = set()
+        for slice_start in self._panes.namespaces():
+            if slice_start - self._size_ms >= to_ms:
+                break
+            found.update(self._starts(slice_start, from_ms, to_ms))
+        return sorted(found)
+
+    def _window(self, columns: AggregatedColumns, start: int) -> KeyedPane:
+        """What the window's slices hold together."""
+        end = start + self._size_ms
+        inside = [each for each in self._panes.namespaces() if start <= each < end]
+        if len(inside) == 1:
+            return self._panes.pane(inside[0])
+        merged = self._panes.temporary()
+        for slice_start in inside:
+            part = self._panes.pane(slice_start)
+            rows = part.rows()
+            merged.add(rows)
+            for accumulator in columns.accumulators:
+                accumulator.merge(merged, rows, part)
+        return merged
+
+    def _results(
+        self, columns: AggregatedColumns, start: int, pane: KeyedPane, rows: Longs
+    ) -> pa.RecordBatch:
+        keys = self._panes.keys(rows)
+        bounds = [pa.array(np.full(len(rows), each)) for each in (start, start + self._size_ms)]
+        results = [accumulator.result(pane, rows) for accumulator in columns.accumulators]
+        key = pa.field(self._key_column, columns.key_type)
+        times = [pa.field(name, pa.int64()) for name in (START, END)]
+        return pa.RecordBatch.from_arrays(
+            [keys.cast(columns.key_type), *bounds, *results],
+            schema=pa.schema([key, *times, *columns.fields]),
+        )
+
+    def _clean_up(self, watermark_ms: int) -> None:
+        """Drop slices after their last window; pack those that only windows will read."""
+        over: list[int] = []
+        for start in self._panes.namespaces():
+            if self._last_end(start) - 1 + self._lateness_ms <= watermark_ms:
+                over.append(start)
+            elif start + self._slice_ms - 1 <= watermark_ms:
+                self._panes.pane(start).pack()
+        self._panes.drop(over)
+
+    # Arithmetic of windows; for a number as for an array
+
+    def _slice(self, stamps: Longs) -> Longs:
+        return stamps - (stamps - self._offset_ms) % self._slice_ms
+
+    def _last_end(self, stamps: Any) -> Any:
+        """End of the last window that holds these times."""
+        return stamps - (stamps - self._offset_ms) % self._slide_ms + self._size_ms
+
+    def _starts(
+        self, slice_start: int, from_ms: int = MIN_TIMESTAMP_MS, to_ms: int = MAX_WATERMARK_MS
+    ) -> range:
+        """Starts of the windows that hold a slice, above from_ms, up to to_ms; descending."""
+        last = self._last_end(slice_start) - self._size_ms
+        if last > to_ms:
+            last -= -((to_ms - last) // self._slide_ms) * self._slide_ms
+        return range(last, max(slice_start - self._size_ms, from_ms), -self._slide_ms)
+
+    def _reached(self, given: ArrowBatch) -> int | Longs:
+        """How far event time has come, for all rows or for each: at least to where it was."""
+        if self._watermark_ms >= self._fired_max_ms:
+            return self._watermark_ms
+        return np.maximum(self._fired_ms[given.key_groups], self._watermark_ms)
+
+    def _fired_of_own(self) -> Longs:
+        return self._fired_ms[self._own.first : self._own.last + 1]
+
+
+class _Gathered:
+    """Results of windows, passed on in batches of about the right size."""
+
+    def __init__(self, rows_max: int, out: Output) -> None:
+        self._rows_max = rows_max
+        self._out = out
+        self._batches: list[pa.RecordBatch] = []
+        self._last_ms: list[int] = []
+        self._rows = 0
+
+    def add(self, batch: pa.RecordBatch, last_ms: int) -> None:
+        """Add the results of a window; last_ms: the timestamp of all of them."""
+        if not batch.num_rows:
+            return
+        self._batches.append(batch)
+        self._last_ms.append(last_ms)
+        self._rows += batch.num_rows
+        if self._rows >= self._rows_max:
+            self.flush()
+
+    def flush(self) -> None:
+        """Pass on what there is."""
+        batches, stamps = self._batches, self._last_ms
+        if not batches:
+            return
+        self._batches, self._last_ms, self._rows = [], [], 0
+        timestamps = np.repeat(stamps, [batch.num_rows for batch in batches])
+        for piece in _pieces(batches, self._rows_max):
+            self._out.emit(ArrowBatch(piece, timestamps[: piece.num_rows]))
+            timestamps = timestamps[piece.num_rows :]
+
+
+def _pieces(batches: list[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    whole = batches[0]
+    if len(batches) > 1:
+        [whole] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    for start in range(0, whole.num_rows, rows_max):
+        yield whole.slice(start, rows_max)
+
+
+def _chosen(given: ArrowBatch, rows: NDArray[np.bool_]) -> ArrowBatch:
+    stamps, groups = given.timestamps_ms, given.key_groups
+    assert stamps is not None and groups is not None, "looked at before"
+    batch = given.batch.filter(pa.array(rows))
+    return ArrowBatch(batch, stamps[rows], given.key_column, groups[rows])
+
+
+def _plain(given: ArrowBatch) -> ArrowBatch:
+    """Without keys, for a stream that is not keyed."""
+    return ArrowBatch(given.batch, given.timestamps_ms)
