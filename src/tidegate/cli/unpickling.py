@@ -44,7 +44,7 @@ unsafe_unpickle = click.option(
     "--unsafe-unpickle",
     "trusted",
     is_flag=True,
-    help="Unpickle state of any class. This can run code from the snapshot: use it only if you "
+    help="Unpickle state of any class. This runs code that the snapshot brings: use it only if you "
     "trust everyone who could have written it.",
 )
 
