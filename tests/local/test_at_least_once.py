@@ -19,21 +19,25 @@ pytestmark = pytest.mark.slow
 
 TOTAL = 6_000
 RUNS = 3
-AHEAD = 200
 MODE = "execution.checkpointing.mode"
 
 
 @dataclass
 class HeldInOne(MapFunction[int, int]):
-    """Passes numbers on; its subtask 1, and with it a slot, stands still while the latch is set."""
+    """Passes numbers on; its subtask 1, and with it a slot, stands still while a latch is set.
+
+    standing: set as soon as it does.
+    """
 
     held: Latch
+    standing: Latch
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._subtask = runtime_context.get_index_of_this_subtask()
 
     def map(self, value: int) -> int:
-        if self._subtask == 1:
+        if self._subtask == 1 and self.held.is_set:
+            self.standing.set()
             self.held.wait()
         return value
 
@@ -59,9 +63,11 @@ def test_rows_ahead_of_a_late_barrier_are_doubled_by_a_kill_only_at_least_once(
 
 def killed_behind_a_late_barrier(jobs: Jobs, mode: CheckpointingMode, out: Path) -> None:
     """One source stands still, the other one sends its barrier and goes on; then a slot dies."""
-    held = Latch(jobs.folder / "held")
+    held, standing = Latch(jobs.folder / "held"), Latch(out.with_suffix(".standing"))
     env = jobs.checkpointed(2, DAY_MS, **{MODE: mode.value, "heartbeat.interval": "20 ms"})
-    numbers = env.generate(same, TOTAL, 2_000, Types.LONG()).uid("numbers").map(HeldInOne(held))
+    numbers = (
+        env.generate(same, TOTAL, 2_000, Types.LONG()).uid("numbers").map(HeldInOne(held, standing))
+    )
     # One subtask counts, in the slot that goes on.
     counted(numbers).set_parallelism(1).sink_to(LedgerSink(out)).set_parallelism(1)
     client = jobs.start(env, f"to {out.name}")
@@ -69,14 +75,20 @@ def killed_behind_a_late_barrier(jobs: Jobs, mode: CheckpointingMode, out: Path)
     def taken() -> int:
         return view(client).vertices[-1].subtasks[0].figures.rows_in
 
+    def sent() -> list[int]:
+        return [each.figures.rows_out for each in view(client).vertices[0].subtasks]
+
     wait_running(client)
     until(lambda: taken() > 0, "rows are counted")
     held.set()
+    # Before, it might send its barrier with the first one.
+    until(lambda: standing.is_set, "the second source stands still")
     asked = client.trigger_checkpoint()
     if mode is CheckpointingMode.AT_LEAST_ONCE:
         wait_for(client, has_begun, "the first barrier is under way")
-        before = taken()
-        until(lambda: taken() > before + AHEAD, "rows come ahead of the second barrier")
+        # Behind its barrier the first source has gone on to its end, and all of that is counted.
+        until(lambda: sent()[0] == TOTAL // 2, "the first source has sent all of its rows")
+        until(lambda: taken() == sum(sent()), "rows are counted ahead of the second barrier")
     held.release()
     asked.result(timeout=END_S)
     kill_slot(client, 0)

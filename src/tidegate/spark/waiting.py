@@ -38,10 +38,17 @@ class Waiting:
                 "no executor has registered with Spark yet: its cluster has no room, or they "
                 f"cannot reach the driver. {_SETTINGS}"
             )
-        if self.given < self.asked:
+        missing = self.asked - self.given
+        free = (self.cores or 0) - self.given - self.others
+        if 0 < missing <= free:
+            return (
+                f"Spark has {free} free cores, and has not started the tasks of {missing} of "
+                f"{self.asked} slots yet; its machine may be busy"
+            )
+        if missing > 0:
             room = f"has {self.cores} cores" if self.cores else f"has {self.executors} executor(s)"
             return (
-                f"{self.asked - self.given} of {self.asked} slots wait for a core: Spark {room}, "
+                f"{missing} of {self.asked} slots wait for a core: Spark {room}, "
                 f"and runs {self.others} task(s) of other jobs. {_SETTINGS}"
             )
         return (
