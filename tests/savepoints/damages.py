@@ -286,6 +286,13 @@ def keyed(change: Callable[[KeyGroupsStateHandle], KeyedStateHandle]) -> Callabl
     return lambda snapshots: snapshots.change(snapshots.chk(3), changed, "counts")
 
 
+def section_longer_than_any_file(snapshots: Snapshots) -> None:
+    file = snapshots.state("chk-3 TGKS")
+    data = snapshots.files[file]
+    size_at = 12 + int.from_bytes(data[8:12], "little") + 4
+    snapshots.files[file] = data[:size_at] + b"\xff" * 8 + data[size_at + 8 :]
+
+
 def offset_beside_its_section(handle: KeyGroupsStateHandle) -> KeyedStateHandle:
     return replace(handle, offsets=tuple(each and each + 1 for each in handle.offsets))
 
@@ -452,6 +459,13 @@ DAMAGES = [
     Damage("a canonical savepoint's bit", DISK, flipped("canonical TGKS"), Fault.CHECKSUM),
     Damage("a canonical savepoint's file gone", SHARED, lost("canonical TGOS"), Fault.MISSING),
     Damage("offsets beside sections", HEAP, keyed(offset_beside_its_section), Fault.CONTENTS),
+    Damage(
+        "a section longer than any file",
+        HEAP,
+        without_checksums(section_longer_than_any_file),
+        Fault.CONTENTS,
+        "chk-3",
+    ),
     Damage("offsets of others", HEAP, keyed(offset_of_another_key_group), Fault.CONTENTS),
     Damage("elements beyond the end", HEAP, elements_beyond_the_end, Fault.CONTENTS),
     Damage("a state that is not there", HEAP, a_state_that_the_file_has_not, Fault.CONTENTS),

@@ -28,27 +28,21 @@ from tidegate.state.format import (
     COLUMNS,
     MISSING,
     PRESENT,
-    SECTION_BYTES,
-    START_BYTES,
     Block,
     KeyedHeader,
     RocksDBHeader,
-    all_sections,
     element,
-    header_size,
-    keyed_header,
     operator_header,
     reading,
-    section,
-    section_size,
 )
 from tidegate.state.increments import in_streams
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
+from tidegate.state.stream_reader import StreamReader
 from tidegate.transport import codec
 from tidegate.typeinfo.serializers import values_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from flinkformat.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
     from flinkformat.snapshots import OperatorState, SubtaskState
@@ -126,26 +120,16 @@ class _Contents:
     def _sections(self, handle: KeyGroupsStateHandle | KeyGroupsSavepointStateHandle) -> None:
         where = handle.delegate.physical_id
         with self._open(handle.delegate) as stream:
-            start = stream.read(START_BYTES)
-            rest = header_size(start, where) - len(start)
-            header = keyed_header(memoryview(start + stream.read(rest)), where)
-            self._check_header(header, where)
-            look = _Blocks(header, where)
-            for group in handle.key_groups:
-                if offset := handle.offset_of(group):
-                    stream.seek(offset)
-                    start = stream.read(SECTION_BYTES)
-                    data = start + stream.read(section_size(start, where) - len(start))
-                    for block in section(memoryview(data), 0, group, where):
-                        look.check(block)
+            reader = StreamReader(stream, handle.state_size, where)
+            self._check_header(reader.header, where)
+            _check_blocks(reader.header, reader.sections(handle), where)
 
     def _all_columns(self, handle: StreamStateHandle) -> None:
         """Columns beside a database: a stream of its own, whose sections no handle names."""
-        where, data = handle.physical_id, memoryview(self._read(handle))
-        look = _Blocks(keyed_header(data, where), where)
-        for _, blocks in all_sections(data, where):
-            for block in blocks:
-                look.check(block)
+        where = handle.physical_id
+        with self._open(handle) as stream:
+            reader = StreamReader(stream, handle.state_size, where)
+            _check_blocks(reader.header, reader.all_sections(), where)
 
     def _check_header(self, header: KeyedHeader | RocksDBHeader, where: str) -> None:
         self._same("operator", self._operator.operator_id.hex(), header.operator.hex(), where)
@@ -164,6 +148,15 @@ class _Contents:
     def _read(self, handle: StreamStateHandle) -> bytes:
         with self._open(handle) as stream:
             return stream.read()
+
+
+def _check_blocks(
+    header: KeyedHeader, sections: Iterable[tuple[int, Iterable[Block]]], where: str
+) -> None:
+    look = _Blocks(header, where)
+    for _, blocks in sections:
+        for block in blocks:
+            look.check(block)
 
 
 class _Blocks:

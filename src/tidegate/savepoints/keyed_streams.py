@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, FormatError, RestoreRefused
@@ -21,18 +21,11 @@ from tidegate.state.changelog import COLUMNS_ID
 from tidegate.state.format import (
     COLUMNS,
     PRESENT,
-    SECTION_BYTES,
-    START_BYTES,
     Block,
     StateHeader,
     Version,
-    header_size,
-    keyed_header,
     reading,
     rocksdb_header,
-    section,
-    section_group,
-    section_size,
 )
 from tidegate.state.hashmap import Present
 from tidegate.state.increments import in_streams
@@ -42,6 +35,7 @@ from tidegate.state.rocksdb.by_entry import together, wholes_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
 from tidegate.state.rocksdb.store import after
 from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.state.stream_reader import StreamReader
 from tidegate.typeinfo.serializers import is_packed, join_pieces
 
 if TYPE_CHECKING:
@@ -116,10 +110,10 @@ def keyed_streams(
 @contextmanager
 def _opened(
     storage: CheckpointStorage, handle: StreamStateHandle, where: str
-) -> Generator[BinaryIO]:
+) -> Generator[StreamReader]:
     try:
         with storage.open_handle(handle) as stream:
-            yield stream
+            yield StreamReader(stream, handle.state_size, handle.physical_id)
     except FileMissing as error:
         raise RestoreRefused(
             f"A file of state is missing: {handle.physical_id}",
@@ -136,16 +130,9 @@ def _columns_beside(
     for file in (*folder.shared_state, *folder.private_state):
         if file.local_path != COLUMNS_FILE:
             continue
-        name, size = file.handle.physical_id, file.handle.state_size
-        offsets = dict.fromkeys(folder.key_groups, 0)
         with _opened(storage, file.handle, where) as stream:
-            offset = header_size(stream.read(START_BYTES), name)
-            while offset < size:
-                stream.seek(offset)
-                start = stream.read(SECTION_BYTES)
-                offsets[section_group(start, name)] = offset
-                offset += section_size(start, name)
-        known = tuple(offsets[group] for group in folder.key_groups)
+            offsets = dict(stream.walk())
+        known = tuple(offsets.get(group, 0) for group in folder.key_groups)
         handle = KeyGroupsStateHandle(folder.key_groups, known, file.handle, COLUMNS_FILE)
         yield BlockStream(handle, storage, where)
 
@@ -159,15 +146,12 @@ class BlockStream:
         self._handle = handle
         self._storage = storage
         self._where = where
-        self._file = handle.delegate.physical_id
         self.key_groups = handle.key_groups
 
     @cached_property
     def _header(self) -> KeyedHeader:
         with _opened(self._storage, self._handle.delegate, self._where) as stream:
-            start = stream.read(START_BYTES)
-            rest = min(header_size(start, self._file), self._handle.state_size) - len(start)
-            return keyed_header(memoryview(start + stream.read(rest)), self._file)
+            return stream.header
 
     @property
     def key(self) -> bytes | None:
@@ -219,16 +203,7 @@ class BlockStream:
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
         """Key groups that have state, and their blocks as they are; raises as `entries`."""
         with _opened(self._storage, self._handle.delegate, self._where) as stream:
-            for group in groups:
-                offset = self._handle.offset_of(group)
-                if not offset:
-                    continue
-                stream.seek(offset)
-                start = stream.read(SECTION_BYTES)
-                left = self._handle.state_size - offset
-                size = min(section_size(start, self._file), left)
-                data = start + stream.read(max(0, size - len(start)))
-                yield group, section(memoryview(data), 0, group, self._file)
+            yield from stream.sections(self._handle, groups)
 
 
 class LayeredStream:

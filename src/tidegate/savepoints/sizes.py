@@ -19,19 +19,15 @@ from tidegate.savepoints.key_spaces import key_space
 from tidegate.state.format import (
     COLUMNS,
     PRESENT,
-    SECTION_BYTES,
-    START_BYTES,
     all_sections,
-    header_size,
     keyed_header,
     reading,
-    section,
-    section_size,
 )
 from tidegate.state.increments import in_streams
 from tidegate.state.keys import paired
 from tidegate.state.rocksdb.by_entry import name_of
 from tidegate.state.rocksdb.table import PREFIX_BYTES
+from tidegate.state.stream_reader import StreamReader
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in
 
@@ -163,21 +159,15 @@ class _Layer:
 
     def __init__(self, handle: KeyGroupsStateHandle, stream: BinaryIO) -> None:
         self._handle = handle
-        self._stream = stream
         self._where = handle.delegate.physical_id
-        start = stream.read(START_BYTES)
-        rest = header_size(start, self._where) - len(start)
-        self.header = keyed_header(memoryview(start + stream.read(rest)), self._where)
+        self._reader = StreamReader(stream, handle.state_size, self._where)
+        self.header = self._reader.header
         self.names = [state.name for state in self.header.states]
         self._keys: dict[int, Reader] = {}
 
     def blocks(self, group: int) -> Iterator[Block]:
-        offset = self._handle.offset_of(group)
-        if offset:
-            self._stream.seek(offset)
-            start = self._stream.read(SECTION_BYTES)
-            rest = section_size(start, self._where) - len(start)
-            yield from section(memoryview(start + self._stream.read(rest)), 0, group, self._where)
+        for _, blocks in self._reader.sections(self._handle, [group]):
+            yield from blocks
 
     def keys(self, block: Block) -> list[Any]:
         """The keys of a block; with a namespace, pairs of both."""

@@ -272,16 +272,13 @@ def header_size(start: bytes, where: str) -> int:
     return _START.size + size
 
 
-def section_group(start: bytes, where: str) -> int:
-    """The key group of a section, told from its first `SECTION_BYTES`; raises FormatError."""
-    group, _ = _Cursor(memoryview(start), 0, where).unpack(_SECTION)
-    return group
+def section_frame(start: bytes, where: str) -> tuple[int, int]:
+    """The key group of a section and its bytes, told from its first `SECTION_BYTES`.
 
-
-def section_size(start: bytes, where: str) -> int:
-    """Bytes of a section, told from its first `SECTION_BYTES`; raises FormatError."""
-    _, size = _Cursor(memoryview(start), 0, where).unpack(_SECTION)
-    return _SECTION.size + size
+    Raises FormatError.
+    """
+    group, size = _Cursor(memoryview(start), 0, where).unpack(_SECTION)
+    return group, _SECTION.size + size
 
 
 def element_size(start: bytes, where: str) -> int:

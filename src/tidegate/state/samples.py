@@ -20,22 +20,14 @@ from flinkformat.handles import (
 )
 from tidegate.state.format import (
     COLUMNS,
-    ELEMENT_BYTES,
-    SECTION_BYTES,
-    START_BYTES,
     KeyedHeader,
     KeyedStreamWriter,
     OperatorHeader,
-    element_size,
     header_bytes,
-    header_size,
-    keyed_header,
-    operator_header,
     rocksdb_header,
-    section,
-    section_size,
 )
 from tidegate.state.increments import in_streams
+from tidegate.state.stream_reader import ElementReader, StreamReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,10 +65,11 @@ def keyed_sample(
     Raises FormatError.
     """
     where = handle.delegate.physical_id
-    header = keyed_header(_head(stream, where), where)
+    reader = StreamReader(stream, handle.state_size, where)
+    header = reader.header
     data = bytearray()
     written = KeyedStreamWriter(data.extend, header, handle.key_groups)
-    for group, blocks in _sections(handle, stream, header, sampled):
+    for group, blocks in _sections(handle, reader, sampled):
         written.add(group, blocks)
     sample = ByteStreamStateHandle(f"sample of {where}", bytes(data))
     return header, replace(handle, offsets=written.offsets, delegate=sample)
@@ -93,32 +86,28 @@ def keyed_names(handle: KeyedStateHandle, storage: CheckpointStorage) -> list[st
             meta = memoryview(storage.read_handle(part.meta))
             names += [state.name for state in rocksdb_header(meta, part.meta.physical_id).states]
         elif isinstance(part, KeyGroupsStateHandle):
-            where = part.delegate.physical_id
             with storage.open_handle(part.delegate) as stream:
-                header = keyed_header(_head(stream, where), where)
+                header = StreamReader(stream, part.state_size, part.delegate.physical_id).header
             names += [state.name for state in header.states]
     return list(dict.fromkeys(names))
 
 
 def _sections(
-    handle: KeyGroupsStateHandle, stream: BinaryIO, header: KeyedHeader, sampled: Sampled
+    handle: KeyGroupsStateHandle, reader: StreamReader, sampled: Sampled
 ) -> Iterator[tuple[int, list[Block]]]:
-    where, rows = handle.delegate.physical_id, sampled.rows
+    header, rows = reader.header, sampled.rows
     names = [state.name for state in header.states]
     for group in handle.key_groups:
         offset = handle.offset_of(group)
         if not offset or (header.columns is None and all(rows[name] >= ROWS for name in names)):
             continue
-        stream.seek(offset)
-        start = stream.read(SECTION_BYTES)
-        size = section_size(start, where)
+        size = reader.section_size(offset)
         if size > sampled.bytes_left:
             sampled.complete = False
             continue
         sampled.bytes_left -= size
         taken: list[Block] = []
-        data = memoryview(start + stream.read(size - SECTION_BYTES))
-        for block in section(data, 0, group, where):
+        for block in reader.blocks(group, offset):
             if block.kind == COLUMNS:
                 taken.append(block)
             elif block.state < len(names) and rows[names[block.state]] < ROWS:
@@ -132,29 +121,16 @@ def operator_sample(
 ) -> tuple[OperatorHeader, OperatorStreamStateHandle]:
     """The same of operator state: the first elements of each."""
     where = handle.delegate.physical_id
-    header = operator_header(_head(stream, where), where)
+    reader = ElementReader(stream, handle.delegate.state_size, where)
+    header = reader.header
     data = header_bytes(header)
     states: dict[str, StateMetaInfo] = {}
     for name, info in handle.states.items():
         offsets: list[int] = []
         for offset in islice(info.offsets, max(0, ROWS - sampled.rows[name])):
             offsets.append(len(data))
-            data += _element(stream, offset, where)
+            data += reader.stored(offset)
         sampled.rows[name] += len(offsets)
         states[name] = replace(info, offsets=tuple(offsets))
     sample = ByteStreamStateHandle(f"sample of {where}", data)
     return header, OperatorStreamStateHandle(states, sample)
-
-
-def _head(stream: BinaryIO, where: str) -> memoryview:
-    """The bytes up to the end of the header."""
-    stream.seek(0)
-    start = stream.read(START_BYTES)
-    return memoryview(start + stream.read(header_size(start, where) - START_BYTES))
-
-
-def _element(stream: BinaryIO, offset: int, where: str) -> bytes:
-    """An element as it is; what is cut off is told by who reads it."""
-    stream.seek(offset)
-    start = stream.read(ELEMENT_BYTES)
-    return start + stream.read(element_size(start, where) - ELEMENT_BYTES)
