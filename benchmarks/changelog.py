@@ -154,7 +154,7 @@ class Subtask:
     def restore(self, handle: object) -> float:
         """Begin with a checkpoint; seconds until the state can be used."""
         began = time.monotonic()
-        reader = StateReader(self._storage, {})
+        reader = StateReader(self._storage.files, {})
         self.backend.restore(RestoredOperatorState(managed_keyed=(handle,)), reader)
         self.backend.keyed_state(ValueStateDescriptor("entry", ENTRY))
         return time.monotonic() - began

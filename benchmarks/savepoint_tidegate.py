@@ -200,7 +200,7 @@ def written(world: World, entries: int, *, canonical: bool, on_disk: bool) -> di
 def restored(world: World, entries: int, *, canonical: bool, on_disk: bool) -> dict[str, object]:
     """The savepoint in a process that has nothing else, as after a restart."""
     state, checksums = pickle.loads((world.folder / "written").read_bytes())
-    backend, reader = world.backend(), StateReader(world.storage, checksums)
+    backend, reader = world.backend(), StateReader(world.storage.files, checksums)
     with measuring() as restoring:
         backend.restore(RestoredOperatorState(managed_keyed=(state.managed_keyed,)), reader)
         entry = backend.keyed_state(ValueStateDescriptor("entry", ENTRY))

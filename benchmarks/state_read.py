@@ -130,7 +130,7 @@ def in_rocksdb(folder: Path, entries: int) -> None:
         subtasks={0: state},
     )
     whole = CheckpointMetadata(checkpoint_id=CheckpointId(1), operators=(operator,))
-    world.storage.write_metadata(target, metadata.encode(whole))
+    world.storage.files.write_metadata(target, metadata.encode(whole))
 
 
 def measured(frame: DataFrame, entries: int, rounds: int) -> dict[str, float]:

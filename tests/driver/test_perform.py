@@ -145,6 +145,10 @@ class Recorder:
     def initialize_savepoint_location(self, target: str, bits64: int) -> str:
         return self._act("savepoint location", target, result=f"{target}/savepoint-1")
 
+    @property
+    def files(self) -> Recorder:
+        return self
+
     def write_metadata(self, location: str, data: bytes) -> str:
         return self._act("metadata", location, result=location)
 

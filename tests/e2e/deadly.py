@@ -14,7 +14,7 @@ from typing import Any
 from tidegate.driver.links import SlotLinks
 from tidegate.ha.leadership import Leadership
 from tidegate.model.control import CheckpointComplete, JobStatus
-from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.state_files import StateFiles
 
 FIRST = 3
 """The checkpoint on which it happens; those before it are completed."""
@@ -37,10 +37,10 @@ def of_folder(location: str) -> bool:
 
 PLACES = {
     "before the metadata is written": Place(
-        CheckpointStorage, "write_metadata", lambda location, data: of_folder(location), False
+        StateFiles, "write_metadata", lambda location, data: of_folder(location), False
     ),
     "before the pointer is added": Place(
-        CheckpointStorage, "write_metadata", lambda location, data: of_folder(location), True
+        StateFiles, "write_metadata", lambda location, data: of_folder(location), True
     ),
     "before the pointer's answer is seen": Place(
         Leadership, "_put_once", lambda path, data: of_folder(data.decode()), True
@@ -57,7 +57,7 @@ PLACES = {
         True,
     ),
     "before the older one is deleted": Place(
-        CheckpointStorage, "discard", lambda location, files: of_folder(location), False
+        StateFiles, "discard", lambda location, files: of_folder(location), False
     ),
     "before the end is told": Place(
         Leadership, "end", lambda status, retained=None: status is JobStatus.FINISHED, True

@@ -14,16 +14,14 @@ from flinkformat.state.canonical import canonical_entries, write_canonical_keyed
 from flinkformat.state.headers import read_keyed_header
 from flinkformat.state.operator_state import operator_states, write_operator_states
 from tests.flink.test_job_state import opened
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from flinkformat.state.entries import FlinkEntry
     from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 
 CANONICAL = sorted(path.parent.name for path in FIXTURES.glob("*-savepoint-canonical/state.json"))
-STORAGE = checkpoint_storage(JobId(""), CheckpointSettings())
+FILES = StateFiles()
 
 
 def keyed_handles(snapshot: FlinkSnapshot) -> list[tuple[int, KeyGroupsSavepointStateHandle]]:
@@ -61,7 +59,7 @@ def test_keyed_state_is_written_as_flink_wrote_it(name: str) -> None:
             ) == list(part.entries())
         else:
             assert offsets == handle.offsets
-            assert data == STORAGE.read_handle(handle.delegate)
+            assert data == FILES.read_handle(handle.delegate)
 
 
 def test_state_of_rocksdb_becomes_the_canonical_savepoint_that_flink_took_of_it() -> None:
@@ -73,7 +71,7 @@ def test_state_of_rocksdb_becomes_the_canonical_savepoint_that_flink_took_of_it(
     handles = keyed_handles(canonical)
     for part, (most, handle) in zip(parts, handles, strict=True):
         data, offsets = write_canonical_keyed(part.header, most, part.key_groups, part.entries())
-        assert (data, offsets) == (STORAGE.read_handle(handle.delegate), handle.offsets)
+        assert (data, offsets) == (FILES.read_handle(handle.delegate), handle.offsets)
 
 
 @pytest.mark.parametrize("name", CANONICAL)
@@ -87,5 +85,5 @@ def test_operator_state_is_written_as_flink_wrote_it(name: str) -> None:
             again = list(operator_states(infos, data, "again"))
             assert again == states
             if "heapfile" not in name:  # those are compressed
-                assert data == STORAGE.read_handle(handle.delegate)
+                assert data == FILES.read_handle(handle.delegate)
                 assert infos == handle.states

@@ -23,15 +23,13 @@ from flinkformat.state.operator_state import operator_states
 from tests.flink.test_job_state import opened
 from tests.properties import examples
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STORAGE = checkpoint_storage(JobId(""), CheckpointSettings())
+FILES = StateFiles()
 NAMES = [
     "keyed-heap-chk1",
     "keyed-heapfile-chk1",
@@ -51,7 +49,7 @@ def streams(name: str) -> list[tuple[Any, int, bytes]]:
         if subtask is not FINISHED
     ]
     kinds = (KeyGroupsStateHandle, KeyGroupsSavepointStateHandle)
-    return [(h, most, STORAGE.read_handle(h.delegate)) for most, h in found if isinstance(h, kinds)]
+    return [(h, most, FILES.read_handle(h.delegate)) for most, h in found if isinstance(h, kinds)]
 
 
 STREAMS = [stream for name in NAMES for stream in streams(name)]
@@ -119,7 +117,7 @@ def test_damaged_operator_state_is_refused_or_means_something(
             handle: Any = None if subtask is FINISHED else subtask.managed_operator
             if handle is None:
                 continue
-            data = damaged(STORAGE.read_handle(handle.delegate), changes)
+            data = damaged(FILES.read_handle(handle.delegate), changes)
             try:
                 list(operator_states(handle.states, data, "here"))
             except FormatError as error:

@@ -17,7 +17,7 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import FINISHED
 from tests.savepoints.snapshot_world import JobWorld, Kind
-from tidegate.storage.checkpoints import resolve_relative
+from tidegate.storage.state_files import resolve_relative
 
 GOLDEN = Path(__file__).parent / "golden"
 META = "meta"

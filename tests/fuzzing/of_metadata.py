@@ -27,8 +27,8 @@ from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import resolve_relative
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.state_files import resolve_relative
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:

@@ -365,7 +365,7 @@ PROTOCOL = [
     # --- files ---
     Mutant(
         "a checkpoint that is discarded leaves its files",
-        "storage/checkpoints.py",
+        "storage/state_files.py",
         "        try_all((partial(self.delete_files, list(files)), "
         "partial(store.delete_folder, folder)))\n",
         "",

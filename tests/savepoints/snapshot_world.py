@@ -271,7 +271,7 @@ class JobWorld:
             ),
             properties=properties,
         )
-        self.storage.write_metadata(location, sealed(metadata.encode(read), read))
+        self.storage.files.write_metadata(location, sealed(metadata.encode(read), read))
 
     def _operator(
         self,

@@ -29,7 +29,7 @@ from tidegate.savepoints.fsck import fsck
 from tidegate.savepoints.read import Snapshot, StateKind, StateRow
 from tidegate.savepoints.tables import read_state
 from tidegate.savepoints.write import SavepointWriter
-from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.state_files import StateFiles
 from tidegate.typeinfo.types import TypeInformation, Types
 
 if TYPE_CHECKING:
@@ -274,7 +274,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def failing(*_: object) -> str:
         raise StorageFailed("the disk is full")
 
-    monkeypatch.setattr(CheckpointStorage, "write_metadata", failing)
+    monkeypatch.setattr(StateFiles, "write_metadata", failing)
     large = {key: "x" * 1_000 for key in range(200)}
     writer = SavepointWriter.new_savepoint()
     writer.put_state("texts", ValueStateDescriptor("text", Types.STRING()), large)

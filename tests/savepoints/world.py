@@ -153,7 +153,7 @@ class Snapshots:
             properties=CheckpointProperties.for_savepoint(kind, forced=False),
         )
         location = self._location(number)
-        self.driver.storage.write_metadata(location, metadata.encode(whole))
+        self.driver.storage.files.write_metadata(location, metadata.encode(whole))
         return Path(location)
 
     def _location(self, number: int) -> str:

@@ -16,7 +16,7 @@ from flinkformat import metadata
 from tidegate.driver.suspending import suspend
 from tidegate.model.elements import SnapshotKind
 from tidegate.savepoints.folders import files_of
-from tidegate.storage.checkpoints import resolve_relative
+from tidegate.storage.state_files import resolve_relative
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from tidegate.model.control import TriggerCheckpoint
 from tidegate.model.elements import SnapshotKind
 from tidegate.savepoints.folders import files_of
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import resolve_relative
+from tidegate.storage.state_files import resolve_relative
 
 if TYPE_CHECKING:
     from tests.simulation.loop import Process

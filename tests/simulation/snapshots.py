@@ -18,14 +18,13 @@ from tidegate import Types, ValueStateDescriptor
 from tidegate.api import ship
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import OperatorStateDescriptor
-from tidegate.model.ids import JobId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.operators.async_calls.async_wait import IN_FLIGHT_STATE
 from tidegate.operators.sinks.sink import COMMITTABLES_STATE
 from tidegate.operators.sources.source import STATE_NAME
 from tidegate.state.backend import OperatorBackend
-from tidegate.storage.checkpoints import CheckpointStorage, resolve_relative
 from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -44,17 +43,11 @@ class Inspector:
     def __init__(self, plan: Plan, files: MemoryFiles, clock: Clock) -> None:
         self._plan = plan
         self._clock = clock
-        self._storage = CheckpointStorage(
-            JobId("0" * 32),
-            Stores(files),
-            directory="memory:/checkpoints",
-            in_memory=False,
-            inline_threshold_bytes=0,
-        )
+        self._files = StateFiles(Stores(files))
 
     def faults(self, pointer: str, committed: list[list[object]]) -> list[str]:
         """What a checkpoint holds that its input does not explain, or lacks."""
-        file = self._storage.read_metadata(pointer)
+        file = self._files.read_metadata(pointer)
         decoded = resolve_relative(metadata.decode(file.data, lambda: "0" * 32), file.directory)
         operators = {state.uid: state for state in decoded.operators}
         return [
@@ -166,7 +159,7 @@ class Inspector:
             managed_keyed=() if keyed is None else (keyed,),
             managed_operator=() if listed is None else (listed,),
         )
-        backend.restore(restored, StateReader(self._storage, {}))
+        backend.restore(restored, StateReader(self._files, {}))
         return backend
 
     def _compared(self, what: str, found: Counter[int], wanted: Counter[int]) -> Iterator[str]:

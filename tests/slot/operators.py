@@ -8,7 +8,8 @@ from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.model.elements import Batch, RowBatch
-from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStreamFactory
+from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.stream_factory import CheckpointStreamFactory
 
 NOTHING = [Polled.NOTHING] * 100
 ONE_BY_ONE = line(vertex("source"), vertex("sink"))

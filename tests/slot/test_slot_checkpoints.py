@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -44,6 +44,7 @@ from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.restore import InFlightData
 from tidegate.model.topology import Partitioner
 from tidegate.storage.checkpoints import CheckpointStorage
+from tidegate.storage.state_files import StateFiles
 from tidegate.transport.codec import encode
 
 
@@ -215,18 +216,18 @@ def test_in_flight_data_lie_in_the_folder_of_their_checkpoint_or_in_the_one_aske
 
 
 class Opened:
-    """A storage that notes what it is asked to read."""
+    """Files that note what they are asked to read."""
 
-    def __init__(self, storage: CheckpointStorage, handles: list[StreamStateHandle]) -> None:
-        self._storage = storage
+    def __init__(self, files: StateFiles, handles: list[StreamStateHandle]) -> None:
+        self._files = files
         self._handles = handles
 
     def open_handle(self, handle: StreamStateHandle, **more: Any) -> object:
         self._handles.append(handle)
-        return self._storage.open_handle(handle, **more)
+        return self._files.open_handle(handle, **more)
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
+        return getattr(self._files, name)
 
 
 @pytest.mark.feature("F154")
@@ -255,8 +256,12 @@ def test_in_flight_data_are_read_where_a_restore_brings_some_and_nothing_is_othe
         cluster.trigger(slot, source.execution, 2)
         await cluster.acknowledged(sink.execution, 2)
 
+    def noting(storage: CheckpointStorage) -> CheckpointStorage:
+        storage.files = cast("StateFiles", Opened(storage.files, opened))
+        return storage
+
     def made() -> Cluster:
-        return Cluster(ONE_BY_ONE, pair(log), wrap=lambda storage: Opened(storage, opened))
+        return Cluster(ONE_BY_ONE, pair(log), wrap=noting)
 
     run(made, work, monkeypatch)
     assert opened == ([file] if restored else [])

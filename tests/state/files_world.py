@@ -94,12 +94,12 @@ class Driver:
 
     def subsume(self, handle: IncrementalRemoteKeyedStateHandle) -> None:
         """A newer checkpoint is complete: delete what this one had for itself, and shared."""
-        self.storage.delete_files(private_paths(SubtaskState(managed_keyed=handle)))
+        self.storage.files.delete_files(private_paths(SubtaskState(managed_keyed=handle)))
         lowest = CheckpointId(handle.checkpoint_id + 1)
-        self.storage.delete_files(self.registry.release_below(lowest))
+        self.storage.files.delete_files(self.registry.release_below(lowest))
 
     def reader(self) -> StateReader:
-        return StateReader(self.storage, self.checksums).at("operator 'counts', checkpoint 1")
+        return StateReader(self.storage.files, self.checksums).at("operator 'counts', checkpoint 1")
 
     @property
     def files(self) -> set[str]:

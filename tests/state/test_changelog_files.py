@@ -276,7 +276,7 @@ class LoggedJob(Job):
             for path in files_of(handle)
         ]
         assert set(shared) <= restore.checksums.keys(), "files come without their checksums"
-        reader = StateReader(self.driver.storage, restore.checksums)
+        reader = StateReader(self.driver.storage.files, restore.checksums)
         attempt.subtask.backend.restore(state, reader)
         attempt.subtask.backend.keyed_state(TEXT)
         attempt.texts = attempt.subtask.dump("text")

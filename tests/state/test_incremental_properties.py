@@ -58,9 +58,10 @@ from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 from tidegate.model.settings import CheckpointSettings
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.files import IncrementalFiles, download
-from tidegate.storage.checkpoints import CheckpointScope, resolve_relative
+from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import resolve_relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -237,7 +238,7 @@ class Job(Chaos):
         """The files of a handle, which are what they were when it was made."""
         assert restore is not None
         folder = self.local.new_folder()
-        reader = StateReader(self.driver.storage, restore.checksums)
+        reader = StateReader(self.driver.storage.files, restore.checksums)
         shared = {file.handle.physical_id for file in handle.shared_state}
         assert shared <= restore.checksums.keys(), "files come without their checksums"
         assert download(handle, folder, reader, threads=1, local=self.local) == b"meta"
@@ -331,7 +332,7 @@ class Job(Chaos):
             case commands.DiscardCheckpoint(checkpoint, location, files):
                 super().observe(command)
                 if location is not None:
-                    self.driver.storage.discard(location, files)
+                    self.driver.storage.files.discard(location, files)
             case commands.SweepShared(below, used):
                 self.driver.storage.sweep_shared(self.epoch, below, used=set(used))
             case commands.CheckpointEnded(message=message):
@@ -349,7 +350,7 @@ class Job(Chaos):
             assert not self.named[pointer] & doomed, (
                 f"checkpoint {pointer} needs what is being deleted"
             )
-        self.driver.storage.delete_files(doomed)
+        self.driver.storage.files.delete_files(doomed)
 
     def subtask_goes_on(self, number: int) -> None:
         if number % 2 and self.acknowledgements:
@@ -420,7 +421,7 @@ class Job(Chaos):
         self.driver.storage.sweep(
             self.epoch, CheckpointId(self.next_id), kept=set(self.pointers), used=used
         )
-        self.driver.storage.delete_files(
+        self.driver.storage.files.delete_files(
             path
             for path in self.driver.files
             if path.startswith(SAVEPOINTS) and path not in self.needed  # their user's to delete

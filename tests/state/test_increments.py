@@ -343,7 +343,7 @@ def test_a_missing_file_is_told_by_its_name() -> None:
     job = Job().fill()
     known = job.completed()
     [file] = new_files(known)
-    job.driver.storage.delete_files([file.file_path])
+    job.driver.storage.files.delete_files([file.file_path])
     with pytest.raises(RestoreRefused) as raised:
         Job([known], job.driver)
     assert file.file_path.rpartition("/")[2] in str(raised.value)

@@ -62,7 +62,7 @@ def test_what_a_killed_slot_had_half_written_goes_and_its_last_checkpoint_comes_
     kept = {CheckpointId(1)}
     storage.sweep(Epoch(2), CheckpointId(3), kept=kept, used=used)
     assert files_below(root) == used
-    assert download(handle, tmp_path / "restored", StateReader(storage, checksums)) == b"meta"
+    assert download(handle, tmp_path / "restored", StateReader(storage.files, checksums)) == b"meta"
     assert contents(tmp_path / "restored") == contents(first)
 
 

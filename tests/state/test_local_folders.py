@@ -54,7 +54,7 @@ class Machine:
         return self.driver.acknowledged(handle, place)
 
     def lose_the_snapshot(self) -> None:
-        self.driver.storage.delete_files(self.driver.files)
+        self.driver.storage.files.delete_files(self.driver.files)
 
     def copies(self) -> set[str]:
         return {file.parent.parent.name for file in self.root.rglob("copies/*/*/CURRENT")}
@@ -70,7 +70,9 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_a_restore_on_the_machine_reads_the_copy(machine: Machine) -> None:
     handle = machine.checkpoint(machine.slot("a"), ONE, _1=A, _2=B)
-    machine.driver.storage.delete_files([file.handle.physical_id for file in handle.shared_state])
+    machine.driver.storage.files.delete_files(
+        [file.handle.physical_id for file in handle.shared_state]
+    )
     again = machine.slot("b")
     folder = again.new_folder()
     assert download(handle, folder, machine.driver.reader(), local=again) == b"meta"

@@ -47,7 +47,7 @@ def main(command: str, folder: Path) -> None:
     )
     if command == "restore":
         state: RestoredOperatorState = pickle.loads((folder / "handles").read_bytes())
-        subtask.backend.restore(state, StateReader(storage, {}))
+        subtask.backend.restore(state, StateReader(storage.files, {}))
         print(json.dumps(dump(subtask)), flush=True)
         return
     work(subtask, range(1000))

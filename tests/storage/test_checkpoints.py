@@ -29,9 +29,9 @@ from tidegate.storage.checkpoints import (
     CheckpointStorage,
     CheckpointStorageWorkerView,
     checkpoint_storage,
-    resolve_relative,
 )
 from tidegate.storage.memory import MemoryFiles
+from tidegate.storage.state_files import resolve_relative
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -80,60 +80,60 @@ def test_a_folder_that_cannot_be_written_fails_with_a_storage_message(tmp_path: 
 def test_the_metadata_of_a_checkpoint_lies_in_its_folder_and_is_read_back(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     location = storage.initialize_location(ONE)
-    pointer = storage.write_metadata(location, b"metadata")
+    pointer = storage.files.write_metadata(location, b"metadata")
     assert pointer == location
     assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
     for named in (pointer, f"{pointer}/", f"{pointer}/_metadata", f"file:{pointer}"):
-        found = storage.read_metadata(named)
+        found = storage.files.read_metadata(named)
         assert (found.data, found.directory) == (b"metadata", location)
 
 
 def test_a_metadata_that_reads_otherwise_than_it_was_written_is_told(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
-    pointer = storage.write_metadata(storage.initialize_location(ONE), b"metadata")
+    pointer = storage.files.write_metadata(storage.initialize_location(ONE), b"metadata")
     written, another = ((8, crc32c(data)) for data in (b"metadata", b"METADATA"))
-    storage.check_snapshot(pointer, written, {})
+    storage.files.check_snapshot(pointer, written, {})
     with pytest.raises(StorageFailed, match="_metadata does not read as it was written"):
-        storage.check_snapshot(pointer, another, {})
+        storage.files.check_snapshot(pointer, another, {})
     (tmp_path / JOB / "chk-1" / "_metadata").unlink()
     with pytest.raises(StorageFailed, match="no file _metadata"):
-        storage.check_snapshot(pointer, written, {})
+        storage.files.check_snapshot(pointer, written, {})
 
 
 def test_a_snapshot_is_looked_at_with_all_its_files_wherever_they_are(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
-    pointer = storage.write_metadata(storage.initialize_location(ONE), b"metadata")
+    pointer = storage.files.write_metadata(storage.initialize_location(ONE), b"metadata")
     written = (8, crc32c(b"metadata"))
     within, elsewhere = Path(pointer) / "state", tmp_path / "shared-state"
     for file in (within, elsewhere):
         file.write_bytes(b"12345")
     files = {str(within): 5, str(elsewhere): 5}
-    storage.check_snapshot(pointer, written, files)
+    storage.files.check_snapshot(pointer, written, files)
     with pytest.raises(StorageFailed, match="state does not read as it was written"):
-        storage.check_snapshot(pointer, written, {**files, str(within): 6})
+        storage.files.check_snapshot(pointer, written, {**files, str(within): 6})
     elsewhere.unlink()
     with pytest.raises(StorageFailed, match="no file shared-state"):
-        storage.check_snapshot(pointer, written, files)
+        storage.files.check_snapshot(pointer, written, files)
 
 
 def test_two_jobs_share_a_folder_and_not_a_checkpoint(tmp_path: Path) -> None:
     first, second = in_files(tmp_path, JOB), in_files(tmp_path, OTHER_JOB)
     for storage, data in ((first, b"first"), (second, b"second")):
         storage.initialize_base_locations()
-        storage.write_metadata(storage.initialize_location(ONE), data)
-    assert first.read_metadata(f"{tmp_path}/{JOB}/chk-1").data == b"first"
-    assert second.read_metadata(f"{tmp_path}/{OTHER_JOB}/chk-1").data == b"second"
+        storage.files.write_metadata(storage.initialize_location(ONE), data)
+    assert first.files.read_metadata(f"{tmp_path}/{JOB}/chk-1").data == b"first"
+    assert second.files.read_metadata(f"{tmp_path}/{OTHER_JOB}/chk-1").data == b"second"
 
 
 def test_a_checkpoint_is_never_replaced(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     location = storage.initialize_location(ONE)
-    storage.write_metadata(location, b"first")
+    storage.files.write_metadata(location, b"first")
     with pytest.raises(StorageFailed, match="holds a checkpoint already"):
         storage.initialize_location(ONE)
     with pytest.raises(StorageFailed, match="is not replaced"):
-        storage.write_metadata(location, b"second")
-    assert storage.read_metadata(location).data == b"first"
+        storage.files.write_metadata(location, b"second")
+    assert storage.files.read_metadata(location).data == b"first"
 
 
 @pytest.mark.feature("F025")
@@ -155,7 +155,7 @@ def test_small_state_stays_in_its_handle_and_large_state_goes_to_a_file(tmp_path
     assert handle == RelativeFileStateHandle("1-0-b", MIB, file_path=place)
     assert large.checksums == {place: FileChecksum(google_crc32c.value(b"y" * MIB), MIB)}
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
-    assert storage.read_handle(handle) == b"y" * MIB
+    assert storage.files.read_handle(handle) == b"y" * MIB
 
 
 @pytest.mark.feature("F023")
@@ -264,7 +264,7 @@ def test_without_a_folder_every_location_is_in_memory(target: str | None) -> Non
             out.write(b"state")
             handle = out.close_and_get_handle()
         assert isinstance(handle, ByteStreamStateHandle)
-        assert storage.read_handle(handle) == b"state"
+        assert storage.files.read_handle(handle) == b"state"
     assert not files.files
 
 
@@ -279,8 +279,8 @@ def test_without_a_folder_state_stays_in_handles_up_to_five_mebibytes() -> None:
     assert isinstance(handle, ByteStreamStateHandle)
     assert len(handle.data) == 5 * MIB
     assert world.files == {}
-    pointer = storage.write_metadata(storage.initialize_location(ONE), b"m")
-    assert storage.read_metadata(pointer).data == b"m"
+    pointer = storage.files.write_metadata(storage.initialize_location(ONE), b"m")
+    assert storage.files.read_metadata(pointer).data == b"m"
 
     large = storage.create_stream(ONE, EXCLUSIVE, "1-0-b")
     with pytest.raises(StorageFailed) as caught:
@@ -296,14 +296,14 @@ def test_driver_memory_with_a_folder_puts_only_the_metadata_there(tmp_path: Path
     stream = storage.create_stream(ONE, EXCLUSIVE, "1-0-a")
     stream.write(b"x" * MIB)
     assert isinstance(stream.close_and_get_handle(), ByteStreamStateHandle)
-    storage.write_metadata(storage.initialize_location(ONE), b"m")
+    storage.files.write_metadata(storage.initialize_location(ONE), b"m")
     assert files_below(tmp_path) == {f"{JOB}/chk-1/_metadata"}
 
 
 def test_a_pointer_to_nothing_is_refused_in_flinks_words(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     with pytest.raises(RestoreRefused) as caught:
-        storage.read_metadata(str(tmp_path / "none"))
+        storage.files.read_metadata(str(tmp_path / "none"))
     assert caught.value.what == (
         f"Cannot find checkpoint or savepoint file/directory '{tmp_path}/none' "
         "on file system 'file'."
@@ -311,7 +311,7 @@ def test_a_pointer_to_nothing_is_refused_in_flinks_words(tmp_path: Path) -> None
     (tmp_path / "chk-3").mkdir()
     for pointer in (tmp_path / "chk-3", tmp_path / "chk-3/_metadata"):
         with pytest.raises(RestoreRefused) as caught:
-            storage.read_metadata(str(pointer))
+            storage.files.read_metadata(str(pointer))
         assert caught.value.what == (
             f"Cannot find meta data file '_metadata' in directory '{tmp_path}/chk-3'."
         )
@@ -327,29 +327,29 @@ def test_a_discarded_checkpoint_leaves_shared_files_and_nothing_else(tmp_path: P
         stream.write(b"x" * MIB)
         places += stream.checksums or [f"{location}/1-0-a"]
         stream.close_and_get_handle()
-        storage.write_metadata(location, b"m")
+        storage.files.write_metadata(location, b"m")
     shared = storage.create_stream(ONE, CheckpointScope.SHARED, "1-0-s")
     shared.write(b"x" * MIB)
     shared.close_and_get_handle()
 
-    storage.discard(storage.location(ONE), [places[0], str(tmp_path / "gone")])
+    storage.files.discard(storage.location(ONE), [places[0], str(tmp_path / "gone")])
     assert files_below(tmp_path) == {
         f"{JOB}/chk-2/_metadata",
         f"{JOB}/chk-2/1-0-a",
         f"{JOB}/shared/1-0-s",
     }
     assert not (tmp_path / JOB / "chk-1").exists()
-    storage.delete_files(shared.checksums)
+    storage.files.delete_files(shared.checksums)
     assert not (tmp_path / JOB / "shared/1-0-s").exists()
 
 
 def test_discarding_deletes_the_metadata_first(tmp_path: Path) -> None:
     storage = in_files(tmp_path)
     location = storage.initialize_location(ONE)
-    storage.write_metadata(location, b"m")
+    storage.files.write_metadata(location, b"m")
     (tmp_path / "folder").mkdir()
     with pytest.raises(StorageFailed):
-        storage.discard(location, [str(tmp_path / "folder")])
+        storage.files.discard(location, [str(tmp_path / "folder")])
     assert files_below(tmp_path) == set()
 
 
@@ -367,11 +367,11 @@ def test_every_kind_of_handle_is_opened(tmp_path: Path) -> None:
         KeyGroupsStateHandle(KeyGroupRange(0, 0), (0,), file, "k"): b"0123456789",
     }
     for handle, data in expected.items():
-        with storage.open_handle(handle) as stream:
+        with storage.files.open_handle(handle) as stream:
             assert stream.read() == data
-    assert storage.read_handle(file, offset=2, size=3) == b"234"
+    assert storage.files.read_handle(file, offset=2, size=3) == b"234"
     with pytest.raises(FileMissing):
-        storage.open_handle(FileStateHandle(str(tmp_path / "none"), 1))
+        storage.files.open_handle(FileStateHandle(str(tmp_path / "none"), 1))
 
 
 def test_relative_handles_are_resolved_wherever_they_stand() -> None:
@@ -414,7 +414,7 @@ def test_a_sweep_takes_what_earlier_runs_left_and_no_kept_checkpoint_names(tmp_p
 
     for checkpoint in (1, 2, 3, 5):
         location = storage.initialize_location(CheckpointId(checkpoint))
-        storage.write_metadata(location, b"metadata")
+        storage.files.write_metadata(location, b"metadata")
     storage.initialize_location(CheckpointId(4))
     used = {
         state(1, EXCLUSIVE, f"1-0-{1:016x}"),

@@ -78,8 +78,8 @@ def test_states_of_one_subtask_are_segments_of_one_file(tmp_path: Path) -> None:
     ]
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-a"}
     assert merging.checksums == {place: FileChecksum(google_crc32c.value(b"onetwo!3"), 8)}
-    assert [storage.read_handle(handle) for handle in handles] == [b"one", b"two!", b"3"]
-    assert storage.read_handle(handles[1], offset=1, size=2) == b"wo"
+    assert [storage.files.read_handle(handle) for handle in handles] == [b"one", b"two!", b"3"]
+    assert storage.files.read_handle(handles[1], offset=1, size=2) == b"wo"
 
 
 def test_small_state_stays_in_its_handle_all_the_same(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_is_given_up_leaves_nothing_open_and_no_file_under_way(tmp_path: Pa
     written(storage, merging, "1-0-b", b"x")
     merging.abort()
     merging.abort()
-    storage.delete_files(merging.checksums)
+    storage.files.delete_files(merging.checksums)
     assert files_below(tmp_path) == set()
 
 
@@ -128,7 +128,10 @@ def test_a_state_that_is_given_up_takes_no_other_with_it(tmp_path: Path) -> None
         stream.write(b"nobody's")
     after = written(storage, merging, "1-0-c", b"after")
     merging.close()
-    assert storage.read_handle(before) == b"before" and storage.read_handle(after) == b"after"
+    assert (
+        storage.files.read_handle(before) == b"before"
+        and storage.files.read_handle(after) == b"after"
+    )
 
 
 def test_two_states_at_once_are_a_mistake_that_is_noticed(tmp_path: Path) -> None:
@@ -201,7 +204,7 @@ def test_every_state_is_read_back_through_the_metadata(
         assert isinstance(subtask, SubtaskState)
         assert subtask.managed_keyed is not None and subtask.managed_operator is not None
         for delegate in (subtask.managed_operator.delegate, subtask.managed_keyed.delegate):
-            assert storage.read_handle(delegate) == state
+            assert storage.files.read_handle(delegate) == state
     assert set(merging.checksums) == set(world.files)
     for place, (crc, size, _) in merging.checksums.items():
         assert google_crc32c.value(world.files[place]) == crc and len(world.files[place]) == size

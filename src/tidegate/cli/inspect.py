@@ -11,10 +11,8 @@ from flinkformat import metadata as codec
 from flinkformat.description import describe
 from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.summary import inspect_snapshot
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from tidegate.savepoints.summary import OperatorSummary, SnapshotSummary
@@ -55,7 +53,7 @@ def inspect(path: str, raw: bool, as_json: bool, key_groups: bool, trusted: bool
 
 def _raw(pointer: str) -> dict[str, object]:
     """Everything that a ``_metadata`` says, its version first. pointer: it, or its folder."""
-    file = checkpoint_storage(JobId(""), CheckpointSettings()).read_metadata(pointer)
+    file = StateFiles().read_metadata(pointer)
     with file.being_decoded():
         decoded = codec.decode(file.data, lambda: _NO_ID)
         shown = describe(decoded, directory=file.directory)

@@ -251,7 +251,7 @@ class Driver:
         (status, error), settings = self._end, self._graph.settings.checkpoints
         retained = self._retained
         if isinstance(error, JobSuspended) and error.refused is not None:
-            whole = await self._blocking(lambda: newest_whole(storage, retained.retained))
+            whole = await self._blocking(lambda: newest_whole(storage.files, retained.retained))
             fate = fate_of_refused(
                 retained, error.refused, cast("CompletedCheckpoint | None", whole)
             )

@@ -281,7 +281,7 @@ class Performer:
     async def _write_metadata(self, command: WriteMetadata) -> None:
         def write() -> tuple[str, bytes]:
             data = encoded(command.metadata, signing_key(self._storage.key_file))
-            return self._storage.write_metadata(command.location, data), data
+            return self._storage.files.write_metadata(command.location, data), data
 
         try:
             written = await self._world.run_blocking(write)
@@ -300,7 +300,9 @@ class Performer:
         checksums = {} if provenance is None else provenance.checksums
         files = {path: file.size for path, file in checksums.items()}
         own = (len(data), crc32c(data))
-        await self._world.run_blocking(lambda: self._storage.check_snapshot(pointer, own, files))
+        await self._world.run_blocking(
+            lambda: self._storage.files.check_snapshot(pointer, own, files)
+        )
         timeout_ms = self._driver.settings.checkpoints.timeout_ms
         await self._links.read_backs.check(pointer, own, files, timeout_ms=timeout_ms)
 
@@ -327,15 +329,15 @@ class Performer:
     async def _discard(self, command: DiscardCheckpoint) -> None:
         location, files = command.location, command.files
         if location is None:
-            await self._delete(lambda: self._storage.delete_files(files))
+            await self._delete(lambda: self._storage.files.delete_files(files))
         else:
-            await self._delete(lambda: self._storage.discard(location, files))
+            await self._delete(lambda: self._storage.files.discard(location, files))
         self._driver.post(Cleaned(command.checkpoint))
 
     def _delete_files(self, command: DeleteFiles | SweepShared) -> None:
         match command:
             case DeleteFiles(files):
-                self._storage.delete_files(files)
+                self._storage.files.delete_files(files)
             case SweepShared(below, used):
                 self._storage.sweep_shared(self._leadership.epoch, below, used=frozenset(used))
 

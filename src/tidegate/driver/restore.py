@@ -25,8 +25,8 @@ from tidegate.errors import (
 from tidegate.ha.chain import Pointer
 from tidegate.model.settings import ClaimMode
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import resolve_relative
 from tidegate.storage.secret_file import signing_key
+from tidegate.storage.state_files import resolve_relative
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import JobId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.state_files import StateFiles
 
 T = TypeVar("T")
 
@@ -122,10 +123,10 @@ class StartReader:
         self, job: JobId, states: Sequence[OperatorState]
     ) -> dict[OperatorId, list[str]]:
         """The names of these operators' keyed states, as far as they can be read; for errors."""
-        storage = self._storage(job)
+        files = self._storage(job).files
 
         def read() -> dict[OperatorId, list[str]]:
-            return {state.operator_id: _keyed_names(state, storage) for state in states}
+            return {state.operator_id: _keyed_names(state, files) for state in states}
 
         return cast("dict[OperatorId, list[str]]", await self._run_blocking(read)) if states else {}
 
@@ -187,9 +188,9 @@ class StartReader:
 
     async def _read(self, storage: CheckpointStorage, pointer: str) -> CompletedCheckpoint:
         def read() -> CompletedCheckpoint:
-            completed = read_snapshot(storage, pointer, self._new_id)
+            completed = read_snapshot(storage.files, pointer, self._new_id, storage.key_file)
             check_own(completed)
-            check_files(storage, completed)
+            check_files(storage.files, completed)
             return completed
 
         return cast("CompletedCheckpoint", await self._run_blocking(read))
@@ -214,29 +215,30 @@ class StartReader:
         )
 
 
-def _keyed_names(state: OperatorState, storage: CheckpointStorage) -> list[str]:
+def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
     """Of the first subtask that has keyed state; none where that cannot be read."""
     from tidegate.state.samples import keyed_names  # that few drivers ever need
 
     for subtask in state.subtasks.values():
         if subtask is not FINISHED and subtask.managed_keyed is not None:
             try:
-                return keyed_names(subtask.managed_keyed, storage)
+                return keyed_names(subtask.managed_keyed, files)
             except (FormatError, StorageFailed):
                 return []
     return []
 
 
 def read_snapshot(
-    storage: CheckpointStorage, pointer: str, new_id: Callable[[], str]
+    files: StateFiles, pointer: str, new_id: Callable[[], str], key_file: str | None
 ) -> CompletedCheckpoint:
     """What the ``_metadata`` that a pointer names says; no other file is looked at. Blocking.
 
-    new_id: names handles that have none. Raises RestoreRefused where there is none, or one that is
-    not signed as the storage asks, FormatError for one that cannot be read, StorageFailed.
+    new_id: names handles that have none. key_file: holds the key that has to have signed it; None
+    where it need not be signed. Raises RestoreRefused where there is none, or one that is not
+    signed so, FormatError for one that cannot be read, StorageFailed.
     """
-    key = signing_key(storage.key_file)
-    file = storage.read_metadata(pointer)
+    key = signing_key(key_file)
+    file = files.read_metadata(pointer)
     with file.being_decoded():
         decoded = metadata.decode(file.data, new_id)
         checksums_of(decoded)  # whoever restores from it takes them for granted
@@ -262,13 +264,13 @@ def check_own(completed: CompletedCheckpoint) -> None:
         )
 
 
-def check_files(storage: CheckpointStorage, completed: CompletedCheckpoint) -> None:
+def check_files(files: StateFiles, completed: CompletedCheckpoint) -> None:
     """All files of state are there; so a lost one is told before anything has been begun.
 
     Blocking. Raises RestoreRefused.
     """
     operators = completed.paths()
-    missing = storage.missing(operators)
+    missing = files.missing(operators)
     if missing:
         named = [f"{file} of {_name(operators[file])}" for file in missing[:_NAMED_MAX]]
         shown = ", ".join(named) + (" …" if len(missing) > _NAMED_MAX else "")

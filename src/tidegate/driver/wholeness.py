@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.state_files import StateFiles
 
 _PART_BYTES: Final = 1 << 20
 
 
 def newest_whole(
-    storage: CheckpointStorage, checkpoints: Sequence[CompletedCheckpoint]
+    files: StateFiles, checkpoints: Sequence[CompletedCheckpoint]
 ) -> CompletedCheckpoint | None:
     """The newest whose files are all there, with the bytes that were written. Blocking.
 
     checkpoints: oldest first. Reads every file of those that it looks at.
     """
-    return next((each for each in reversed(checkpoints) if is_whole(storage, each)), None)
+    return next((each for each in reversed(checkpoints) if is_whole(files, each)), None)
 
 
-def is_whole(storage: CheckpointStorage, checkpoint: CompletedCheckpoint) -> bool:
+def is_whole(files: StateFiles, checkpoint: CompletedCheckpoint) -> bool:
     """Whether all files of a checkpoint are there, as they were written. Blocking; reads them."""
     known = checksums_of(checkpoint.metadata)
     for path in checkpoint.paths():
         written = known.get(name_of(path))
-        if storage.signed and (written is None or not written.sha256):
+        if files.signed and (written is None or not written.sha256):
             return False
         found = Checksum(sha256=written is not None and bool(written.sha256))
         try:
-            with storage.open_handle(FileStateHandle(path, 0)) as stream:
+            with files.open_handle(FileStateHandle(path, 0)) as stream:
                 while part := stream.read(_PART_BYTES):
                     found.add(part)
         except StorageFailed:

@@ -10,12 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.keyed_streams import BlockStream
 from tidegate.savepoints.write import SavepointWriter, check_empty, discard_folder
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -90,8 +88,8 @@ class _Parts:
     """The blocks of all tasks."""
 
     def __init__(self, parts: Sequence[KeyGroupsStateHandle]) -> None:
-        storage = checkpoint_storage(JobId(""), CheckpointSettings())
-        self._streams = [BlockStream(part, storage, "rows of a task") for part in parts]
+        files = StateFiles()
+        self._streams = [BlockStream(part, files, "rows of a task") for part in parts]
 
     def blocks(self, group: int) -> Iterator[Block]:
         """Those of a key group."""

@@ -15,11 +15,9 @@ from flinkformat.snapshots import CheckpointProperties, SavepointType
 from tidegate.checkpoint.completed import CompletedCheckpoint
 from tidegate.checkpoint.provenance import check_seal, provenance_of
 from tidegate.errors import ConfigError, FormatError
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
 from tidegate.storage.secret_file import signing_key
+from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
@@ -117,8 +115,8 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
             where=location,
             remedy="Move them elsewhere; nothing has been deleted.",
         )
-    storage = checkpoint_storage(JobId(""), CheckpointSettings())
-    storage.discard(location, [file for file in files if paths.parent(file) == location])
+    own = [file for file in files if paths.parent(file) == location]
+    StateFiles().discard(location, own)
 
 
 def _info(path: str) -> SavepointInfo | None:
@@ -145,8 +143,7 @@ def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, Check
     none, or it is not signed so, FormatError for one that can't be read.
     """
     key = signing_key(key_file)
-    storage = checkpoint_storage(JobId(""), CheckpointSettings())
-    file = storage.read_metadata(pointer)
+    file = StateFiles().read_metadata(pointer)
     numbers = iter(range(2**63))
     with file.being_decoded():
         decoded = metadata.decode(file.data, lambda: f"handle-{next(numbers)}")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import SubtaskState
     from tidegate.savepoints.keyed_streams import KeyedStream, StoredState
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader
+    from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader, Serializer
     from tidegate.typeinfo.types import TypeInformation
 
@@ -44,13 +44,13 @@ class KeyedStates:
         self,
         subtasks: Mapping[int, SubtaskState],
         max_parallelism: int,
-        storage: CheckpointStorage,
+        files: StateFiles,
         reader: StateReader,
         where: str,
     ) -> None:
         self._subtasks = subtasks
         self._max_parallelism = max_parallelism
-        self._storage = storage
+        self._files = files
         self._reader = reader
         self._where = where
         self._serializers: dict[bytes, Serializer] = {}
@@ -65,7 +65,7 @@ class KeyedStates:
             ):
                 continue
             if index not in self._opened:
-                self._opened[index] = list(keyed_streams(handle, self._storage, self._reader))
+                self._opened[index] = list(keyed_streams(handle, self._files, self._reader))
             yield from ((index, stream) for stream in self._opened[index])
 
     @cached_property

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from tidegate.state.format import ColumnsHeader, KeyedHeader, RocksDBHeader, RocksDBState
     from tidegate.state.rocksdb.restore import RestoredSpace
     from tidegate.state.rocksdb.store import RocksDBStore
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader
+    from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader
 
 _ENTRIES_A_PIECE: Final = 65_536
@@ -79,7 +79,7 @@ class EntryReaders:
 
 
 def keyed_streams(
-    handle: KeyedStateHandle, storage: CheckpointStorage, reader: StateReader
+    handle: KeyedStateHandle, files: StateFiles, reader: StateReader
 ) -> Iterator[KeyedStream]:
     """What a subtask's handle holds. Reads headers only.
 
@@ -89,12 +89,12 @@ def keyed_streams(
     for stream in in_streams(bases([handle]), handle.key_groups, reader.read):
         match stream:
             case KeyGroupsStateHandle() if stream.state_handle_id.startswith(COLUMNS_ID):
-                yield BlockStream(stream, storage, reader.where)
+                yield BlockStream(stream, files, reader.where)
             case KeyGroupsStateHandle():
-                layers.append(BlockStream(stream, storage, reader.where))
+                layers.append(BlockStream(stream, files, reader.where))
             case IncrementalRemoteKeyedStateHandle():
                 layers.append(FolderStream(stream, reader))
-                yield from _columns_beside(stream, storage, reader.where)
+                yield from _columns_beside(stream, files, reader.where)
             case _:
                 raise RestoreRefused(
                     f"Keyed state in the form of {type(handle).__name__} is not Tidegate's own",
@@ -102,17 +102,15 @@ def keyed_streams(
                     remedy="A savepoint that Flink wrote becomes ours with 'tidegate migrate'.",
                 )
     log = log_streams([handle], handle.key_groups, reader.read)
-    layers += [BlockStream(part, storage, reader.where) for part in log]
+    layers += [BlockStream(part, files, reader.where) for part in log]
     if layers:
         yield layers[0] if len(layers) == 1 else LayeredStream(layers, handle.key_groups)
 
 
 @contextmanager
-def _opened(
-    storage: CheckpointStorage, handle: StreamStateHandle, where: str
-) -> Generator[StreamReader]:
+def _opened(files: StateFiles, handle: StreamStateHandle, where: str) -> Generator[StreamReader]:
     try:
-        with storage.open_handle(handle) as stream:
+        with files.open_handle(handle) as stream:
             yield StreamReader(stream, handle.state_size, handle.physical_id)
     except FileMissing as error:
         raise RestoreRefused(
@@ -124,33 +122,31 @@ def _opened(
 
 
 def _columns_beside(
-    folder: IncrementalRemoteKeyedStateHandle, storage: CheckpointStorage, where: str
+    folder: IncrementalRemoteKeyedStateHandle, files: StateFiles, where: str
 ) -> Iterator[BlockStream]:
     """The columnar state of a folder: a stream of blocks, whose sections are found by a walk."""
     for file in (*folder.shared_state, *folder.private_state):
         if file.local_path != COLUMNS_FILE:
             continue
-        with _opened(storage, file.handle, where) as stream:
+        with _opened(files, file.handle, where) as stream:
             offsets = dict(stream.walk())
         known = tuple(offsets.get(group, 0) for group in folder.key_groups)
         handle = KeyGroupsStateHandle(folder.key_groups, known, file.handle, COLUMNS_FILE)
-        yield BlockStream(handle, storage, where)
+        yield BlockStream(handle, files, where)
 
 
 class BlockStream:
     """A file of blocks, as the HashMap backend, savepoints and columnar state have them."""
 
-    def __init__(
-        self, handle: KeyGroupsStateHandle, storage: CheckpointStorage, where: str
-    ) -> None:
+    def __init__(self, handle: KeyGroupsStateHandle, files: StateFiles, where: str) -> None:
         self._handle = handle
-        self._storage = storage
+        self._files = files
         self._where = where
         self.key_groups = handle.key_groups
 
     @cached_property
     def _header(self) -> KeyedHeader:
-        with _opened(self._storage, self._handle.delegate, self._where) as stream:
+        with _opened(self._files, self._handle.delegate, self._where) as stream:
             return stream.header
 
     @property
@@ -202,7 +198,7 @@ class BlockStream:
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
         """Key groups that have state, and their blocks as they are; raises as `entries`."""
-        with _opened(self._storage, self._handle.delegate, self._where) as stream:
+        with _opened(self._files, self._handle.delegate, self._where) as stream:
             yield from stream.sections(self._handle, groups)
 
 

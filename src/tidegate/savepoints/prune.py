@@ -20,13 +20,11 @@ from tidegate.errors import ConfigError
 from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
 from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.jobs import Life, RecordedJobs
 from tidegate.savepoints.kept import KeptCheckpoint, Standing, to_prune
 from tidegate.savepoints.snapshot_check import SnapshotChecker
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -307,8 +305,7 @@ class Pruning:
 
     def _discard(self, removal: Removal) -> None:
         if set(self._below(removal.path)) <= set(removal.files):
-            storage = checkpoint_storage(JobId(""), CheckpointSettings(), self._stores)
-            storage.discard(removal.path, removal.files)
+            StateFiles(self._stores).discard(removal.path, removal.files)
         else:
             self._delete(removal.files)
         self._remove_if_empty(paths.parent(removal.path))

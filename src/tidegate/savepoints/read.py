@@ -18,14 +18,12 @@ from flinkformat.handles import FileStateHandle
 from flinkformat.snapshots import FINISHED
 from tidegate.checkpoint.provenance import checksums_of, name_of, provenance_of
 from tidegate.errors import ConfigError, UserError
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.folders import files_of, read_snapshot
 from tidegate.savepoints.keyed_states import KeyedStates
 from tidegate.savepoints.state_rows import Rows, StateInfo, StateKind, StateRow
 from tidegate.savepoints.subtask_states import SubtaskStates
-from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import StateFiles
 from tidegate.typeinfo.found_types import type_of_values
 from tidegate.typeinfo.types import PICKLED, holds_pickled
 
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.savepoints.state_rows import StateForm
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.typeinfo.types import TypeInformation
 
 __all__ = ["OperatorInfo", "Snapshot", "StateInfo", "StateKind", "StateRow"]
@@ -84,14 +81,14 @@ class Snapshot:
     ) -> None:
         self.path = path
         self.metadata = metadata
-        self._storage = checkpoint_storage(JobId(""), CheckpointSettings(key_file=key_file))
+        self._files = StateFiles(signed=key_file is not None)
         known = checksums_of(metadata)
         self._places = {
             place: known[name_of(place)]
             for place in files_of(path, metadata)
             if name_of(place) in known
         }
-        self._reader = StateReader(self._storage, self._places)
+        self._reader = StateReader(self._files, self._places)
         self._states: dict[OperatorId, _OperatorStates] = {}
 
     @staticmethod
@@ -263,7 +260,7 @@ class Snapshot:
             )
             where = f"{self.path}, operator '{operator}'"
             self._states[operator.operator_id] = _OperatorStates(
-                state, self._storage, self._reader.at(where), where
+                state, self._files, self._reader.at(where), where
             )
         return self._states[operator.operator_id]
 
@@ -301,10 +298,10 @@ class Snapshot:
 
 class _OperatorStates:
     def __init__(
-        self, state: OperatorState, storage: CheckpointStorage, reader: StateReader, where: str
+        self, state: OperatorState, files: StateFiles, reader: StateReader, where: str
     ) -> None:
         subtasks = {i: each for i, each in state.subtasks.items() if each is not FINISHED}
-        self.keyed = KeyedStates(subtasks, state.max_parallelism, storage, reader, where)
+        self.keyed = KeyedStates(subtasks, state.max_parallelism, files, reader, where)
         self.subtasks = SubtaskStates(subtasks, reader, where)
 
     @cached_property

@@ -32,7 +32,6 @@ from tidegate.state.format import (
     operator_header,
 )
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.typeinfo.serializers import split_piece
 
 if TYPE_CHECKING:
@@ -46,29 +45,21 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.state.format import ColumnsHeader
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader
+    from tidegate.storage.stream_factory import CheckpointStreamFactory
     from tidegate.storage.streams import CheckpointStateOutputStream
 
 
 class NewFiles:
-    """Files of one new snapshot, all in its folder.
+    """Files of one new snapshot.
 
-    checkpoint: its number. bits64: draws 64 random bits. checksums: of the files, by their places.
+    streams: into its folder. bits64: draws 64 random bits. checksums: of files, by their places.
     """
 
-    def __init__(
-        self,
-        storage: CheckpointStorage,
-        folder: str,
-        checkpoint: CheckpointId,
-        bits64: Callable[[], int],
-    ) -> None:
-        self._storage = storage
-        self._factory = storage.stream_factory(checkpoint, CheckpointScope.EXCLUSIVE, target=folder)
+    def __init__(self, streams: CheckpointStreamFactory, bits64: Callable[[], int]) -> None:
+        self._streams = streams
         self._bits64 = bits64
         self._copies: dict[Place, StreamStateHandle] = {}
-        self.folder = folder
         self.checksums: dict[str, FileChecksum] = {}
 
     def write(self, pieces: Iterable[bytes | memoryview]) -> StreamStateHandle:
@@ -83,7 +74,7 @@ class NewFiles:
     def written(self, write: Callable[[CheckpointStateOutputStream], None]) -> StreamStateHandle:
         """A file that is filled by a call; nothing is left of it where that raises."""
         name = paths.state_file(Epoch(0), Attempt(0), self._bits64())
-        stream = self._factory.create_stream(name)
+        stream = self._streams.create_stream(name)
         try:
             write(stream)
             handle = stream.close_and_get_handle()

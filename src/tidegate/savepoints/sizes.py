@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyedStateHandle
     from tidegate.state.format import Block, KeyedHeader
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.storage.reading import StateReader
+    from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader
 
 _CACHE_BYTES: Final = 8 << 20
@@ -61,14 +61,14 @@ Sizes = dict[str, defaultdict[int, Size]]
 
 
 def keyed_sizes(
-    handles: Iterable[KeyedStateHandle], storage: CheckpointStorage, reader: StateReader
+    handles: Iterable[KeyedStateHandle], files: StateFiles, reader: StateReader
 ) -> Sizes:
     """The keyed state of one operator, over the handles of all its subtasks.
 
     A state without entries is there, without key groups. Raises RestoreRefused where a file is
     gone, FormatError, StorageFailed; handles that only Flink writes are passed over.
     """
-    sizes = _Sizes(storage, reader)
+    sizes = _Sizes(files, reader)
     try:
         for handle in handles:
             sizes.add(handle)
@@ -82,8 +82,8 @@ def keyed_sizes(
 
 
 class _Sizes:
-    def __init__(self, storage: CheckpointStorage, reader: StateReader) -> None:
-        self._storage = storage
+    def __init__(self, files: StateFiles, reader: StateReader) -> None:
+        self._files = files
         self._reader = reader
         self.found: Sizes = {}
 
@@ -101,7 +101,7 @@ class _Sizes:
         """Streams of which the later ones overwrite the earlier ones."""
         with ExitStack() as opened:
             layers = [
-                _Layer(each, opened.enter_context(self._storage.open_handle(each.delegate)))
+                _Layer(each, opened.enter_context(self._files.open_handle(each.delegate)))
                 for each in handles
             ]
             for name in [name for layer in layers for name in layer.names]:

@@ -13,13 +13,11 @@ from tidegate.checkpoint.provenance import check_seal, checksums_of, name_of, pr
 from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
 from tidegate.model.files import FileChecksum
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.findings import CheckedSnapshot, Fault, Finding
 from tidegate.savepoints.integrity import contents_of
 from tidegate.state.format import KEYED_MAGIC, OPERATOR_MAGIC, reading
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage, resolve_relative
+from tidegate.storage.state_files import StateFiles, resolve_relative
 from tidegate.storage.store import Checksum, open_stream
 
 if TYPE_CHECKING:
@@ -83,7 +81,7 @@ class SnapshotChecker:
         self._key = key
         self._stores = stores
         self._on_file = on_file
-        self._storage = checkpoint_storage(JobId(""), CheckpointSettings(), stores)
+        self._files = StateFiles(stores)
         self._read: dict[str, FileChecksum | FileMissing | StorageFailed] = {}
 
     @property
@@ -229,7 +227,7 @@ class SnapshotChecker:
         self, check: SnapshotCheck, read: CheckpointMetadata, faulty: set[str]
     ) -> None:
         for operator, state in _states(read):
-            for handles, look in contents_of(operator, state, self._storage.open_handle):
+            for handles, look in contents_of(operator, state, self._files.open_handle):
                 places = [place for handle in handles for place in files_of(handle)]
                 if faulty.intersection(places):
                     continue

@@ -21,16 +21,14 @@ from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointType
 from flinkformat.state_streams import files_of
 from tidegate.checkpoint.provenance import hook_states, provenance_of
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.flink.counts import counted_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
 from tidegate.savepoints.read import Snapshot
 from tidegate.savepoints.sizes import Size, keyed_sizes
 from tidegate.savepoints.state_rows import StateKind
 from tidegate.state.format import element
-from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import StateFiles
 from tidegate.typeinfo.serializers import unpacked, values_in
 
 if TYPE_CHECKING:
@@ -219,9 +217,9 @@ def _states(
     keyed: Iterable[KeyedStateHandle],
 ) -> tuple[StateSummary, ...]:
     where = f"{snapshot.path}, operator '{info}'"
-    storage = checkpoint_storage(JobId(""), CheckpointSettings())
-    reader = StateReader(storage, {}, where=where)
-    sizes = keyed_sizes(keyed, storage, reader)
+    files = StateFiles()
+    reader = StateReader(files, {}, where=where)
+    sizes = keyed_sizes(keyed, files, reader)
     found: list[StateSummary] = []
     for each in snapshot.states(info):
         if each.kind.is_keyed:

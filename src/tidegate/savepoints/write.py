@@ -38,7 +38,7 @@ from tidegate.checkpoint.signing import encoded
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.model.chance import SeededChance
-from tidegate.model.ids import CheckpointId, JobId
+from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.declarations import StateDeclaration, form_of
 from tidegate.savepoints.encoded_rows import BlockSpool, RowsEncoder, spooled
@@ -55,8 +55,8 @@ from tidegate.state.format import StateHeader
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.secret_file import signing_key
+from tidegate.storage.state_files import StateFiles
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from tidegate.savepoints.keyed_streams import KeyedStream
     from tidegate.savepoints.read import OperatorInfo
     from tidegate.savepoints.rewritten import NewBlocks
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
@@ -232,7 +231,7 @@ class SavepointWriter:
             (NewState(form.header, blocks, replaces=False),),
             f"operator '{target}'",
         )
-        return rewrite.write(groups, self._files(folder, _storage()))
+        return rewrite.write(groups, _new_files(folder, StateFiles()))
 
     def put_operator_state(
         self, operator: str, descriptor: OperatorStateDescriptor, elements: Iterable[object]
@@ -316,8 +315,8 @@ class SavepointWriter:
 
     def write_over_parts(self, folder: str, key_file: str | None = None) -> str:
         """Write into a folder that holds parts alone, which go once the savepoint stands."""
-        storage = _storage(key_file)
-        files = self._files(folder, storage)
+        state_files = StateFiles(signed=key_file is not None)
+        files = _new_files(folder, state_files)
         store, name = Stores().locate(folder)
         try:
             store.make_folder(name)
@@ -326,7 +325,7 @@ class SavepointWriter:
             )
             whole = self._metadata(self._checkpoint, operators, files)
             data = encoded(whole, signing_key(key_file))
-            storage.write_metadata(folder, data)
+            state_files.write_metadata(folder, data)
         except BaseException:
             discard_folder(folder)
             raise
@@ -338,10 +337,6 @@ class SavepointWriter:
     @property
     def _checkpoint(self) -> CheckpointId:
         return CheckpointId(1) if self._base is None else self._base.metadata.checkpoint_id
-
-    def _files(self, folder: str, storage: CheckpointStorage) -> NewFiles:
-        bits64 = SeededChance(secrets.randbits(64)).bits64
-        return NewFiles(storage, folder, self._checkpoint, bits64)
 
     def _metadata(
         self, checkpoint: CheckpointId, operators: tuple[OperatorState, ...], files: NewFiles
@@ -508,9 +503,10 @@ class _Operator:
         return self.uid or self.name or self.operator_id.hex()
 
 
-def _storage(key_file: str | None = None) -> CheckpointStorage:
-    settings = CheckpointSettings(storage="filesystem", key_file=key_file)
-    return checkpoint_storage(JobId(""), settings)
+def _new_files(folder: str, state_files: StateFiles) -> NewFiles:
+    threshold = CheckpointSettings().inline_threshold_bytes
+    streams = state_files.streams_into(folder, inline_threshold_bytes=threshold)
+    return NewFiles(streams, SeededChance(secrets.randbits(64)).bits64)
 
 
 def discard_folder(folder: str) -> None:

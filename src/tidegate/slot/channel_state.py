@@ -464,7 +464,7 @@ class ChannelStateWriters:
         view = self._view()
         assert view is not None, "a slot is accepted before it is given work"
         with contextlib.suppress(StorageFailed):
-            await self._run_blocking(lambda: view.storage.delete_files(file.checksums))
+            await self._run_blocking(lambda: view.storage.files.delete_files(file.checksums))
 
 
 @dataclass

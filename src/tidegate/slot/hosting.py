@@ -255,7 +255,7 @@ class SubtaskBuilder:
             gate,
             self._channel_state,
             surroundings,
-            StateReader(self._storage, deploy.checksums),
+            StateReader(self._storage.files, deploy.checksums),
             self._materializing(subtask, backends, surroundings, ports),
         )
 

@@ -367,7 +367,7 @@ class Slot:
         storage, error = self._storage.storage, None
         try:
             await self._world.run_blocking(
-                lambda: storage.check_snapshot(asked.pointer, asked.metadata, asked.files)
+                lambda: storage.files.check_snapshot(asked.pointer, asked.metadata, asked.files)
             )
         except Exception as failure:
             error = as_ours(failure, f"slot {self.id}")

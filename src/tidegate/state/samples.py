@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyedStateHandle, OperatorStateHandle
     from tidegate.state.format import Block
-    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.state_files import StateFiles
 
 ROWS: Final = 1_000
 """Entries of a state after which no more of it are wanted; what is read comes in blocks."""
@@ -75,18 +75,18 @@ def keyed_sample(
     return header, replace(handle, offsets=written.offsets, delegate=sample)
 
 
-def keyed_names(handle: KeyedStateHandle, storage: CheckpointStorage) -> list[str]:
+def keyed_names(handle: KeyedStateHandle, files: StateFiles) -> list[str]:
     """The names of the keyed states of a subtask, told from headers alone. Blocking.
 
     None of a form that is not ours. Raises FormatError, StorageFailed.
     """
     names: list[str] = []
-    for part in in_streams([handle], handle.key_groups, storage.read_handle):
+    for part in in_streams([handle], handle.key_groups, files.read_handle):
         if isinstance(part, IncrementalRemoteKeyedStateHandle):
-            meta = memoryview(storage.read_handle(part.meta))
+            meta = memoryview(files.read_handle(part.meta))
             names += [state.name for state in rocksdb_header(meta, part.meta.physical_id).states]
         elif isinstance(part, KeyGroupsStateHandle):
-            with storage.open_handle(part.delegate) as stream:
+            with files.open_handle(part.delegate) as stream:
                 header = StreamReader(stream, part.state_size, part.delegate.physical_id).header
             names += [state.name for state in header.states]
     return list(dict.fromkeys(names))

@@ -1,4 +1,4 @@
-"""Where checkpoints are kept: streams for state, ``_metadata``, and finding both again.
+"""Where the checkpoints of a job are kept: its folders, and the streams of its state.
 
 Two forms. ``filesystem``: state goes to files, small state into its handle. ``jobmanager``: all
 state goes into handles and so to the driver's memory, at most 5 MiB each; where a folder is
@@ -6,39 +6,32 @@ given all the same, ``_metadata`` goes there, so that a new driver can start fro
 
 Slots write state and acknowledge the handles; a stream that is closed without a handle leaves
 nothing behind. The driver writes ``_metadata``: whole or not at all, never twice. Layout and
-rules: Flink's; the folders are made by `tidegate.storage.paths`. All calls block.
+rules: Flink's; the folders are made by `tidegate.storage.paths`. What is done with files wherever
+they lie is in `tidegate.storage.state_files`. All calls block.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from google_crc32c import value as crc32c
-
-from flinkformat.handles import RelativeFileStateHandle, StreamStateHandle
-from flinkformat.state_streams import place_of, replace_streams
-from tidegate.errors import FileMissing, FormatError, RestoreRefused, StorageFailed
+from tidegate.errors import StorageFailed
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.merging import FileMerging
-from tidegate.storage.store import open_stream, publish, try_all
+from tidegate.storage.state_files import StateFiles
+from tidegate.storage.store import try_all
 from tidegate.storage.stores import MEMORY_SCHEME, Stores
-from tidegate.storage.streams import CheckpointStateOutputStream, OwnFile
+from tidegate.storage.stream_factory import CheckpointStreamFactory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection
 
-    from flinkformat.state_streams import SnapshotPart, Stream
     from tidegate.model.ids import Attempt, Epoch, JobId
     from tidegate.model.settings import CheckpointSettings
-    from tidegate.storage.store import Store
-    from tidegate.storage.streams import StateFile
+    from tidegate.storage.streams import CheckpointStateOutputStream
 
 STATE_IN_MEMORY_MAX: Final = 5 * 1024 * 1024
 """Bytes of one state that the driver's memory takes; Flink's default."""
@@ -49,8 +42,6 @@ FACTORIES_MAX: Final = 8
 UNFINISHED_MAX: Final = 64
 """Checkpoints that a sweep looks back on for empty folders; few are under way at a time."""
 
-T = TypeVar("T", bound="SnapshotPart")
-
 
 class CheckpointScope(Enum):
     """Whose a file of state is; Flink's ``CheckpointedStateScope``."""
@@ -58,67 +49,6 @@ class CheckpointScope(Enum):
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
     TASK_OWNED = "taskowned"
-
-
-_REMEDY: Final = f"Name the folder of a checkpoint (…/chk-7) or savepoint, or its {paths.METADATA}."
-_SUBSUMED: Final = (
-    "A running job deletes a checkpoint as soon as it needs it no more: take one that is still "
-    "there, or a savepoint ('tidegate savepoint'), which stays."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataFile:
-    """A ``_metadata`` that was read.
-
-    directory: the snapshot's folder, its external pointer. place: of the file itself.
-    """
-
-    data: bytes
-    directory: str
-    place: str
-
-    @contextlib.contextmanager
-    def being_decoded(self) -> Generator[None]:
-        """Errors about its bytes say which file they are in, and what to do."""
-        try:
-            yield
-        except (FormatError, RestoreRefused) as error:
-            error.where = ", ".join(filter(None, [self.place, error.where]))
-            error.remedy = error.remedy or "Put the file back as it was, or name another snapshot."
-            raise
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointStreamFactory:
-    """Makes the streams of one checkpoint.
-
-    store: of the folder; None where state stays in its handle. relative: whether handles name files
-    by their place in the folder. buffer_max: bytes up to which state stays in its handle. signed:
-    whether the SHA-256 of files is to be known.
-    """
-
-    folder: str
-    store: Store | None
-    relative: bool
-    buffer_max: int
-    signed: bool
-
-    def create_stream(
-        self, name: str, *, merging: FileMerging | None = None
-    ) -> CheckpointStateOutputStream:
-        """A stream for one state; as `CheckpointStorage.create_stream`."""
-        store = self.store
-        place = paths.join(self.folder, name)
-        if store is None:
-            return CheckpointStateOutputStream(place, None, buffer_max=self.buffer_max)
-
-        def open_file() -> StateFile:
-            if merging is not None:
-                return merging.segment(name)
-            return OwnFile(store, self.folder, name, relative=self.relative, signed=self.signed)
-
-        return CheckpointStateOutputStream(place, open_file, buffer_max=self.buffer_max)
 
 
 class CheckpointStorageWorkerView:
@@ -150,7 +80,7 @@ class CheckpointStorage:
     among them. inline_threshold: state smaller than this stays in its handle.
     merged_file_max_bytes: how large a file gets that several states share; None for a file each.
     key_file: holds what snapshots are signed with; None where they are not. State has a file for
-    itself then, for what is signed is whole files.
+    itself then, for what is signed is whole files. files: reads, writes and deletes by places.
     """
 
     def __init__(
@@ -167,6 +97,7 @@ class CheckpointStorage:
     ) -> None:
         self._job = job
         self._stores = stores
+        self.files = StateFiles(stores, signed=key_file is not None)
         self._root = paths.absolute(directory or f"{MEMORY_SCHEME}:")
         self._store = stores.open(self._root)
         self._in_memory = in_memory
@@ -174,11 +105,6 @@ class CheckpointStorage:
         self._merged_file_max = merged_file_max_bytes
         self._state_in_memory_max = state_in_memory_max
         self.key_file = key_file
-
-    @property
-    def signed(self) -> bool:
-        """Whether snapshots are signed, so that files are known by their SHA-256."""
-        return self.key_file is not None
 
     @property
     def root(self) -> str:
@@ -235,92 +161,6 @@ class CheckpointStorage:
             raise StorageFailed(f"The folder {folder} exists", where=store.root)
         store.make_folder(folder)
         return paths.join(store.root, folder)
-
-    def write_metadata(self, location: str, data: bytes) -> str:
-        """Makes a snapshot of its folder, durably; the result is its external pointer.
-
-        Raises StorageFailed where there is a ``_metadata``; as after every failed write, it is
-        open whether this one stands.
-        """
-        location = paths.absolute(location)
-        publish(self._stores.open(location), paths.METADATA, data)
-        return location
-
-    def check_snapshot(
-        self, location: str, metadata: tuple[int, int], files: Mapping[str, int]
-    ) -> None:
-        """Looks whether this process can read a snapshot. metadata: size and crc32c of that file.
-
-        files: sizes of the others by path. Raises StorageFailed where one is not what was written.
-        """
-        store = self._stores.open(location)
-        data = store.read(paths.METADATA)
-        if (len(data), crc32c(data)) != metadata:
-            raise _misread(paths.METADATA, location)
-        there = {paths.name(file.path): file.size for file in store.list()} if files else {}
-        for path, size in files.items():
-            found = there.get(paths.name(path))
-            if found is None:  # it is in no snapshot's own folder
-                elsewhere, name = self._stores.locate(path)
-                info = elsewhere.info(name)
-                found = None if info is None else info.size
-            if found is None:
-                raise FileMissing(f"There is no file {paths.name(path)}", where=path)
-            if found != size:
-                raise _misread(paths.name(path), path)
-
-    def read_metadata(self, pointer: str) -> MetadataFile:
-        """Reads the snapshot that a folder, or its ``_metadata``, names.
-
-        Raises RestoreRefused where there is none.
-        """
-        pointer = paths.absolute(pointer)
-        if paths.name(pointer) == paths.METADATA:
-            return self._read_metadata_of(paths.parent(pointer), pointer)
-        store, name = self._stores.locate(pointer)
-        if store.info(name) is not None:
-            return MetadataFile(store.read(name), paths.parent(pointer), pointer)
-        if not store.is_folder(name):
-            raise RestoreRefused(
-                f"Cannot find checkpoint or savepoint file/directory '{pointer}' on file system "
-                f"'{paths.scheme_of(pointer)}'.",
-                where=pointer,
-                remedy=_REMEDY if paths.checkpoint_of(pointer) is None else _SUBSUMED,
-            )
-        return self._read_metadata_of(pointer, pointer)
-
-    def _read_metadata_of(self, directory: str, pointer: str) -> MetadataFile:
-        try:
-            data = self._stores.open(directory).read(paths.METADATA)
-        except FileMissing as error:
-            raise RestoreRefused(
-                f"Cannot find meta data file '{paths.METADATA}' in directory '{directory}'.",
-                where=pointer,
-                remedy="A checkpoint without it was never completed; name another one. A "
-                "checkpoint folder holds them as <job-id>/chk-<n>.",
-            ) from error
-        return MetadataFile(data, directory, paths.join(directory, paths.METADATA))
-
-    def missing(self, files: Iterable[str]) -> list[str]:
-        """Which of these absolute places no file is at, in order; a listing for each folder."""
-        wanted = sorted(files)
-        there = {
-            paths.join(folder, info.path)
-            for folder in dict.fromkeys(paths.parent(file) for file in wanted)
-            for info in self._stores.open(folder).list()
-        }
-        return [file for file in wanted if file not in there]
-
-    def discard(self, location: str, files: Iterable[str]) -> None:
-        """Deletes a snapshot: ``_metadata`` first, then its files, then its folder.
-
-        files: absolute places, as in the handles. So a ``_metadata`` that can be read is whole.
-        Tries everything, then raises the first StorageFailed.
-        """
-        location = paths.absolute(location)
-        store, folder = self._stores.locate(location)
-        store.delete([paths.join(folder, paths.METADATA)])
-        try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
 
     def kept(self) -> tuple[list[CheckpointId], int]:
         """The completed checkpoints in the job's folder, and the bytes of all its files."""
@@ -387,11 +227,6 @@ class CheckpointStorage:
         ]
         self._store.delete(orphans)
 
-    def delete_files(self, files: Iterable[str]) -> None:
-        """Deletes files by their absolute places; those that are not there are no error."""
-        located = [self._stores.locate(file) for file in files]
-        try_all(partial(store.delete, [name]) for store, name in located)
-
     # The slots' half
 
     def create_stream(
@@ -424,10 +259,10 @@ class CheckpointStorage:
             folder = paths.join(self._root, self._folder_of(checkpoint, scope))
         if self._in_memory:
             return CheckpointStreamFactory(
-                folder, None, exclusive, self._state_in_memory_max, self.signed
+                folder, None, exclusive, self._state_in_memory_max, self.files.signed
             )
         return CheckpointStreamFactory(
-            folder, self._stores.open(folder), exclusive, self._inline_threshold, self.signed
+            folder, self._stores.open(folder), exclusive, self._inline_threshold, self.files.signed
         )
 
     def merge_files(
@@ -438,7 +273,7 @@ class CheckpointStorage:
         None where each has its own: that is so in a savepoint (target: its folder), which can be
         moved, for segments are named by absolute places, and where snapshots are signed.
         """
-        if self._merged_file_max is None or target is not None or self.signed:
+        if self._merged_file_max is None or target is not None or self.files.signed:
             return None
         folder = paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
         return FileMerging(self._stores.open(folder), folder, self._merged_file_max)
@@ -451,31 +286,6 @@ class CheckpointStorage:
                 return paths.shared_folder(self._job)
             case CheckpointScope.TASK_OWNED:
                 return paths.task_owned_folder(self._job)
-
-    # Reading state, on either side
-
-    def open_handle(self, handle: StreamStateHandle, *, buffer_bytes: int = 1 << 20) -> BinaryIO:
-        """A handle's bytes as a seekable stream, from their begin to their end.
-
-        buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed
-        where it cannot be read.
-        """
-        place = place_of(handle)
-        assert place is not None, "relative handles are resolved, placeholders replaced"
-        if isinstance(place, bytes):
-            return io.BytesIO(place)
-        store, name = self._stores.locate(place.path)
-        return open_stream(
-            store, name, start=place.start, size=place.size, buffer_bytes=buffer_bytes
-        )
-
-    def read_handle(
-        self, handle: StreamStateHandle, *, offset: int = 0, size: int | None = None
-    ) -> bytes:
-        """A part of a handle's bytes in one read; all of them unless told otherwise."""
-        with self.open_handle(handle) as stream:
-            stream.seek(offset)
-            return stream.read(-1 if size is None else size)
 
 
 def checkpoint_storage(
@@ -493,25 +303,4 @@ def checkpoint_storage(
         inline_threshold_bytes=settings.inline_threshold_bytes,
         merged_file_max_bytes=settings.merged_file_max_bytes,
         key_file=settings.key_file,
-    )
-
-
-def resolve_relative(value: T, directory: str) -> T:
-    """The same metadata or handle, its relative handles told which folder they lie in."""
-    folder = paths.absolute(directory)
-
-    def resolved(stream: Stream) -> StreamStateHandle:
-        handle = stream.handle
-        if isinstance(handle, RelativeFileStateHandle):
-            return replace(handle, file_path=paths.join(folder, handle.relative_path))
-        return handle
-
-    return replace_streams(value, resolved)
-
-
-def _misread(name: str, where: str) -> StorageFailed:
-    return StorageFailed(
-        f"{name} does not read as it was written",
-        where=where,
-        remedy="Name a folder on another store; look after this one.",
     )

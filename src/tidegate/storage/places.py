@@ -138,7 +138,7 @@ class CheckpointPlace:
             with contextlib.suppress(StorageFailed):
                 self._merging.abort()
         with contextlib.suppress(StorageFailed):
-            self._storage.delete_files(self._written)
+            self._storage.files.delete_files(self._written)
 
     def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
         """The snapshot counts on files that were written before, and stay whatever becomes of it.
@@ -221,7 +221,7 @@ class SharedPlace:
     def delete(self, places: Iterable[str]) -> None:
         """Delete files that nobody has heard of, as far as that can be. Blocking."""
         with contextlib.suppress(StorageFailed):
-            self._storage.delete_files(places)
+            self._storage.files.delete_files(places)
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import StreamStateHandle
     from tidegate.model.files import FileChecksum
-    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.state_files import StateFiles
 
 PART_BYTES: Final = 4 << 20
 """Bytes of a file that are read at a time: each part may be a request over the network."""
@@ -50,20 +50,20 @@ class StateReader:
 
     def __init__(
         self,
-        storage: CheckpointStorage,
+        files: StateFiles,
         checksums: Mapping[str, FileChecksum],
         *,
         where: str = "",
         given_up: threading.Event | None = None,
     ) -> None:
-        self._storage = storage
+        self._files = files
         self._checksums = checksums
         self.where = where
         self._given_up = given_up or threading.Event()
 
     def at(self, where: str) -> StateReader:
         """The same reader, whose errors name a place, such as an operator and its checkpoint."""
-        return StateReader(self._storage, self._checksums, where=where, given_up=self._given_up)
+        return StateReader(self._files, self._checksums, where=where, given_up=self._given_up)
 
     def give_up(self) -> None:
         """Nobody waits for the state any more: what is under way ends at its next part."""
@@ -84,7 +84,7 @@ class StateReader:
         parts: list[bytes] = []
         left = size
         try:
-            with self._storage.open_handle(handle) as stream:
+            with self._files.open_handle(handle) as stream:
                 stream.seek(start)
                 while left != 0:
                     part = stream.read(PART_BYTES if left is None else min(left, PART_BYTES))
@@ -109,7 +109,7 @@ class StateReader:
             return memoryview(self.read(handle))
         own = _own_file(handle)
         # What was checked against a signature must not be changed behind it.
-        if own is not None and not self._storage.signed:
+        if own is not None and not self._files.signed:
             for _ in self.parts(handle):
                 pass
             if (mapped := _mapped(own)) is not None:
@@ -160,7 +160,7 @@ class StateReader:
         found = self._checksum_for(handle)
         size = _LOCAL_PART_BYTES if is_local(handle.physical_id) else PART_BYTES
         try:
-            with self._storage.open_handle(handle, buffer_bytes=0) as stream:
+            with self._files.open_handle(handle, buffer_bytes=0) as stream:
                 while part := stream.read(size):
                     if self._given_up.is_set():
                         raise StorageFailed(
@@ -181,7 +181,7 @@ class StateReader:
         """For the bytes of a handle. Raises RestoreRefused where these should be signed."""
         known = self._known(handle)
         signed = known is not None and bool(known.sha256)
-        if self._storage.signed and not signed and not isinstance(handle, _IN_METADATA):
+        if self._files.signed and not signed and not isinstance(handle, _IN_METADATA):
             raise RestoreRefused(
                 f"A file of state is not signed: {handle.physical_id}",
                 where=self.where,

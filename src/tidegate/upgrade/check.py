@@ -26,9 +26,7 @@ from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.driver.restore import check_files, check_own, read_snapshot
 from tidegate.driver.wholeness import is_whole
 from tidegate.errors import MaxParallelismChanged, RestoreRefused, TidegateError
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
-from tidegate.storage.checkpoints import checkpoint_storage
+from tidegate.storage.state_files import StateFiles
 from tidegate.upgrade.driver_side import coordinator_findings, hook_findings
 from tidegate.upgrade.opening import DryOpening
 from tidegate.upgrade.operators import (
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.topology import OperatorInfo, Topology, Vertex
-    from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.upgrade.report import UpgradeFinding
 
 
@@ -76,19 +73,19 @@ def check_upgrade(
     if allow_non_restored_state is None:
         allow_non_restored_state = program.settings.restore.allow_non_restored
     numbers = count()
-    signed = CheckpointSettings(key_file=program.settings.checkpoints.key_file)
-    storage = checkpoint_storage(JobId(""), signed)
-    read = read_snapshot(storage, fspath(snapshot), lambda: f"handle-{next(numbers)}")
+    key_file = program.settings.checkpoints.key_file
+    files = StateFiles(signed=key_file is not None)
+    read = read_snapshot(files, fspath(snapshot), lambda: f"handle-{next(numbers)}", key_file)
     check_own(read)
-    if storage.signed and not is_whole(storage, read):
+    if files.signed and not is_whole(files, read):
         raise RestoreRefused(
             "A file of the snapshot is gone, or is not the one that was signed",
             where=read.pointer,
             remedy="Ask 'tidegate fsck --key-file' which.",
         )
-    storage = checkpoint_storage(JobId(""), CheckpointSettings())  # files were checked
+    files = StateFiles()  # files were checked
     return _Check(
-        program, read, storage, allow_lost=allow_non_restored_state, limit_s=open_timeout_s
+        program, read, files, allow_lost=allow_non_restored_state, limit_s=open_timeout_s
     ).report()
 
 
@@ -99,7 +96,7 @@ class _Check:
         self,
         graph: JobGraph,
         read: CompletedCheckpoint,
-        storage: CheckpointStorage,
+        files: StateFiles,
         *,
         allow_lost: bool,
         limit_s: float,
@@ -107,11 +104,11 @@ class _Check:
         self._graph = graph
         self._read = read
         self._metadata = read.metadata
-        self._storage = storage
+        self._files = files
         self._limit_s = limit_s
         self._opening = DryOpening(graph.settings, SystemClock(), read.checkpoint, limit_s=limit_s)
         self._allow_lost = allow_lost
-        self._sampler = Sampler(storage, graph.settings.slot.rocksdb)
+        self._sampler = Sampler(files, graph.settings.slot.rocksdb)
         self._findings: list[UpgradeFinding] = []
 
     def report(self) -> UpgradeReport:
@@ -146,7 +143,7 @@ class _Check:
             except RestoreRefused as error:
                 self._findings.append(finding_of(UpgradeFault.IN_FLIGHT, error))
         try:
-            check_files(self._storage, self._read)
+            check_files(self._files, self._read)
         except RestoreRefused as error:
             self._findings.append(finding_of(UpgradeFault.FILE_MISSING, error))
         return topology

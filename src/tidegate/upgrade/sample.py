@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import OperatorState
     from tidegate.model.settings import RocksDBSettings
     from tidegate.state.format import KeyedHeader, StateHeader
-    from tidegate.storage.checkpoints import CheckpointStorage
+    from tidegate.storage.state_files import StateFiles
 
 
 @dataclass(slots=True)
@@ -68,8 +68,8 @@ class OperatorSample:
 class Sampler:
     """Takes samples of one snapshot. disk: of the backend that is to restore it, if on disk."""
 
-    def __init__(self, storage: CheckpointStorage, disk: RocksDBSettings | None) -> None:
-        self._storage = storage
+    def __init__(self, files: StateFiles, disk: RocksDBSettings | None) -> None:
+        self._files = files
         self._disk = disk
 
     def sample(self, state: OperatorState) -> OperatorSample:
@@ -95,7 +95,7 @@ class Sampler:
             return
         for name, info in handle.states.items():
             made.elements[name] = made.elements.get(name, 0) + len(info.offsets)
-        with self._storage.open_handle(handle.delegate) as stream:
+        with self._files.open_handle(handle.delegate) as stream:
             header, sample = operator_sample(handle, stream, made.sampled)
         for state in header.states:
             made.operator.setdefault(state.name, []).append(state)
@@ -105,14 +105,14 @@ class Sampler:
         self, made: OperatorSample, whole: KeyedStateHandle, max_parallelism: int
     ) -> None:
         groups = KeyGroupRange(0, max_parallelism - 1)
-        handles = list(in_streams([whole], groups, self._storage.read_handle))
+        handles = list(in_streams([whole], groups, self._files.read_handle))
         if self._disk is not None:
             from tidegate.state.rocksdb.restore import by_form
 
             by_form(handles, "")
         for handle in handles:
             if isinstance(handle, KeyGroupsStateHandle):
-                with self._storage.open_handle(handle.delegate) as stream:
+                with self._files.open_handle(handle.delegate) as stream:
                     made.take_keyed(*keyed_sample(handle, stream, made.sampled))
             elif isinstance(handle, IncrementalRemoteKeyedStateHandle) and self._disk is not None:
                 self._take_folder(made, handle, self._disk)
@@ -128,5 +128,5 @@ class Sampler:
         from tidegate.state.rocksdb.samples import folder_sample
 
         with tempfile.TemporaryDirectory(prefix="tidegate-check-") as scratch:
-            folder, reader = Path(scratch) / "sample", StateReader(self._storage, {})
+            folder, reader = Path(scratch) / "sample", StateReader(self._files, {})
             made.take_keyed(*folder_sample(handle, folder, reader, disk, made.sampled))

@@ -12,15 +12,9 @@ from flinkformat.state import reading
 from flinkformat.state_streams import replace_streams
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.errors import ConfigError
-from tidegate.model.ids import JobId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import (
-    MetadataFile,
-    checkpoint_storage,
-    resolve_relative,
-)
 from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import MetadataFile, StateFiles, resolve_relative
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,8 +34,7 @@ class FlinkSnapshot:
     def __init__(self, path: str, read: CheckpointMetadata) -> None:
         self.path = path
         self.metadata = read
-        storage = checkpoint_storage(JobId(""), CheckpointSettings())
-        self._reader = StateReader(storage, {}, where=path)
+        self._reader = StateReader(StateFiles(), {}, where=path)
 
     @staticmethod
     def open(path: str | PathLike[str], *, moved: Mapping[str, str] | None = None) -> FlinkSnapshot:
@@ -51,8 +44,7 @@ class FlinkSnapshot:
         shared files have absolute places. Raises RestoreRefused where there is none, FormatError
         for a ``_metadata`` that can't be read, ConfigError for one of Tidegate's own.
         """
-        storage = checkpoint_storage(JobId(""), CheckpointSettings())
-        file = storage.read_metadata(fspath(path))
+        file = StateFiles().read_metadata(fspath(path))
         return FlinkSnapshot.decoded(file.data, file.directory, moved=moved)
 
     @staticmethod

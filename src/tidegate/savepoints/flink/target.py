@@ -22,7 +22,6 @@ from flinkformat.snapshots import (
 from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.checkpoint.signing import encoded
 from tidegate.errors import ConfigError
-from tidegate.model.ids import JobId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.model.versions import versions
 from tidegate.state.format import (
@@ -37,8 +36,8 @@ from tidegate.state.format import (
 )
 from tidegate.state.misfits import encoded_as_declared
 from tidegate.storage import paths
-from tidegate.storage.checkpoints import CheckpointScope, checkpoint_storage
 from tidegate.storage.secret_file import signing_key
+from tidegate.storage.state_files import StateFiles
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import TupleTypeInfo
@@ -110,10 +109,9 @@ class NewSnapshot:
                 where=self.path,
                 remedy="Name a folder that is empty, or not there yet.",
             )
-        settings = CheckpointSettings(directory=self.path, storage="filesystem", key_file=key_file)
-        self._storage = checkpoint_storage(JobId(""), settings)
-        self._streams = self._storage.stream_factory(
-            checkpoint, CheckpointScope.EXCLUSIVE, target=self.path
+        self._files = StateFiles(signed=key_file is not None)
+        self._streams = self._files.streams_into(
+            self.path, inline_threshold_bytes=CheckpointSettings().inline_threshold_bytes
         )
 
     def write(self, name: str, data: bytes) -> StreamStateHandle:
@@ -126,7 +124,7 @@ class NewSnapshot:
 
     def complete(self, snapshot: CheckpointMetadata) -> None:
         """Make it a snapshot. Raises StorageFailed."""
-        self._storage.write_metadata(self.path, encoded(snapshot, signing_key(self._key_file)))
+        self._files.write_metadata(self.path, encoded(snapshot, signing_key(self._key_file)))
 
 
 def write_savepoint(
