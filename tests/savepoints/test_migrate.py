@@ -33,7 +33,7 @@ from tidegate.cli.migrate import migrate
 from tidegate.errors import FormatError
 from tidegate.savepoints.flink.declarations import declared_states
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
-from tidegate.savepoints.flink.target import NewSnapshot
+from tidegate.savepoints.new_snapshot import NewSnapshot
 from tidegate.savepoints.read import Snapshot, StateKind
 from tidegate.typeinfo.key_hash import KeyHasher
 
@@ -318,8 +318,8 @@ def test_state_of_many_keys_goes_to_files_of_the_folder_alone(tmp_path: Path) ->
         for number, (row, group) in enumerate(zip(rows, groups, strict=True))
     ]
     data, offsets = write_canonical_keyed(part.header, 8, part.key_groups, made)
-    new = NewSnapshot(str(tmp_path / "flink"), snapshot.metadata.checkpoint_id)
-    handle = KeyGroupsSavepointStateHandle(part.key_groups, offsets, new.write("keyed", data))
+    new = NewSnapshot(str(tmp_path / "flink"))
+    handle = KeyGroupsSavepointStateHandle(part.key_groups, offsets, new.write([data]))
     state = replace(operator, subtasks={0: SubtaskState(managed_keyed=handle)})
     new.complete(replace(snapshot.metadata, operators=(state,)))
     states = {"alpha-py-keyed": [ValueStateDescriptor("count", Types.LONG())]}
@@ -337,8 +337,8 @@ def test_a_key_that_lies_in_no_group_of_its_own_is_told(tmp_path: Path) -> None:
     [part] = snapshot.keyed_state(operator)
     moved = [replace(e, key_group=(e.key_group + 1) % 8) for e in part.entries()]
     data, offsets = write_canonical_keyed(part.header, 8, part.key_groups, moved)
-    new = NewSnapshot(str(tmp_path / "flink"), snapshot.metadata.checkpoint_id)
-    handle = KeyGroupsSavepointStateHandle(part.key_groups, offsets, new.write("keyed", data))
+    new = NewSnapshot(str(tmp_path / "flink"))
+    handle = KeyGroupsSavepointStateHandle(part.key_groups, offsets, new.write([data]))
     state = replace(operator, subtasks={0: SubtaskState(managed_keyed=handle)})
     new.complete(replace(snapshot.metadata, operators=(state,)))
     report = migrate_savepoint(

@@ -16,9 +16,7 @@ from flinkformat.handles import (
     StateDistribution,
     StateMetaInfo,
 )
-from flinkformat.state_streams import Place, place_of, replace_streams
 from tidegate.errors import ConfigError
-from tidegate.model.ids import Attempt, CheckpointId, Epoch
 from tidegate.state.format import (
     COLUMNS,
     Block,
@@ -31,71 +29,19 @@ from tidegate.state.format import (
     header_bytes,
     operator_header,
 )
-from tidegate.storage import paths
 from tidegate.typeinfo.serializers import split_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from flinkformat.handles import OperatorStateHandle, StreamStateHandle
+    from flinkformat.handles import OperatorStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from flinkformat.snapshots import SubtaskState
-    from flinkformat.state_streams import Stream
-    from tidegate.model.files import FileChecksum
-    from tidegate.model.ids import OperatorId
+    from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.savepoints.keyed_streams import KeyedStream
+    from tidegate.savepoints.new_snapshot import NewSnapshot
     from tidegate.state.format import ColumnsHeader
     from tidegate.storage.reading import StateReader
-    from tidegate.storage.stream_factory import CheckpointStreamFactory
     from tidegate.storage.streams import CheckpointStateOutputStream
-
-
-class NewFiles:
-    """Files of one new snapshot.
-
-    streams: into its folder. bits64: draws 64 random bits. checksums: of files, by their places.
-    """
-
-    def __init__(self, streams: CheckpointStreamFactory, bits64: Callable[[], int]) -> None:
-        self._streams = streams
-        self._bits64 = bits64
-        self._copies: dict[Place, StreamStateHandle] = {}
-        self.checksums: dict[str, FileChecksum] = {}
-
-    def write(self, pieces: Iterable[bytes | memoryview]) -> StreamStateHandle:
-        """A file of these bytes; inline where they are few."""
-
-        def write(stream: CheckpointStateOutputStream) -> None:
-            for piece in pieces:
-                stream.write(piece)
-
-        return self.written(write)
-
-    def written(self, write: Callable[[CheckpointStateOutputStream], None]) -> StreamStateHandle:
-        """A file that is filled by a call; nothing is left of it where that raises."""
-        name = paths.state_file(Epoch(0), Attempt(0), self._bits64())
-        stream = self._streams.create_stream(name)
-        try:
-            write(stream)
-            handle = stream.close_and_get_handle()
-        except BaseException:
-            stream.close()
-            raise
-        self.checksums.update(stream.checksums)
-        return handle
-
-    def copied(self, state: SubtaskState, reader: StateReader) -> SubtaskState:
-        """The same state, of files in this folder; each file is copied once."""
-
-        def copy(stream: Stream) -> StreamStateHandle:
-            place = place_of(stream.handle)
-            if not isinstance(place, Place):
-                return stream.handle
-            if place not in self._copies:
-                self._copies[place] = self.write(reader.parts(stream.handle))
-            return self._copies[place]
-
-        return replace_streams(state, copy)
 
 
 class NewBlocks(Protocol):
@@ -129,7 +75,7 @@ class KeyedRewrite:
     where: str
     _headers: list[StateHeader] = field(default_factory=list[StateHeader])
 
-    def write(self, groups: KeyGroupRange, files: NewFiles) -> KeyGroupsStateHandle | None:
+    def write(self, groups: KeyGroupRange, new: NewSnapshot) -> KeyGroupsStateHandle | None:
         """The file of a subtask; None where it has no state.
 
         Raises ConfigError where a key comes twice in what was put, and what reading raises.
@@ -160,7 +106,7 @@ class KeyedRewrite:
                 written.add(group, blocks)
             offsets = written.offsets
 
-        handle = files.written(write)
+        handle = new.written(write)
         if not any(offsets):
             return None
         name = f"{self.operator.hex()}-{self.checkpoint}-{groups.first}-{groups.last}"
@@ -238,7 +184,7 @@ def rewritten_operator_state(
     kept: tuple[OperatorStateHandle, StateReader] | None,
     removed: Collection[str],
     put: Sequence[NewElements],
-    files: NewFiles,
+    new: NewSnapshot,
 ) -> OperatorStateHandle | None:
     """Operator state of one subtask, in one new file; None without any.
 
@@ -269,5 +215,5 @@ def rewritten_operator_state(
                 stream.write(element_bytes(piece))
             found[name] = StateMetaInfo(each.mode, tuple(offsets))
 
-    handle = files.written(write)
+    handle = new.written(write)
     return OperatorStreamStateHandle(found, handle)

@@ -7,7 +7,6 @@ backend. It is made of rows, of another snapshot, or of both. Nothing counts unt
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -34,19 +33,16 @@ from tidegate.api.state import (
     RedistributionMode,
 )
 from tidegate.checkpoint.provenance import Provenance, hook_states, provenance_of, to_master_state
-from tidegate.checkpoint.signing import encoded
 from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, StorageFailed
-from tidegate.model.chance import SeededChance
 from tidegate.model.ids import CheckpointId
-from tidegate.model.settings import CheckpointSettings
 from tidegate.savepoints.declarations import StateDeclaration, form_of
 from tidegate.savepoints.encoded_rows import BlockSpool, RowsEncoder, spooled
+from tidegate.savepoints.new_snapshot import NewSnapshot
 from tidegate.savepoints.read import Snapshot, likely
 from tidegate.savepoints.rewritten import (
     KeyedRewrite,
     NewElements,
-    NewFiles,
     NewState,
     rewritten_operator_state,
 )
@@ -55,8 +51,6 @@ from tidegate.state.format import StateHeader
 from tidegate.state.misfits import each_encoded_as_declared
 from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.storage import paths
-from tidegate.storage.secret_file import signing_key
-from tidegate.storage.state_files import StateFiles
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
@@ -71,6 +65,7 @@ if TYPE_CHECKING:
         OperatorStateDescriptor,
         StateDescriptor,
     )
+    from tidegate.model.files import FileChecksum
     from tidegate.model.ids import OperatorId
     from tidegate.savepoints.encoded_rows import StateRows
     from tidegate.savepoints.keyed_streams import KeyedStream
@@ -231,7 +226,7 @@ class SavepointWriter:
             (NewState(form.header, blocks, replaces=False),),
             f"operator '{target}'",
         )
-        return rewrite.write(groups, _new_files(folder, StateFiles()))
+        return rewrite.write(groups, NewSnapshot(folder))
 
     def put_operator_state(
         self, operator: str, descriptor: OperatorStateDescriptor, elements: Iterable[object]
@@ -315,21 +310,18 @@ class SavepointWriter:
 
     def write_over_parts(self, folder: str, key_file: str | None = None) -> str:
         """Write into a folder that holds parts alone, which go once the savepoint stands."""
-        state_files = StateFiles(signed=key_file is not None)
-        files = _new_files(folder, state_files)
+        new = NewSnapshot(folder, key_file)
         store, name = Stores().locate(folder)
         try:
             store.make_folder(name)
             operators = tuple(
-                self._written(each, self._checkpoint, files) for each in self._operators.values()
+                self._written(each, self._checkpoint, new) for each in self._operators.values()
             )
-            whole = self._metadata(self._checkpoint, operators, files)
-            data = encoded(whole, signing_key(key_file))
-            state_files.write_metadata(folder, data)
+            new.complete(self._metadata(self._checkpoint, operators, new.checksums))
         except BaseException:
             discard_folder(folder)
             raise
-        kept = {paths.METADATA, *map(paths.name, files.checksums)}
+        kept = {paths.METADATA, *map(paths.name, new.checksums)}
         parts = [each.path for each in store.list(name) if paths.name(each.path) not in kept]
         store.delete(parts)
         return folder
@@ -339,11 +331,14 @@ class SavepointWriter:
         return CheckpointId(1) if self._base is None else self._base.metadata.checkpoint_id
 
     def _metadata(
-        self, checkpoint: CheckpointId, operators: tuple[OperatorState, ...], files: NewFiles
+        self,
+        checkpoint: CheckpointId,
+        operators: tuple[OperatorState, ...],
+        checksums: Mapping[str, FileChecksum],
     ) -> CheckpointMetadata:
         base = None if self._base is None else self._base.metadata
         known = None if base is None else provenance_of(base)
-        provenance = Provenance({} if known is None else known.facts, files.checksums)
+        provenance = Provenance({} if known is None else known.facts, checksums)
         kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
         return CheckpointMetadata(
             checkpoint_id=checkpoint,
@@ -356,18 +351,18 @@ class SavepointWriter:
         )
 
     def _written(
-        self, target: _Operator, checkpoint: CheckpointId, files: NewFiles
+        self, target: _Operator, checkpoint: CheckpointId, new: NewSnapshot
     ) -> OperatorState:
         subtasks: dict[int, SubtaskState | Finished] = {}
         if target.state is not None and not target.is_touched:
             assert self._base is not None, "what has state came from a snapshot"
             reader = self._base.reader
             for index, state in target.state.subtasks.items():
-                subtasks[index] = state if state is FINISHED else files.copied(state, reader)
+                subtasks[index] = state if state is FINISHED else new.copied(state, reader)
         else:
             rewrite = self._rewrite(target, checkpoint)
             for index in range(target.parallelism):
-                state = self._subtask(target, index, rewrite, files)
+                state = self._subtask(target, index, rewrite, new)
                 if state is FINISHED or not state.is_empty:
                     subtasks[index] = state
         coordinator = None if target.state is None else target.state.coordinator_state
@@ -398,17 +393,17 @@ class SavepointWriter:
         )
 
     def _subtask(
-        self, target: _Operator, index: int, rewrite: KeyedRewrite, files: NewFiles
+        self, target: _Operator, index: int, rewrite: KeyedRewrite, new: NewSnapshot
     ) -> SubtaskState | Finished:
         old = None if target.state is None else target.state.subtasks.get(index)
         if old is FINISHED and not target.put and not target.elements:
             return FINISHED
         groups = KeyGroupRange.of(index, target.parallelism, target.max_parallelism)
-        keyed = rewrite.write(groups, files)
+        keyed = rewrite.write(groups, new)
         held, kept = SubtaskState(), None
         if self._base is not None and old is not None and old is not FINISHED:
             reader = self._base.reader
-            held = files.copied(replace(old, managed_keyed=None, managed_operator=None), reader)
+            held = new.copied(replace(old, managed_keyed=None, managed_operator=None), reader)
             kept = None if old.managed_operator is None else (old.managed_operator, reader)
         operator = rewritten_operator_state(
             target.operator_id,
@@ -416,7 +411,7 @@ class SavepointWriter:
             kept,
             {*target.removed, *(each.header.name for each in target.elements)},
             [each.of_subtask(index, target.parallelism) for each in target.elements],
-            files,
+            new,
         )
         return replace(held, managed_keyed=keyed, managed_operator=operator)
 
@@ -501,12 +496,6 @@ class _Operator:
 
     def __str__(self) -> str:
         return self.uid or self.name or self.operator_id.hex()
-
-
-def _new_files(folder: str, state_files: StateFiles) -> NewFiles:
-    threshold = CheckpointSettings().inline_threshold_bytes
-    streams = state_files.streams_into(folder, inline_threshold_bytes=threshold)
-    return NewFiles(streams, SeededChance(secrets.randbits(64)).bits64)
 
 
 def discard_folder(folder: str) -> None:

@@ -14,25 +14,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.handles import StateDistribution
 from flinkformat.operator_ids import operator_id_of_uid
-from flinkformat.snapshots import FINISHED
-from tidegate.checkpoint.provenance import hook_states
+from flinkformat.snapshots import (
+    FINISHED,
+    CheckpointMetadata,
+    CheckpointProperties,
+    SavepointFormatType,
+    SavepointType,
+)
+from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
 from tidegate.errors import ConfigError, FormatError, TidegateError, UnsupportedKey
+from tidegate.model.versions import versions
 from tidegate.savepoints.flink.declarations import proposal
 from tidegate.savepoints.flink.keys import Keys, MisplacedKey
 from tidegate.savepoints.flink.pyflink import PREFIX, is_python_state
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
-from tidegate.savepoints.flink.target import (
-    KeyedStateOf,
-    OperatorOf,
-    OperatorStateOf,
-    write_savepoint,
-)
+from tidegate.savepoints.flink.taken import TakenKeyedState, TakenOperator, TakenOperatorState
 from tidegate.savepoints.flink.translations import (
     NotTaken,
     Translation,
     operator_translation_of,
     translation_of,
 )
+from tidegate.savepoints.new_snapshot import NewSnapshot
 from tidegate.savepoints.read import likely
 
 if TYPE_CHECKING:
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from flinkformat.state.operator_state import FlinkOperatorState
     from flinkformat.state.reading import FlinkKeyedState
     from tidegate.api.state import StateDescriptor
+    from tidegate.model.files import FileChecksum
+    from tidegate.model.ids import CheckpointId
 
 _SAMPLES: Final = 100
 _ROWS_AT_ONCE: Final = 4096
@@ -143,10 +148,26 @@ def migrate_savepoint(
         why = "it is state of a hook of Flink's job master"
         rows.append(MigratedState("-", hook.name, None, None, 1, why))
     if target is not None:
-        signs = None if key_file is None else fspath(key_file)
+        new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
         checkpoint = snapshot.metadata.checkpoint_id
-        write_savepoint(fspath(target), checkpoint, operators, key_file=signs)
+        written = [each.write(checkpoint, new) for each in operators]
+        new.complete(_savepoint(checkpoint, written, new.checksums))
     return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
+
+
+def _savepoint(
+    checkpoint: CheckpointId,
+    operators: Iterable[OperatorState],
+    checksums: Mapping[str, FileChecksum],
+) -> CheckpointMetadata:
+    kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
+    provenance = Provenance({"versions": versions()}, checksums)
+    return CheckpointMetadata(
+        checkpoint_id=checkpoint,
+        operators=tuple(operators),
+        master_states=(to_master_state(provenance),),
+        properties=CheckpointProperties.for_savepoint(kind, forced=True),
+    )
 
 
 def _named(operator: OperatorState) -> str:
@@ -198,13 +219,13 @@ class _Taking:
             self._entries.setdefault(group, []).append(pair)
         self._waiting.clear()
 
-    def taken(self, keys: Keys) -> KeyedStateOf | None:
+    def taken(self, keys: Keys) -> TakenKeyedState | None:
         """All of it; None where it has no entries, or is not taken. Raises as `take`."""
         made = self.translation
         if made is None or self.refusal is not None or not self.count:
             return None
         self._place(keys)
-        return KeyedStateOf(
+        return TakenKeyedState(
             made.name, made.kind, made.type_info, made.namespace, made.ttl, self._entries
         )
 
@@ -225,7 +246,7 @@ class _Migration:
         self._new_uid = new_uid
         self.rows: list[MigratedState] = []
 
-    def operator(self) -> OperatorOf | None:
+    def operator(self) -> TakenOperator | None:
         """All that is taken; None where there is nothing."""
         operator = self._operator
         parts = self._keyed_parts()
@@ -238,7 +259,7 @@ class _Migration:
         if not keyed and not any(lists.values()):
             return None
         uid = self._new_uid or operator.uid
-        return OperatorOf(
+        return TakenOperator(
             operator.operator_id if self._new_uid is None else operator_id_of_uid(self._new_uid),
             uid,
             operator.name,
@@ -295,10 +316,10 @@ class _Migration:
                 where = f"{self._snapshot.path}, operator '{_named(self._operator)}'"
                 raise _no_such("state of PyFlink", wanted, sorted(names), where)
 
-    def _keyed(self, parts: list[FlinkKeyedState], keys: Keys) -> list[KeyedStateOf]:
+    def _keyed(self, parts: list[FlinkKeyedState], keys: Keys) -> list[TakenKeyedState]:
         states = {state.name: state for part in parts for state in part.header.states}
         taking = {name: _Taking(state, self._declared) for name, state in states.items()}
-        keyed: list[KeyedStateOf] = []
+        keyed: list[TakenKeyedState] = []
         try:
             for entry in (entry for part in parts for entry in part.entries()):
                 taking[entry.state.name].take(entry, keys)
@@ -324,8 +345,8 @@ class _Migration:
 
     def _operator_states(
         self, subtasks: dict[int, list[FlinkOperatorState]]
-    ) -> dict[int, list[OperatorStateOf]]:
-        taken: dict[int, list[OperatorStateOf]] = {}
+    ) -> dict[int, list[TakenOperatorState]]:
+        taken: dict[int, list[TakenOperatorState]] = {}
         refused: dict[str, tuple[Exception, FlinkOperatorState]] = {}
         counts: Counter[str] = Counter()
         made: dict[str, Translation] = {}
@@ -372,10 +393,10 @@ class _Migration:
                 self._report(name, count, None, "only its writer knows what its bytes are")
 
 
-def _operator_state(found: FlinkOperatorState, made: Translation) -> OperatorStateOf:
+def _operator_state(found: FlinkOperatorState, made: Translation) -> TakenOperatorState:
     elements = list(map(made.convert, found.elements))
     assert made.type_info is not None, "operator state has a type"
-    return OperatorStateOf(made.name, made.kind, made.type_info, found.mode, elements)
+    return TakenOperatorState(made.name, made.kind, made.type_info, found.mode, elements)
 
 
 def _is_map(found: FlinkOperatorState) -> bool:

@@ -22,7 +22,7 @@ from flinkformat.state.operator_state import write_operator_states
 from tidegate.errors import ConfigError, FormatError, UserCodeFailed
 from tidegate.operators.failures import user_trace
 from tidegate.savepoints.flink.snapshot import FlinkSnapshot
-from tidegate.savepoints.flink.target import NewSnapshot
+from tidegate.savepoints.new_snapshot import NewSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -71,7 +71,7 @@ def rewrite_flink_savepoint(
         known[name].operator_id: _changed(snapshot, known[name], of_operator)
         for name, of_operator in changes.items()
     }
-    new = NewSnapshot(fspath(target), snapshot.metadata.checkpoint_id)
+    new = NewSnapshot(fspath(target))
     operators = tuple(
         _Rewrite(snapshot, new, each, changed.get(each.operator_id, {})).operator()
         for each in snapshot.operators
@@ -178,22 +178,22 @@ class _Rewrite:
             )
         return replace(
             state,
-            managed_keyed=None if part is None else self._keyed(index, part),
+            managed_keyed=None if part is None else self._keyed(part),
             raw_keyed=self._copied_keyed(index, state.raw_keyed),
             managed_operator=self._managed_lists(index, state.managed_operator),
-            raw_operator=self._copied_lists(index, "raw-operator", state.raw_operator),
+            raw_operator=self._copied_lists(index, state.raw_operator),
         )
 
-    def _keyed(self, index: int, part: FlinkKeyedState) -> KeyGroupsSavepointStateHandle:
+    def _keyed(self, part: FlinkKeyedState) -> KeyGroupsSavepointStateHandle:
         most = self._operator.max_parallelism
         entries = part.entries()
         data, offsets = write_canonical_keyed(part.header, most, part.key_groups, entries)
-        handle = self._new.write(self._name(index, "keyed"), data)
+        handle = self._new.write([data])
         return KeyGroupsSavepointStateHandle(part.key_groups, offsets, handle)
 
     def _copied_keyed(self, index: int, handle: KeyedStateHandle | None) -> KeyedStateHandle | None:
         if isinstance(handle, KeyGroupsStateHandle):
-            return replace(handle, delegate=self._copied(index, "raw-keyed", handle.delegate))
+            return replace(handle, delegate=self._copied(index, handle.delegate))
         assert handle is None, "raw keyed state is written by key group"
         return None
 
@@ -201,21 +201,18 @@ class _Rewrite:
         self, index: int, handle: OperatorStateHandle | None
     ) -> OperatorStateHandle | None:
         if index not in self._changed:
-            return self._copied_lists(index, "operator", handle)
+            return self._copied_lists(index, handle)
         data, states = self._changed[index]
-        stream = self._new.write(self._name(index, "operator"), data)
+        stream = self._new.write([data])
         return OperatorStreamStateHandle(states, stream)
 
     def _copied_lists(
-        self, index: int, what: str, handle: OperatorStateHandle | None
+        self, index: int, handle: OperatorStateHandle | None
     ) -> OperatorStateHandle | None:
         if handle is None or not handle.states:
             return None
-        return OperatorStreamStateHandle(handle.states, self._copied(index, what, handle.delegate))
+        return OperatorStreamStateHandle(handle.states, self._copied(index, handle.delegate))
 
-    def _copied(self, index: int, what: str, stream: StreamStateHandle) -> StreamStateHandle:
+    def _copied(self, index: int, stream: StreamStateHandle) -> StreamStateHandle:
         data = self._snapshot.read(self._operator, index, stream)
-        return self._new.write(self._name(index, what), data)
-
-    def _name(self, index: int, what: str) -> str:
-        return f"{self._operator.operator_id.hex()}-{index}-{what}"
+        return self._new.write([data])
