@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from tests.savepoints.snapshot_world import JobWorld, Kind
+from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate.cli.main import commands
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 
 from flinkformat.row import Row
 from tests.cli.touch import Touch
-from tests.savepoints.test_migrate import FLAGS, PYFLINK
-from tests.savepoints.test_read import filled
-from tests.savepoints.world import EACH_FORM, Snapshots, snapshots
+from tests.migration.test_migrate import FLAGS, PYFLINK
+from tests.snapshots.test_read import filled
+from tests.snapshots.world import EACH_FORM, Snapshots, snapshots
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,

@@ -18,7 +18,7 @@ from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
     from flinkformat.state.entries import FlinkEntry
-    from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+    from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 
 CANONICAL = sorted(path.parent.name for path in FIXTURES.glob("*-savepoint-canonical/state.json"))
 FILES = StateFiles()

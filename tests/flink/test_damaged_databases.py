@@ -13,7 +13,7 @@ from golden import FIXTURES
 
 from flinkformat.state import rocksdb
 from tidegate.errors import FormatError
-from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 
 END = bytes.fromhex("f7cff485b741e288")
 

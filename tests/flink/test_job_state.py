@@ -13,7 +13,7 @@ from state_text import shown, text
 from flinkformat.handles import StateDistribution
 from flinkformat.state.headers import KEY
 from tidegate.errors import FormatError, RestoreRefused
-from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -23,7 +23,7 @@ from flinkformat.state.operator_state import operator_states
 from tests.flink.test_job_state import opened
 from tests.properties import examples
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
-from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:

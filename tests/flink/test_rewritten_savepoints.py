@@ -15,7 +15,7 @@ from tests.flink.test_job_state import JOBS, keyed_state, opened, operator_state
 from tidegate import ConfigError, RestoreRefused, UserCodeFailed, rewrite_flink_savepoint
 from tidegate.cli.migrate import migrate
 from tidegate.errors import FormatError
-from tidegate.savepoints.flink.snapshot import FlinkSnapshot
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

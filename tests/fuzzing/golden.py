@@ -16,7 +16,7 @@ from flinkformat.handles import (
     RelativeFileStateHandle,
 )
 from flinkformat.snapshots import FINISHED
-from tests.savepoints.snapshot_world import JobWorld, Kind
+from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate.storage.state_files import resolve_relative
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,11 +14,11 @@ from google_crc32c import value as crc32c
 from flinkformat.state.manifest import live_files
 from tests.fuzzing.cases import SLOW_FLOOR, Opened, Reader
 from tests.fuzzing.golden import GOLDEN, META
-from tests.savepoints.damages import Snapshots
-from tests.savepoints.snapshot_world import Kind
+from tests.snapshots.damages import Snapshots
+from tests.snapshots.snapshot_world import Kind
 from tests.state.disk_world import SMALL
 from tidegate.errors import ConfigError, FormatError, StorageFailed
-from tidegate.savepoints import fsck
+from tidegate.snapshots.checking import fsck
 from tidegate.state.format import rocksdb_header
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
 

@@ -10,7 +10,7 @@ from flinkformat import metadata
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.snapshots import FINISHED
 from tests.fuzzing.cases import Opened, Reader
-from tests.savepoints.snapshot_world import JobWorld, Kind
+from tests.snapshots.snapshot_world import JobWorld, Kind
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.checkpoint.provenance import (
     check_seal,
@@ -25,7 +25,7 @@ from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId, Epoch, JobId
-from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
+from tidegate.snapshots.reading.declarations import DeclaredTypes, StateDeclaration
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.state_files import resolve_relative

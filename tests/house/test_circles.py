@@ -21,7 +21,6 @@ CIRCLES = [
     "datastream.keyed datastream.outputs datastream.results datastream.sink_topologies "
     "datastream.sources datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.staging",
-    "savepoints.fsck savepoints.orphans",
     "slot.hosting slot.slot slot.snapshots",
     "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "
     "state.timers",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from flinkformat import metadata
 from tidegate.driver.suspending import suspend
 from tidegate.model.elements import SnapshotKind
-from tidegate.savepoints.folders import files_of
+from tidegate.snapshots.folders import files_of
 from tidegate.storage.state_files import resolve_relative
 
 if TYPE_CHECKING:

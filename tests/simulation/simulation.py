@@ -25,7 +25,7 @@ from tests.simulation.world import Odds, make_world
 from tidegate.errors import JobCanceled, JobFailed, JobSuspended
 from tidegate.model.control import TriggerCheckpoint
 from tidegate.model.elements import SnapshotKind
-from tidegate.savepoints.folders import files_of
+from tidegate.snapshots.folders import files_of
 from tidegate.storage import paths
 from tidegate.storage.state_files import resolve_relative
 

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from tests.savepoints.test_read import Route, by_key
-from tests.savepoints.world import UID, Snapshots, snapshots
+from tests.snapshots.test_read import Route, by_key
+from tests.snapshots.world import UID, Snapshots, snapshots
 from tests.spark.state_records import Flights
 from tidegate import (
     ConfigError,

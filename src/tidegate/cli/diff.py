@@ -10,12 +10,12 @@ import click
 from tidegate.cli.options import with_key_file
 from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.savepoints.diff import SAME, diff_snapshots
+from tidegate.snapshots.differences import SAME, diff_snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.savepoints.diff import SnapshotDiff
+    from tidegate.snapshots.differences import SnapshotDiff
 
 DIFFERENT: Final = 1
 """Exit code where the snapshots do not hold the same."""

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from tidegate.cli.options import with_key_file
 from tidegate.cli.tables import counted, show
-from tidegate.savepoints import fsck as snapshots
+from tidegate.snapshots.checking import fsck as snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.savepoints.findings import Finding, FsckReport
+    from tidegate.snapshots.checking.findings import Finding, FsckReport
 
 FINDINGS: Final = 1
 """Exit code where something is wrong."""

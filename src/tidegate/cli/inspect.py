@@ -11,11 +11,11 @@ from flinkformat import metadata as codec
 from flinkformat.description import describe
 from tidegate.cli.tables import counted, show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.savepoints.summary import inspect_snapshot
+from tidegate.snapshots.summary import inspect_snapshot
 from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:
-    from tidegate.savepoints.summary import OperatorSummary, SnapshotSummary
+    from tidegate.snapshots.summary import OperatorSummary, SnapshotSummary
 
 
 _NO_ID: Final = "<random>"

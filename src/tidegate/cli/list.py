@@ -13,7 +13,7 @@ from tidegate.cli.options import with_folder, with_json
 from tidegate.cli.tables import show
 from tidegate.clock import SystemClock
 from tidegate.model.control import JobStatus
-from tidegate.savepoints.folders import list_savepoints
+from tidegate.snapshots.folders import list_savepoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,12 @@ import click
 
 from tidegate.cli.tables import show
 from tidegate.cli.unpickling import state_as_data, unsafe_unpickle
-from tidegate.savepoints.flink.declarations import declared_states
-from tidegate.savepoints.flink.migrate import migrate_savepoint
-from tidegate.savepoints.flink.rewrite import rewrite_flink_savepoint
+from tidegate.migration.declarations import declared_states
+from tidegate.migration.from_flink import migrate_savepoint
+from tidegate.migration.rewrite import rewrite_flink_savepoint
 
 if TYPE_CHECKING:
-    from tidegate.savepoints.flink.migrate import MigrationReport
+    from tidegate.migration.report import MigrationReport
 
 _KEY: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -14,13 +14,13 @@ from tidegate.cli.tables import counted, show
 from tidegate.clock import SystemClock
 from tidegate.config.spans import span_ms
 from tidegate.errors import ConfigError
-from tidegate.savepoints.kept import PruneRule
-from tidegate.savepoints.prune import Pruning
+from tidegate.snapshots.kept import PruneRule
+from tidegate.snapshots.prune import Pruning
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from tidegate.savepoints.prune import PrunePlan
+    from tidegate.snapshots.prune import PrunePlan
 
 
 @click.command(short_help="Remove kept checkpoints that no job needs.")

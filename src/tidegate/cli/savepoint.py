@@ -9,7 +9,7 @@ import click
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.cli.jobs import folder_of
 from tidegate.cli.options import tell, with_folder, with_json
-from tidegate.savepoints.folders import dispose_savepoint
+from tidegate.snapshots.folders import dispose_savepoint
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,7 +24,7 @@ from tidegate.rest.guard import Guard
 from tidegate.rest.operations import Operations
 from tidegate.rest.patience import Patience
 from tidegate.rest.served import ServedJob
-from tidegate.savepoints.folders import dispose_savepoint
+from tidegate.snapshots.folders import dispose_savepoint
 from tidegate.storage.secret_file import read_secret
 from tidegate.transport.accepting import BACKLOG, Acceptor
 from tidegate.transport.keys import read_keys, server_context

@@ -23,10 +23,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from flinkformat.key_groups import DEFAULT_LOWER_BOUND
 from tidegate.errors import ConfigError
-from tidegate.savepoints.declarations import DeclaredTypes, StateDeclaration
-from tidegate.savepoints.distributed import StatePut
-from tidegate.savepoints.read import Snapshot
-from tidegate.savepoints.tables import read_state
+from tidegate.snapshots.reading.declarations import DeclaredTypes, StateDeclaration
+from tidegate.snapshots.snapshot import Snapshot
+from tidegate.snapshots.tables import read_state
+from tidegate.snapshots.writing.distributed import StatePut
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.hints import declared_key_type, declared_type
 from tidegate.typeinfo.rebuilding import rebuilt
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyGroupsStateHandle
     from tidegate.api.state import StateDescriptor
-    from tidegate.savepoints.tables import StateTable
+    from tidegate.snapshots.tables import StateTable
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 

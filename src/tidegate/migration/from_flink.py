@@ -1,0 +1,367 @@
+"""A snapshot of Flink as a savepoint of ours, operator by operator.
+
+Java's state is taken as its serializers say. State of PyFlink is bytes of its coders under rows of
+one field: descriptors, as the job has them, say what they are, and its keys, which here are the
+user's own, get key groups anew. What can't be taken is reported.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkformat.handles import StateDistribution
+from flinkformat.operator_ids import operator_id_of_uid
+from flinkformat.snapshots import (
+    FINISHED,
+    CheckpointMetadata,
+    CheckpointProperties,
+    SavepointFormatType,
+    SavepointType,
+)
+from tidegate.checkpoint.provenance import Provenance, hook_states, to_master_state
+from tidegate.errors import ConfigError, FormatError, TidegateError, UnsupportedKey
+from tidegate.migration.declarations import proposal
+from tidegate.migration.keys import Keys, MisplacedKey
+from tidegate.migration.pyflink import PREFIX, is_python_state
+from tidegate.migration.report import MigratedState, MigrationReport
+from tidegate.migration.taken import TakenKeyedState, TakenOperator, TakenOperatorState
+from tidegate.migration.translations import (
+    NotTaken,
+    Translation,
+    operator_translation_of,
+    translation_of,
+)
+from tidegate.model.versions import versions
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
+from tidegate.snapshots.snapshot import likely
+from tidegate.snapshots.writing.new_snapshot import NewSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from flinkformat.snapshots import OperatorState
+    from flinkformat.state.entries import FlinkEntry
+    from flinkformat.state.headers import FlinkState
+    from flinkformat.state.operator_state import FlinkOperatorState
+    from flinkformat.state.reading import FlinkKeyedState
+    from tidegate.api.state import StateDescriptor
+    from tidegate.model.files import FileChecksum
+    from tidegate.model.ids import CheckpointId
+
+_SAMPLES: Final = 100
+_ROWS_AT_ONCE: Final = 4096
+
+
+def migrate_savepoint(
+    source: str | PathLike[str],
+    target: str | PathLike[str] | None,
+    *,
+    states: Mapping[str, Iterable[StateDescriptor]] | None = None,
+    uids: Mapping[str, str] | None = None,
+    moved: Mapping[str, str] | None = None,
+    key_file: str | PathLike[str] | None = None,
+) -> MigrationReport:
+    """Turn a savepoint or checkpoint of Flink into a savepoint in canonical form.
+
+    target: the new savepoint's folder; None only to see what would be taken. states: what a PyFlink
+    job has declared, by the uid of the operator in the snapshot; Java's states need none. uids:
+    from an operator's uid in the snapshot to that in the new job; others keep theirs. moved: from a
+    folder as a checkpoint names it to where that is now. Max parallelism is kept. Pickled keys and
+    values are unpickled, so their classes have to be importable, and the snapshot be trusted.
+    key_file: holds the key that signs the new savepoint. All state is held in memory, and nothing
+    is written before all has been read.
+
+    Raises RestoreRefused where there is no snapshot or a file of it is missing, FormatError for a
+    ``_metadata`` that can't be read, ConfigError for operators and states that are not there, for a
+    snapshot of Tidegate's own and for a target that is one already, StorageFailed.
+    """
+    snapshot = FlinkSnapshot.open(source, moved=moved)
+    declared = {uid: {each.name: each for each in given} for uid, given in (states or {}).items()}
+    names = {_named(operator): operator for operator in snapshot.operators}
+    for wanted in (*declared, *(uids or {})):
+        if wanted not in names:
+            raise _no_such("operator", wanted, list(names), snapshot.path)
+    migrations = [
+        _Migration(snapshot, operator, declared.get(name, {}), (uids or {}).get(name))
+        for name, operator in names.items()
+    ]
+    operators = [made for each in migrations if (made := each.operator()) is not None]
+    ids = [operator.id for operator in operators]
+    if len(set(ids)) != len(ids):
+        raise ConfigError(
+            "Two operators would have one uid",
+            where=snapshot.path,
+            remedy="Give each operator of the snapshot a uid of its own in the new job.",
+        )
+    rows = [row for each in migrations for row in each.rows]
+    for hook in hook_states(snapshot.metadata):
+        why = "it is state of a hook of Flink's job master"
+        rows.append(MigratedState("-", hook.name, None, None, 1, why))
+    if target is not None:
+        new = NewSnapshot(fspath(target), None if key_file is None else fspath(key_file))
+        checkpoint = snapshot.metadata.checkpoint_id
+        written = [each.write(checkpoint, new) for each in operators]
+        new.complete(_savepoint(checkpoint, written, new.checksums))
+    return MigrationReport(snapshot.path, None if target is None else fspath(target), tuple(rows))
+
+
+def _savepoint(
+    checkpoint: CheckpointId,
+    operators: Iterable[OperatorState],
+    checksums: Mapping[str, FileChecksum],
+) -> CheckpointMetadata:
+    kind = SavepointType.savepoint(SavepointFormatType.CANONICAL)
+    provenance = Provenance({"versions": versions()}, checksums)
+    return CheckpointMetadata(
+        checkpoint_id=checkpoint,
+        operators=tuple(operators),
+        master_states=(to_master_state(provenance),),
+        properties=CheckpointProperties.for_savepoint(kind, forced=True),
+    )
+
+
+def _named(operator: OperatorState) -> str:
+    return operator.uid or operator.operator_id.hex()
+
+
+class _Taking:
+    """A keyed state on its way. refusal: why it is not taken, once that is known."""
+
+    def __init__(self, state: FlinkState, declared: Mapping[str, StateDescriptor]) -> None:
+        self.state = state
+        self.translation: Translation | None = None
+        self.refusal: Exception | None = None
+        self.count = 0
+        self.samples: list[Any] = []
+        self._entries: dict[int, list[tuple[Any, Any]]] = {}
+        self._waiting: list[tuple[FlinkEntry, Any, tuple[Any, Any]]] = []
+        try:
+            self.translation = translation_of(state, declared)
+        except NotTaken as error:
+            self.refusal = error
+
+    def take(self, entry: FlinkEntry, keys: Keys) -> None:
+        """Take an entry, or say why not. Raises as `Keys.key_groups` does."""
+        self.count += 1
+        if len(self.samples) < _SAMPLES:
+            self.samples.append(entry.value)
+        if self.translation is None or self.refusal is not None:
+            return
+        key = entry.key
+        try:
+            key = keys.convert(key)
+            value, space = self.translation.convert(entry.value), self.translation.space
+            place = key if space is None else (key, space(entry))
+        except (ValueError, FormatError) as error:
+            self.refusal = NotTaken(f"{_said(error)} (key {key!r})")
+            return
+        self._waiting.append((entry, key, (place, value)))
+        if len(self._waiting) == _ROWS_AT_ONCE:
+            self._place(keys)
+
+    def _place(self, keys: Keys) -> None:
+        groups = keys.key_groups(
+            [entry.key for entry, _, _ in self._waiting],
+            [entry.key_group for entry, _, _ in self._waiting],
+            [key for _, key, _ in self._waiting],
+        )
+        for group, (_, _, pair) in zip(groups, self._waiting, strict=True):
+            self._entries.setdefault(group, []).append(pair)
+        self._waiting.clear()
+
+    def taken(self, keys: Keys) -> TakenKeyedState | None:
+        """All of it; None where it has no entries, or is not taken. Raises as `take`."""
+        made = self.translation
+        if made is None or self.refusal is not None or not self.count:
+            return None
+        self._place(keys)
+        return TakenKeyedState(
+            made.name, made.kind, made.type_info, made.namespace, made.ttl, self._entries
+        )
+
+
+class _Migration:
+    """One operator. rows: what has become of its states, once `operator` was called."""
+
+    def __init__(
+        self,
+        snapshot: FlinkSnapshot,
+        operator: OperatorState,
+        declared: Mapping[str, StateDescriptor],
+        new_uid: str | None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._operator = operator
+        self._declared = declared
+        self._new_uid = new_uid
+        self.rows: list[MigratedState] = []
+
+    def operator(self) -> TakenOperator | None:
+        """All that is taken; None where there is nothing."""
+        operator = self._operator
+        parts = self._keyed_parts()
+        subtasks = self._subtasks()
+        self._check_declared(parts, subtasks)
+        keys = self._keys(parts)
+        keyed = [] if keys is None else self._keyed(parts, keys)
+        lists = self._operator_states(subtasks)
+        self._other_state()
+        if not keyed and not any(lists.values()):
+            return None
+        uid = self._new_uid or operator.uid
+        return TakenOperator(
+            operator.operator_id if self._new_uid is None else operator_id_of_uid(self._new_uid),
+            uid,
+            operator.name,
+            operator.parallelism,
+            operator.max_parallelism,
+            None if keys is None else keys.type_info,
+            keyed,
+            lists,
+        )
+
+    def _report(
+        self, state: str, entries: int, taken: Translation | None, why: str = "", hint: str = ""
+    ) -> None:
+        kind = None if taken is None else taken.kind
+        type_ = None if taken is None else str(taken.type_info or "pickled")
+        self.rows.append(
+            MigratedState(
+                _named(self._operator), state, kind, type_, entries, why or None, hint or None
+            )
+        )
+
+    def _keyed_parts(self) -> list[FlinkKeyedState]:
+        try:
+            return list(self._snapshot.keyed_state(self._operator))
+        except FormatError as error:
+            self._report("keyed state", 0, None, error.what)
+            return []
+
+    def _subtasks(self) -> dict[int, list[FlinkOperatorState]]:
+        try:
+            return dict(self._snapshot.operator_state(self._operator))
+        except FormatError as error:
+            self._report("operator state", 0, None, error.what)
+            return {}
+
+    def _keys(self, parts: list[FlinkKeyedState]) -> Keys | None:
+        if not parts:
+            return None
+        where = f"{self._snapshot.path}, operator '{_named(self._operator)}', keys"
+        try:
+            return Keys(parts[0].header.key, self._operator.max_parallelism, where)
+        except (UnsupportedKey, ValueError) as error:
+            self._report("keyed state", 0, None, _said(error))
+            return None
+
+    def _check_declared(
+        self, parts: list[FlinkKeyedState], subtasks: dict[int, list[FlinkOperatorState]]
+    ) -> None:
+        there = [state for part in parts for state in part.header.states]
+        there += [each.state for states in subtasks.values() for each in states]
+        names = {s.name.removeprefix(PREFIX) for s in there if is_python_state(s)}
+        for wanted in self._declared:
+            if wanted not in names:
+                where = f"{self._snapshot.path}, operator '{_named(self._operator)}'"
+                raise _no_such("state of PyFlink", wanted, sorted(names), where)
+
+    def _keyed(self, parts: list[FlinkKeyedState], keys: Keys) -> list[TakenKeyedState]:
+        states = {state.name: state for part in parts for state in part.header.states}
+        taking = {name: _Taking(state, self._declared) for name, state in states.items()}
+        keyed: list[TakenKeyedState] = []
+        try:
+            for entry in (entry for part in parts for entry in part.entries()):
+                taking[entry.state.name].take(entry, keys)
+            taken = [each.taken(keys) for each in taking.values()]
+            keyed += [state for state in taken if state is not None]
+        except (FormatError, UnsupportedKey, MisplacedKey) as error:
+            for each in taking.values():
+                each.refusal = each.refusal or error
+        for each in taking.values():
+            self._report_keyed(each)
+        return keyed
+
+    def _report_keyed(self, taking: _Taking) -> None:
+        name = taking.state.name.removeprefix(PREFIX)
+        if taking.refusal is None:
+            if taking.count:
+                self._report(name, taking.count, taking.translation)
+        elif taking.count or not isinstance(taking.refusal, NotTaken):
+            hint = ""
+            if is_python_state(taking.state) and taking.samples:
+                hint = proposal(_named(self._operator), taking.state, taking.samples)
+            self._report(name, taking.count, None, _said(taking.refusal), hint)
+
+    def _operator_states(
+        self, subtasks: dict[int, list[FlinkOperatorState]]
+    ) -> dict[int, list[TakenOperatorState]]:
+        taken: dict[int, list[TakenOperatorState]] = {}
+        refused: dict[str, tuple[Exception, FlinkOperatorState]] = {}
+        counts: Counter[str] = Counter()
+        made: dict[str, Translation] = {}
+        for index, states in subtasks.items():
+            for each in states:
+                name = each.state.name
+                counts[name] += (
+                    sum(map(len, each.elements)) if _is_map(each) else len(each.elements)
+                )
+                try:
+                    made[name] = operator_translation_of(each, self._declared)
+                    taken.setdefault(index, []).append(_operator_state(each, made[name]))
+                except (NotTaken, ValueError, FormatError) as error:
+                    refused[name] = (error, each)
+        for name, count in counts.items():
+            shown = name.removeprefix(PREFIX)
+            if name not in refused:
+                self._report(shown, count, made[name])
+            elif count:
+                error, each = refused[name]
+                hint = ""
+                if is_python_state(each.state):
+                    hint = proposal(_named(self._operator), each.state, each.elements)
+                self._report(shown, count, None, _said(error), hint)
+        return {
+            index: [each for each in states if PREFIX + each.name not in refused]
+            for index, states in taken.items()
+        }
+
+    def _other_state(self) -> None:
+        operator = self._operator
+        if operator.fully_finished:
+            self._report("-", 0, None, "it had finished, and would run again from its beginning")
+        if operator.coordinator_state is not None:
+            self._report("coordinator", 1, None, "it is state of a coordinator of Flink's own")
+        running = [each for each in operator.subtasks.values() if each is not FINISHED]
+        kinds = (
+            ("raw keyed state", sum(each.raw_keyed is not None for each in running)),
+            ("raw operator state", sum(each.raw_operator is not None for each in running)),
+            ("in-flight data", sum(len(e.input_channel + e.result_subpartition) for e in running)),
+        )
+        for name, count in kinds:
+            if count:
+                self._report(name, count, None, "only its writer knows what its bytes are")
+
+
+def _operator_state(found: FlinkOperatorState, made: Translation) -> TakenOperatorState:
+    elements = list(map(made.convert, found.elements))
+    assert made.type_info is not None, "operator state has a type"
+    return TakenOperatorState(made.name, made.kind, made.type_info, found.mode, elements)
+
+
+def _is_map(found: FlinkOperatorState) -> bool:
+    return found.mode is StateDistribution.BROADCAST
+
+
+def _said(error: Exception) -> str:
+    return error.what if isinstance(error, TidegateError) else str(error)
+
+
+def _no_such(what: str, wanted: str, names: Sequence[str], where: str) -> ConfigError:
+    return ConfigError(
+        f"There is no {what} '{wanted}' in the snapshot",
+        where=where,
+        remedy=likely(wanted, names),
+    )

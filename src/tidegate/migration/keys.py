@@ -1,0 +1,70 @@
+"""The keys of an operator of Flink as they are here, and the key groups that they lie in.
+
+PyFlink's keys are rows of one field, whose hash is another than the field's own. Here the user's
+key is the key, so it may lie in another key group; that it had lain where Flink's rule says is
+checked first, for a key that was read wrongly would be lost there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkformat.state.composites import RowSerializer
+from flinkformat.state.serializers import BYTES as JAVA_BYTES
+from flinkformat.state.values import python_value
+from tidegate.migration.pyflink import key_of
+from tidegate.migration.types import type_of
+from tidegate.typeinfo.key_hash import KeyHasher
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flinkformat.state.serializers import FlinkSerializer
+    from tidegate.typeinfo.types import TypeInformation
+
+
+class MisplacedKey(ValueError):
+    """A key that does not lie where Flink's rule says."""
+
+
+class Keys:
+    """The keys of one operator. where: names it in errors.
+
+    Raises UnsupportedKey for keys of a type without a stable hash, ValueError for one that is not
+    known here.
+    """
+
+    def __init__(self, serializer: FlinkSerializer, max_parallelism: int, where: str) -> None:
+        self._is_python = isinstance(serializer, RowSerializer) and len(serializer.fields) == 1
+        self._of_flink = KeyHasher(type_of(serializer), max_parallelism, where=where)
+        declared: TypeInformation | None = None
+        if not self._is_python:
+            declared = type_of(serializer)
+        elif serializer.nested[0] is not JAVA_BYTES:  # bytes are keys of no declared type, pickled
+            declared = type_of(serializer.nested[0])
+        self._own = KeyHasher(declared, max_parallelism, where=where)
+
+    @property
+    def type_info(self) -> TypeInformation | None:
+        """Type of the keys here; None where none was declared and none seen."""
+        return self._own.key_type
+
+    def convert(self, flink_key: Any) -> Any:
+        """The key here; raises ValueError for what Python can't hold or unpickle."""
+        return key_of(flink_key) if self._is_python else python_value(flink_key)
+
+    def key_groups(
+        self, flink_keys: Sequence[Any], groups: Sequence[int], keys: Sequence[Any]
+    ) -> list[int]:
+        """The key group of each key here; groups: in which it lay.
+
+        Raises MisplacedKey for one that lay elsewhere than Flink's rule says, UnsupportedKey for
+        one without a stable hash.
+        """
+        right = self._of_flink.key_groups([python_value(key) for key in flink_keys]).tolist()
+        for key, group, expected in zip(keys, groups, right, strict=True):
+            if group != expected:
+                raise MisplacedKey(
+                    f"the key {key!r} lies in key group {group}, and its hash says {expected}"
+                )
+        return self._own.key_groups(keys).tolist()

@@ -1,0 +1,1 @@
+"""Whether snapshots are whole, and what lies beside them that nobody needs."""

@@ -1,0 +1,224 @@
+"""Whether the bytes of a snapshot's state are what they say: frames, offsets, counts.
+
+What is pickled is looked at from outside only: no code of the job runs here. Streams are read
+piece by piece, so what is in memory is a key group, an operator's own state or the data in flight
+of one file, never the whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+import pyarrow as pa
+
+from flinkformat.handles import (
+    ChangelogStateBackendHandle,
+    ChangelogStateHandleStream,
+    IncrementalRemoteKeyedStateHandle,
+    InMemoryChangelogStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+)
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other_files, sst_sizes
+from flinkformat.state_streams import streams
+from tidegate.checkpoint.channel_state import read_chunks
+from tidegate.errors import FormatError
+from tidegate.state.format import (
+    COLUMNS,
+    MISSING,
+    PRESENT,
+    Block,
+    KeyedHeader,
+    RocksDBHeader,
+    element,
+    operator_header,
+    reading,
+    rocksdb_header,
+)
+from tidegate.state.increments import in_streams
+from tidegate.state.rocksdb.restore import COLUMNS_FILE
+from tidegate.state.stream_reader import StreamReader
+from tidegate.transport import codec
+from tidegate.typeinfo.serializers import values_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from flinkformat.handles import KeyedStateHandle, OperatorStateHandle, StreamStateHandle
+    from flinkformat.snapshots import OperatorState, SubtaskState
+
+    Open = Callable[[StreamStateHandle], BinaryIO]
+
+
+def contents_of(
+    operator: OperatorState, state: SubtaskState, open_handle: Open
+) -> Iterator[tuple[tuple[StreamStateHandle, ...], Callable[[], None]]]:
+    """The parts of a subtask's state, each with what it lies in, and what looks through it.
+
+    A look raises FormatError. Where what it lies in is damaged, there is no use in it.
+    """
+    contents = _Contents(operator, open_handle)
+    if (own := state.managed_operator) is not None and own.state_size:
+        yield (own.delegate,), lambda: contents.operator_state(own)
+    if (keyed := state.managed_keyed) is not None:
+        yield tuple(each.handle for each in streams(keyed)), lambda: contents.keyed(keyed)
+    channels = (*state.input_channel, *state.result_subpartition)
+    if channels:
+        files = tuple(dict.fromkeys(channel.delegate for channel in channels))
+        yield files, lambda: contents.channels(state)
+
+
+class _Contents:
+    """Looks through the state of one operator."""
+
+    def __init__(self, operator: OperatorState, open_handle: Open) -> None:
+        self._operator = operator
+        self._open = open_handle
+
+    def keyed(self, handle: KeyedStateHandle) -> None:
+        match handle:
+            case KeyGroupsStateHandle() | KeyGroupsSavepointStateHandle():
+                self._sections(handle)
+            case IncrementalRemoteKeyedStateHandle(private_state=private) if private:
+                header = _check_database(handle, self._read)
+                self._check_header(header, handle.meta.physical_id)
+                for file in private:
+                    if file.local_path == COLUMNS_FILE:
+                        self._all_columns(file.handle)
+            case IncrementalRemoteKeyedStateHandle() | ChangelogStateBackendHandle():
+                for part in in_streams([handle], handle.key_groups, self._read):
+                    self.keyed(part)
+            case InMemoryChangelogStateHandle() | ChangelogStateHandleStream():
+                pass
+
+    def operator_state(self, handle: OperatorStateHandle) -> None:
+        where = handle.delegate.physical_id
+        data = memoryview(self._read(handle.delegate))
+        header = operator_header(data, where)
+        self._same("operator", self._operator.operator_id.hex(), header.operator.hex(), where)
+        known = {state.name for state in header.states}
+        for name, meta in handle.states.items():
+            if name not in known:
+                raise FormatError(
+                    f"The state '{name}' is named, and the file does not know it", where=where
+                )
+            for offset in meta.offsets:
+                _check_count(element(data, offset, where), 1, where)
+
+    def channels(self, state: SubtaskState) -> None:
+        files: dict[StreamStateHandle, bytes] = {}
+        inputs = [plain for handle in state.input_channel for plain in unmerge_input(handle)]
+        outputs = [
+            plain for handle in state.result_subpartition for plain in unmerge_output(handle)
+        ]
+        for channel in (*inputs, *outputs):
+            if channel.delegate not in files:
+                files[channel.delegate] = self._read(channel.delegate)
+            for buffer in read_chunks(files[channel.delegate], channel.offsets):
+                codec.check_batch(buffer)
+
+    def _sections(self, handle: KeyGroupsStateHandle | KeyGroupsSavepointStateHandle) -> None:
+        where = handle.delegate.physical_id
+        with self._open(handle.delegate) as stream:
+            reader = StreamReader(stream, handle.state_size, where)
+            self._check_header(reader.header, where)
+            _check_blocks(reader.header, reader.sections(handle), where)
+
+    def _all_columns(self, handle: StreamStateHandle) -> None:
+        """Columns beside a database: a stream of its own, whose sections no handle names."""
+        where = handle.physical_id
+        with self._open(handle) as stream:
+            reader = StreamReader(stream, handle.state_size, where)
+            _check_blocks(reader.header, reader.all_sections(), where)
+
+    def _check_header(self, header: KeyedHeader | RocksDBHeader, where: str) -> None:
+        self._same("operator", self._operator.operator_id.hex(), header.operator.hex(), where)
+        expected = self._operator.max_parallelism
+        self._same("max parallelism", str(expected), str(header.max_parallelism), where)
+
+    def _same(self, what: str, expected: str, found: str, where: str) -> None:
+        if expected != found:
+            raise FormatError(
+                f"A file of state is of another {what}",
+                where=where,
+                expected=expected,
+                found=found,
+            )
+
+    def _read(self, handle: StreamStateHandle) -> bytes:
+        with self._open(handle) as stream:
+            return stream.read()
+
+
+def _check_database(
+    handle: IncrementalRemoteKeyedStateHandle, read: Callable[[StreamStateHandle], bytes]
+) -> RocksDBHeader:
+    """Look through the folder that a handle describes; its description of the states.
+
+    Raises FormatError, and what `read` raises.
+    """
+    where = handle.meta.physical_id
+    header = rocksdb_header(memoryview(read(handle.meta)), where)
+    files = {file.local_path: file.handle for file in (*handle.shared_state, *handle.private_state)}
+    current = read(files[CURRENT]) if CURRENT in files else b""
+    manifest = files[manifest_name(current, files, where)]
+    live = live_files(read(manifest), manifest.physical_id)
+    sizes = sst_sizes({name: each.state_size for name, each in files.items()})
+    if live is not None and sizes != live:
+        raise other_files(sizes, live, manifest.physical_id)
+    return header
+
+
+def _check_blocks(
+    header: KeyedHeader, sections: Iterable[tuple[int, Iterable[Block]]], where: str
+) -> None:
+    look = _Blocks(header, where)
+    for _, blocks in sections:
+        for block in blocks:
+            look.check(block)
+
+
+class _Blocks:
+    """Looks at the blocks of one stream of keyed state."""
+
+    def __init__(self, header: KeyedHeader, where: str) -> None:
+        self._states = len(header.states)
+        self._where = where
+        self._schema = None
+        if header.columns is not None:
+            with reading(where):
+                self._schema = pa.ipc.read_schema(pa.py_buffer(header.columns.schema))
+
+    def check(self, block: Block) -> None:
+        if block.kind == COLUMNS and self._schema is not None:
+            with reading(self._where):
+                batch = pa.ipc.read_record_batch(pa.py_buffer(block.values), self._schema)
+                batch.validate(full=True)
+            if len(batch) != block.rows:
+                raise _other_count(len(batch), block.rows, self._where)
+        elif block.kind in (PRESENT, MISSING) and block.state < self._states:
+            _check_count(block.keys, block.rows, self._where)
+            if block.kind == PRESENT:
+                _check_count(block.values, block.rows, self._where)
+        else:
+            raise FormatError(
+                "A block of keyed state is of no state",
+                where=self._where,
+                found=f"kind {block.kind}, state {block.state}",
+            )
+
+
+def _check_count(piece: bytes | memoryview, said: int, where: str) -> None:
+    found = values_in(piece)
+    if found is not None and found != said:
+        raise _other_count(found, said, where)
+
+
+def _other_count(found: int, said: int, where: str) -> FormatError:
+    return FormatError(
+        "A piece of state has another number of values than it says",
+        where=where,
+        expected=str(said),
+        found=str(found),
+    )

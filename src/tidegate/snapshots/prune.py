@@ -1,0 +1,356 @@
+"""Removes checkpoints that ended jobs have kept, and their left-over records: ``tidegate prune``.
+
+What is removed is decided first, from the records and from what each snapshot names
+(`tidegate.snapshots.kept`). Files that a remaining snapshot names stay, whoever wrote them.
+Records that name a removed checkpoint are rewritten by leading the job for a moment: a driver that
+starts meanwhile is told that the job is running, and one that was frozen is deposed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ConfigError
+from tidegate.ha.leadership import LEASE_MS, HaWorld, lead
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import JobStatus
+from tidegate.snapshots.checking.snapshot_check import SnapshotChecker
+from tidegate.snapshots.jobs import Life, RecordedJobs
+from tidegate.snapshots.kept import KeptCheckpoint, Standing, to_prune
+from tidegate.storage import paths
+from tidegate.storage.state_files import StateFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tidegate.clock import Clock
+    from tidegate.ha.chain import Pointer
+    from tidegate.model.ids import Epoch
+    from tidegate.snapshots.jobs import RecordedJob
+    from tidegate.snapshots.kept import PruneRule
+    from tidegate.storage.stores import Stores
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Files of one kind that are removed, or a folder that is empty.
+
+    what: ``checkpoint``, ``shared files``, ``records`` or ``empty folder``. job: its name, where
+    that is known. written_ms: of a checkpoint, where the store tells.
+    """
+
+    what: str
+    path: str
+    files: tuple[str, ...]
+    size_bytes: int
+    job: str = ""
+    written_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrunePlan:
+    """What is removed. notes: sentences on what is not, and why."""
+
+    removals: tuple[Removal, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(removal.size_bytes for removal in self.removals)
+
+
+class Pruning:
+    """Prunes one checkpoint folder. Blocking.
+
+    lease_ms: how long a job's sign of life is waited for. Raises ConfigError where the folder holds
+    no job's checkpoints or records, StorageFailed where it can't be listed.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        folder: str,
+        rule: PruneRule,
+        clock: Clock,
+        *,
+        lease_ms: int = LEASE_MS,
+    ) -> None:
+        self._stores = stores
+        self._root = paths.absolute(folder)
+        self._clock = clock
+        self._lease_ms = lease_ms
+        store = stores.open(self._root)
+        self._files = {paths.join(self._root, info.path): info for info in store.list()}
+        self._homes = _homes(self._root, self._files)
+        self._jobs = RecordedJobs(stores, self._root, lease_ms)
+        if not (self._homes or self._jobs.all):
+            raise ConfigError(
+                "There are no jobs here whose checkpoints could be removed",
+                where=self._root,
+                remedy="Name the checkpoint folder (execution.checkpointing.dir).",
+            )
+        checker = SnapshotChecker(stores, lambda _: None)
+        self._checks = {
+            paths.parent(file): checker.opened(paths.parent(file))
+            for file in sorted(self._files)
+            if paths.name(file) == paths.METADATA
+        }
+        self._pointers = self._jobs.pointers
+        self._led: dict[str, Epoch] = {}
+        self._living = frozenset(self._living_homes())
+        kept = list(self._kept())
+        self._doomed = {each.path: each for each in to_prune(kept, rule, clock.wall_ms())}
+        self.plan = PrunePlan(tuple(self._removals()), tuple(self._notes(kept, rule)))
+
+    def remove(self) -> None:
+        """Do what the plan says. Raises ConfigError for a job that was started meanwhile."""
+        for job in self._jobs.all:
+            if self._loses_pointers(job):
+                self._forget_pointers(job)
+        for removal in self.plan.removals:
+            match removal.what:
+                case "checkpoint":
+                    self._discard(removal)
+                case "empty folder":
+                    _remove_empty(Path(removal.path))
+                case "records":
+                    self._remove_records(removal)
+                case _:
+                    self._delete(removal.files)
+                    self._remove_if_empty(removal.path)
+
+    # --- the decision ---
+
+    def _living_homes(self) -> Iterator[str]:
+        """Job folders in which a job that lives has its checkpoints, or what it began from."""
+        for job in self._jobs.all:
+            if job.record is not None and self._jobs.is_alive(job):
+                yield paths.join(self._root, job.record.job)
+                for pointer in job.record.completed:
+                    yield paths.parent(paths.absolute(pointer.location))
+                yield from (paths.parent(paths.absolute(at)) for at in job.record.claimed)
+
+    def _kept(self) -> Iterator[KeptCheckpoint]:
+        for folder in self._checks:
+            number, home = paths.checkpoint_of(folder), paths.parent(folder)
+            if number is not None and home in self._homes:
+                written_ms = self._files[paths.join(folder, paths.METADATA)].modified_ms
+                standing = self._standing(folder)
+                yield KeptCheckpoint(folder, self._job_of(home), number, standing, written_ms)
+
+    def _standing(self, folder: str) -> Standing:
+        home, number = paths.parent(folder), paths.checkpoint_of(folder)
+        if home in self._living:
+            return Standing.LIVES
+        if folder in self._pointers:
+            return Standing.NEWEST
+        led = self._jobs.led_as(paths.name(home))
+        unborn = led is not None and led.record is not None and (number or 0) >= led.record.next_id
+        return Standing.FORMER if self._is_over(home) and not unborn else Standing.UNKNOWN
+
+    def _job_of(self, home: str) -> str:
+        """The name of the job that wrote a folder, as its snapshots or records say; else ""."""
+        led = self._jobs.led_as(paths.name(home))
+        if led is not None:
+            return led.name
+        checks = self._checks.items()
+        names = {check.job for at, check in checks if paths.parent(at) == home and check.job}
+        return names.pop() if len(names) == 1 else ""
+
+    def _is_over(self, home: str) -> bool:
+        if home in self._living:
+            return False
+        return self._jobs.life_of(paths.name(home), self._job_of(home)) is Life.OVER
+
+    def _removals(self) -> Iterator[Removal]:
+        needed = {
+            place
+            for folder, check in self._checks.items()
+            if folder not in self._doomed
+            for place in check.named
+        }
+        for each in self._doomed.values():
+            files = [file for file in self._below(each.path) if _is_ours(file)]
+            yield self._removal(
+                "checkpoint", each.path, set(files) - needed, each.job, each.written_ms
+            )
+        remain = self._checks.keys() - self._doomed.keys()
+        # A snapshot that can't be read may name any of them.
+        if all(self._checks[folder].trusted for folder in remain):
+            yield from self._left_in_homes(needed)
+        for job in self._jobs.all:
+            if files := self._superfluous(job):
+                yield self._removal("records", job.folder, files, job.name)
+        yield from self._empty_folders()
+
+    def _left_in_homes(self, needed: set[str]) -> Iterator[Removal]:
+        for home in sorted(self._homes):
+            if not self._is_over(home):
+                continue
+            left = {
+                file
+                for file in self._below(home)
+                if file not in needed
+                and paths.parent(file) not in self._checks
+                and paths.epoch_of(file) is not None
+                and not paths.is_below(file, paths.join(home, paths.STAGED))
+            }
+            if left:
+                yield self._removal("shared files", home, left, self._job_of(home))
+
+    def _superfluous(self, job: RecordedJob) -> set[str]:
+        """Records of an ended job that say nothing any more."""
+        if job.record is None or not job.record.released:
+            return set()
+        files = set(self._below(job.folder))
+        if job.record.status.is_terminal and not self._left(job):
+            return files
+        if self._loses_pointers(job):
+            return set() if self._left(job) else files
+        chains: defaultdict[str, list[str]] = defaultdict(list)
+        for file in sorted(files):
+            chains[paths.parent(file)].append(file)
+        # The last record of each chain keeps its leader of then from writing another.
+        places = paths.join(job.folder, "chains")
+        older = {
+            file for at, chain in chains.items() if at.startswith(places) for file in chain[:-1]
+        }
+        doors = paths.join(job.folder, "doors")
+        return older | {file for file in files if paths.parent(file) == doors}
+
+    def _left(self, job: RecordedJob) -> tuple[Pointer, ...]:
+        """What a job's records name and is there, once the doomed checkpoints are gone."""
+        assert job.record is not None, "its records can be read"
+        return tuple(
+            pointer
+            for pointer in job.record.completed
+            if (folder := paths.absolute(pointer.location)) not in self._doomed
+            and (
+                folder in self._checks or self._stores.open(folder).info(paths.METADATA) is not None
+            )
+        )
+
+    def _loses_pointers(self, job: RecordedJob) -> bool:
+        return job.record is not None and any(
+            paths.absolute(pointer.location) in self._doomed for pointer in job.record.completed
+        )
+
+    def _empty_folders(self) -> Iterator[Removal]:
+        """Folders of jobs in which no file is; object stores have none."""
+        if not paths.is_local(self._root):
+            return
+        for folder in sorted(Path(self._root).iterdir()):
+            home = str(folder)
+            if paths.is_job_folder(home) and home not in self._homes | self._living:
+                yield Removal("empty folder", home, (), 0)
+
+    def _notes(self, kept: list[KeptCheckpoint], rule: PruneRule) -> Iterator[str]:
+        stay = Counter(each.standing for each in kept if each.path not in self._doomed)
+        for standing in Standing:
+            if count := stay[standing]:
+                asked = standing is Standing.NEWEST and not rule.takes_newest
+                more = "; --older-than or --keep remove them too" if asked else ""
+                yield f"checkpoints that stay: {count}, {standing.value}{more}"
+        for folder, check in self._checks.items():
+            if not (check.trusted or folder in self._doomed):
+                yield f"shared files are not removed: {folder} is damaged and may name them"
+
+    def _removal(
+        self,
+        what: str,
+        path: str,
+        files: Iterable[str],
+        job: str,
+        written_ms: int | None = None,
+    ) -> Removal:
+        places = tuple(sorted(files))
+        size = sum(self._files[place].size for place in places)
+        return Removal(what, path, places, size, job, written_ms)
+
+    def _below(self, folder: str) -> list[str]:
+        return [file for file in self._files if file.startswith(f"{folder}/")]
+
+    # --- the deleting ---
+
+    def _forget_pointers(self, job: RecordedJob) -> None:
+        record, left = job.record, self._left(job)
+        assert record is not None, "it names a checkpoint"
+        if not left:
+            # A job that goes on without a checkpoint would read everything again.
+            status = record.status if record.status.is_terminal else JobStatus.CANCELED
+        else:
+            status = record.status if record.released else JobStatus.SUSPENDED
+
+        async def forget() -> None:
+            world = HaWorld(
+                job.chain,
+                self._clock,
+                SeededChance(secrets.randbits(64)),
+                lambda duration_ms: asyncio.sleep(duration_ms / 1_000),
+                lease_ms=self._lease_ms,
+            )
+            leadership = await lead(world, job.name, resume=True)
+            self._led[job.folder] = leadership.epoch
+            await leadership.end(status, retained={pointer.checkpoint for pointer in left})
+            await leadership.conclude()
+
+        asyncio.run(forget())
+
+    def _discard(self, removal: Removal) -> None:
+        if set(self._below(removal.path)) <= set(removal.files):
+            StateFiles(self._stores).discard(removal.path, removal.files)
+        else:
+            self._delete(removal.files)
+        self._remove_if_empty(paths.parent(removal.path))
+
+    def _remove_records(self, removal: Removal) -> None:
+        files, led = set(removal.files), self._led.get(removal.path)
+        if led is not None:
+            # What this run has written goes too, and nothing of a driver that came behind it.
+            listed = self._stores.open(removal.path).list()
+            ours = [info.path for info in listed if _epoch_of_record(info.path) <= led]
+            files |= {paths.join(removal.path, path) for path in ours}
+        # Claims last: while one stands, no driver takes its number again.
+        claims = {file for file in files if paths.name(paths.parent(file)) == "claims"}
+        self._delete(sorted(files - claims))
+        self._delete(sorted(claims))
+        self._remove_if_empty(removal.path)
+
+    def _delete(self, files: Iterable[str]) -> None:
+        for file in files:
+            store, name = self._stores.locate(file)
+            store.delete([name])
+
+    def _remove_if_empty(self, folder: str) -> None:
+        if paths.is_local(folder) and not any(self._stores.open(folder).list()):
+            _remove_empty(Path(folder))
+
+
+def _homes(root: str, files: Iterable[str]) -> frozenset[str]:
+    """Folders of jobs with files in them."""
+    folders = (paths.join(root, file.removeprefix(f"{root}/").partition("/")[0]) for file in files)
+    return frozenset(folder for folder in folders if paths.is_job_folder(folder))
+
+
+def _is_ours(file: str) -> bool:
+    return paths.epoch_of(file) is not None or paths.name(file) == paths.METADATA
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a tree of folders without files; a file that appears meanwhile keeps its folder."""
+    inside = [each for each in folder.rglob("*") if each.is_dir()]
+    for each in (*sorted(inside, reverse=True), folder):
+        with contextlib.suppress(OSError):
+            each.rmdir()
+
+
+def _epoch_of_record(path: str) -> int:
+    """The run that a record, claim, sign of life or door is of; all are named by it."""
+    return int(path.split("/")[1].partition("-")[0])

@@ -1,0 +1,444 @@
+"""Keyed state of one subtask as a snapshot holds it, read key group by key group.
+
+A stream is a file of blocks, or the folder of a key space; what differs ends here. Only the key
+groups that are asked for are read, and no more than one of them, or a piece of one, is in memory.
+"""
+
+from __future__ import annotations
+
+import heapq
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
+from tidegate.errors import FileMissing, FormatError, RestoreRefused
+from tidegate.snapshots.reading.key_spaces import key_space
+from tidegate.state.changelog import COLUMNS_ID
+from tidegate.state.format import (
+    COLUMNS,
+    PRESENT,
+    Block,
+    StateHeader,
+    Version,
+    reading,
+    rocksdb_header,
+)
+from tidegate.state.hashmap import Present
+from tidegate.state.increments import in_streams
+from tidegate.state.keyed import decoded_block
+from tidegate.state.log_streams import bases, log_streams
+from tidegate.state.rocksdb.by_entry import together, wholes_of
+from tidegate.state.rocksdb.restore import COLUMNS_FILE
+from tidegate.state.rocksdb.store import after
+from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.state.stream_reader import StreamReader
+from tidegate.typeinfo.serializers import is_packed, join_pieces
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.state.format import ColumnsHeader, KeyedHeader, RocksDBHeader, RocksDBState
+    from tidegate.state.rocksdb.restore import RestoredSpace
+    from tidegate.state.rocksdb.store import RocksDBStore
+    from tidegate.storage.reading import StateReader
+    from tidegate.storage.state_files import StateFiles
+    from tidegate.typeinfo.serializers import Reader
+
+_ENTRIES_A_PIECE: Final = 65_536
+_CACHE_BYTES: Final = 64 << 20
+
+Piece = tuple[int, list[Any], list[Any]]
+"""A key group, keys, and the entry of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """How a stream has a state; fields as in `state.format.RocksDBState`."""
+
+    name: str
+    kind: str
+    namespace: bytes | None
+    versions: tuple[Version, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryReaders:
+    """What reads a state of a stream. values: for each of its versions."""
+
+    name: str
+    keys: Reader
+    values: Sequence[Reader]
+    where: str
+
+
+def keyed_streams(
+    handle: KeyedStateHandle, files: StateFiles, reader: StateReader
+) -> Iterator[KeyedStream]:
+    """What a subtask's handle holds. Reads headers only.
+
+    Raises RestoreRefused for a handle of another kind, or whose file is missing, and FormatError.
+    """
+    layers: list[BlockStream | FolderStream] = []
+    for stream in in_streams(bases([handle]), handle.key_groups, reader.read):
+        match stream:
+            case KeyGroupsStateHandle() if stream.state_handle_id.startswith(COLUMNS_ID):
+                yield BlockStream(stream, files, reader.where)
+            case KeyGroupsStateHandle():
+                layers.append(BlockStream(stream, files, reader.where))
+            case IncrementalRemoteKeyedStateHandle():
+                layers.append(FolderStream(stream, reader))
+                yield from _columns_beside(stream, files, reader.where)
+            case _:
+                raise RestoreRefused(
+                    f"Keyed state in the form of {type(handle).__name__} is not Tidegate's own",
+                    where=reader.where,
+                    remedy="A savepoint that Flink wrote becomes ours with 'tidegate migrate'.",
+                )
+    log = log_streams([handle], handle.key_groups, reader.read)
+    layers += [BlockStream(part, files, reader.where) for part in log]
+    if layers:
+        yield layers[0] if len(layers) == 1 else LayeredStream(layers, handle.key_groups)
+
+
+@contextmanager
+def _opened(files: StateFiles, handle: StreamStateHandle, where: str) -> Generator[StreamReader]:
+    try:
+        with files.open_handle(handle) as stream:
+            yield StreamReader(stream, handle.state_size, handle.physical_id)
+    except FileMissing as error:
+        raise RestoreRefused(
+            f"A file of state is missing: {handle.physical_id}",
+            where=where,
+            remedy="Put the file back, or read another snapshot; 'tidegate fsck' says what else "
+            "is missing.",
+        ) from error
+
+
+def _columns_beside(
+    folder: IncrementalRemoteKeyedStateHandle, files: StateFiles, where: str
+) -> Iterator[BlockStream]:
+    """The columnar state of a folder: a stream of blocks, whose sections are found by a walk."""
+    for file in (*folder.shared_state, *folder.private_state):
+        if file.local_path != COLUMNS_FILE:
+            continue
+        with _opened(files, file.handle, where) as stream:
+            offsets = dict(stream.walk())
+        known = tuple(offsets.get(group, 0) for group in folder.key_groups)
+        handle = KeyGroupsStateHandle(folder.key_groups, known, file.handle, COLUMNS_FILE)
+        yield BlockStream(handle, files, where)
+
+
+class BlockStream:
+    """A file of blocks, as the HashMap backend, savepoints and columnar state have them."""
+
+    def __init__(self, handle: KeyGroupsStateHandle, files: StateFiles, where: str) -> None:
+        self._handle = handle
+        self._files = files
+        self._where = where
+        self.key_groups = handle.key_groups
+
+    @cached_property
+    def _header(self) -> KeyedHeader:
+        with _opened(self._files, self._handle.delegate, self._where) as stream:
+            return stream.header
+
+    @property
+    def key(self) -> bytes | None:
+        """Snapshot of the keys' serializer; None without rows."""
+        return self._header.key
+
+    @property
+    def columns(self) -> ColumnsHeader | None:
+        """Of columnar state, if there is any."""
+        return self._header.columns
+
+    @cached_property
+    def states(self) -> Mapping[str, StoredState]:
+        """By name. A state that was restored and not asked for may have been written twice."""
+        found: dict[str, StoredState] = {}
+        for state in self._header.states:
+            held = found.get(state.name)
+            versions = () if held is None else held.versions
+            added = Version(state.serializer, ttl=state.ttl)
+            found[state.name] = StoredState(
+                state.name, state.kind, state.namespace, (*versions, added)
+            )
+        return found
+
+    def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
+        """The entries of a state in some key groups, each key once.
+
+        groups: of this stream's. Raises RestoreRefused, FormatError, StorageFailed.
+        """
+        values = _readers_of(self.headers, readers.name, iter(readers.values))
+        for group, blocks in self.sections(groups):
+            found: dict[Any, Any] = {}
+            _lay_over(found, blocks, readers, values)
+            if found:
+                yield group, list(found), list(found.values())
+
+    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        """Key groups, and their columns as a record batch; raises as `entries`."""
+        for group, blocks in self.sections(groups):
+            for block in blocks:
+                if block.kind == COLUMNS:
+                    yield group, memoryview(block.values)
+
+    @property
+    def headers(self) -> list[StateHeader]:
+        """Of the states that blocks name."""
+        return self._header.states
+
+    def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
+        """Key groups that have state, and their blocks as they are; raises as `entries`."""
+        with _opened(self._files, self._handle.delegate, self._where) as stream:
+            yield from stream.sections(self._handle, groups)
+
+
+class LayeredStream:
+    """Streams to be laid over each other: of an incremental checkpoint, of a changelog.
+
+    layers: oldest first; each of some of the key groups.
+    """
+
+    columns: ColumnsHeader | None = None
+
+    def __init__(
+        self, layers: Sequence[BlockStream | FolderStream], key_groups: KeyGroupRange
+    ) -> None:
+        self._layers = layers
+        self.key_groups = key_groups
+
+    @property
+    def key(self) -> bytes | None:
+        """Snapshot of the keys' serializer."""
+        return next((layer.key for layer in self._layers if layer.key is not None), None)
+
+    @cached_property
+    def states(self) -> Mapping[str, StoredState]:
+        """By name, with the versions of all layers."""
+        found: dict[str, StoredState] = {}
+        for layer in self._layers:
+            for name, state in layer.states.items():
+                older = found[name].versions if name in found else ()
+                found[name] = replace(state, versions=older + state.versions)
+        return found
+
+    def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
+        """As a `BlockStream`'s."""
+        left = iter(readers.values)
+        values = [_readers_of(layer.headers, readers.name, left) for layer in self._layers]
+        for group, layers in self._merged(groups):
+            found: dict[Any, Any] = {}
+            for index, blocks in layers:
+                _lay_over(found, blocks, readers, values[index])
+            if found:
+                yield group, list(found), list(found.values())
+
+    @property
+    def headers(self) -> list[StateHeader]:
+        """Of the states that blocks name: those of all layers, the oldest first."""
+        return [header for layer in self._layers for header in layer.headers]
+
+    def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
+        """As a `BlockStream`'s; the blocks of all layers, the oldest first."""
+        first = list(accumulate((len(layer.headers) for layer in self._layers), initial=0))
+        for group, layers in self._merged(groups):
+            yield (
+                group,
+                [
+                    replace(block, state=block.state + first[index])
+                    for index, blocks in layers
+                    for block in blocks
+                ],
+            )
+
+    def _merged(
+        self, groups: Sequence[int]
+    ) -> Iterator[tuple[int, Iterator[tuple[int, Iterable[Block]]]]]:
+        """The key groups that some layer has, and the blocks of each layer, the oldest first."""
+        place = {group: index for index, group in enumerate(groups)}
+
+        def sections_of(index: int) -> Iterator[tuple[int, int, Iterable[Block]]]:
+            layer = self._layers[index]
+            own = [group for group in groups if group in layer.key_groups]
+            for group, blocks in layer.sections(own):
+                yield place[group], index, blocks
+
+        sections = heapq.merge(*map(sections_of, range(len(self._layers))), key=itemgetter(0, 1))
+        for at, of_group in groupby(sections, key=itemgetter(0)):
+            yield groups[at], ((index, blocks) for _, index, blocks in of_group)
+
+    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        """None: columns are not written in layers."""
+        yield from ()
+
+
+def _readers_of(
+    headers: Sequence[StateHeader], name: str, values: Iterator[Reader]
+) -> dict[int, Reader]:
+    """For each of these headers that is of the state the next reader."""
+    return {index: next(values) for index, state in enumerate(headers) if state.name == name}
+
+
+def _lay_over(
+    found: dict[Any, Any],
+    blocks: Iterable[Block],
+    readers: EntryReaders,
+    values: Mapping[int, Reader],
+) -> None:
+    with reading(readers.where):
+        for block in blocks:
+            if block.kind == COLUMNS or block.state not in values:
+                continue
+            said = decoded_block(block, readers.keys, values[block.state], readers.where)
+            if isinstance(said, Present):
+                found.update(zip(said.keys, said.values, strict=True))
+            else:
+                for key in said.keys:
+                    found.pop(key, None)
+
+
+class FolderStream:
+    """The files of a key space, which is made anew in a temporary folder to be read."""
+
+    def __init__(self, handle: IncrementalRemoteKeyedStateHandle, reader: StateReader) -> None:
+        self._handle = handle
+        self._reader = reader
+        self.key_groups = handle.key_groups
+
+    @cached_property
+    def _header(self) -> RocksDBHeader:
+        meta = self._reader.read(self._handle.meta)
+        return rocksdb_header(memoryview(meta), self._handle.meta.physical_id)
+
+    @property
+    def key(self) -> bytes | None:
+        """Snapshot of the keys' serializer; None without rows."""
+        return self._header.key
+
+    @cached_property
+    def states(self) -> Mapping[str, StoredState]:
+        """By name."""
+        return {
+            state.name: StoredState(state.name, state.kind, state.namespace, tuple(state.versions))
+            for state in self._header.states
+        }
+
+    @property
+    def columns(self) -> ColumnsHeader | None:
+        """None: columns are in a stream of their own."""
+        return None
+
+    def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
+        """The entries of a state in some key groups; raises as `BlockStream.entries`."""
+        state = next(each for each in self._header.states if each.name == readers.name)
+        with self._space() as space:
+            for group in groups:
+                for some in _scanned(space.store, group, state):
+                    with reading(readers.where):
+                        keys = _keys([k[PREFIX_BYTES:] for k, _ in some], readers.keys)
+                        values = _values([value for _, value in some], readers.values)
+                    if state.by_entry:
+                        keys, values = _each_once(keys, values)
+                    yield group, keys, values
+
+    @property
+    def headers(self) -> list[StateHeader]:
+        """Of the states that blocks name, one for each version of a state."""
+        return self._header.in_blocks()
+
+    def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
+        """Key groups, and their entries as blocks; raises as `BlockStream.entries`."""
+        with self._space() as space:
+            for group in groups:
+                blocks = list(self._blocks(space.store, group))
+                if blocks:
+                    yield group, blocks
+
+    def _space(self) -> AbstractContextManager[RestoredSpace]:
+        return key_space(self._handle, self._reader, cache_bytes=_CACHE_BYTES)
+
+    def _blocks(self, store: RocksDBStore, group: int) -> Iterator[Block]:
+        first = 0
+        for state in self._header.states:
+            for some in _scanned(store, group, state):
+                if state.by_entry and len(some) > len({name for name, _ in some}):
+                    raise RestoreRefused(
+                        f"The state '{state.name}' has maps or lists of several types in one",
+                        where=self._reader.where,
+                        remedy="Use a savepoint in canonical form, which has one type a state.",
+                    )
+                alike: dict[tuple[int, bytes, bytes], list[tuple[bytes, bytes]]] = {}
+                for name, piece in some:
+                    form = piece[0], name[PREFIX_BYTES : PREFIX_BYTES + 1], piece[1:2]
+                    alike.setdefault(form, []).append((name, piece))
+                for (version, _, _), entries in alike.items():
+                    keys = join_pieces([name[PREFIX_BYTES:] for name, _ in entries])
+                    values = join_pieces([piece[1:] for _, piece in entries])
+                    yield Block(PRESENT, first + version, len(entries), keys, values)
+            first += len(state.versions)
+
+    def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
+        """None: columns are in a stream of their own."""
+        yield from ()
+
+
+def _scanned(
+    store: RocksDBStore, group: int, state: RocksDBState
+) -> Iterator[list[tuple[bytes, bytes]]]:
+    """The entries of a state in a key group, some at a time.
+
+    Maps and lists are whole; one of several types comes as several, one after the other.
+    """
+    if state.by_entry:
+        wholes = wholes_of(store, state, group)
+        while some := list(islice(wholes, _ENTRIES_A_PIECE)):
+            yield [(name, piece) for name, pieces in some for piece in pieces]
+        return
+    prefix = prefix_of(group, state.number)
+    scan = store.scan(prefix, after(prefix))
+    while some := list(islice(scan, _ENTRIES_A_PIECE)):
+        yield some
+
+
+def _each_once(keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Each key once, with all that its map or list has."""
+    found: dict[Any, list[Any]] = {}
+    for key, part in zip(keys, values, strict=True):
+        found.setdefault(key, []).append(part)
+    return list(found), [together(parts) for parts in found.values()]
+
+
+def _keys(pieces: Sequence[bytes], reader: Reader) -> list[Any]:
+    if all(map(is_packed, pieces)):
+        return reader.decode_many(join_pieces(pieces))
+    return reader.decode_each(pieces)
+
+
+def _values(pieces: Sequence[bytes], versions: Sequence[Reader]) -> list[Any]:
+    """Entries as they are on disk: a byte for the version of each, and its piece."""
+    forms = {piece[:2] for piece in pieces}
+    if max(forms)[0] >= len(versions):
+        raise FormatError("An entry on disk is of a version that its state does not have")
+    bare = [piece[1:] for piece in pieces]
+    if len(forms) > 1:
+        read = versions.__getitem__
+        return [
+            read(piece[0]).decode_each((each,))[0] for piece, each in zip(pieces, bare, strict=True)
+        ]
+    reader = versions[pieces[0][0]]
+    if is_packed(bare[0]):
+        return reader.decode_many(join_pieces(bare))
+    return reader.decode_each(bare)
+
+
+KeyedStream = BlockStream | LayeredStream | FolderStream
+"""Keyed state of a range of key groups; all have the same attributes and methods."""

@@ -1,0 +1,148 @@
+"""The states of one operator of a snapshot that belong to subtasks: lists, maps, data in flight."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkformat.handles import StateDistribution
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from tidegate.checkpoint.channel_state import read_chunks
+from tidegate.model.elements import ArrowBatch, RowBatch
+from tidegate.snapshots.rows import Rows, StateInfo, StateKind
+from tidegate.state.format import element, operator_header, reading
+from tidegate.state.operator_state import BROADCAST_KIND
+from tidegate.transport import codec
+from tidegate.typeinfo.serializers import SerializerSnapshot
+from tidegate.typeinfo.stand_ins import serializer_standing_in
+from tidegate.typeinfo.types import INT, PICKLED, MapTypeInfo, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flinkformat.handles import StreamStateHandle
+    from flinkformat.snapshots import SubtaskState
+    from tidegate.storage.reading import StateReader
+    from tidegate.typeinfo.serializers import Serializer
+
+INPUT_CHANNELS: Final = "_input_channels"
+"""Name of the data in flight that had come in to an operator."""
+
+OUTPUT_CHANNELS: Final = "_output_channels"
+"""Name of the data in flight that were to leave an operator."""
+
+_KINDS: Final = {
+    StateDistribution.SPLIT_DISTRIBUTE: StateKind.OPERATOR_LIST,
+    StateDistribution.UNION: StateKind.UNION_LIST,
+    StateDistribution.BROADCAST: StateKind.BROADCAST,
+}
+_PLACE: Final = TupleTypeInfo([INT, INT])
+
+
+class SubtaskStates:
+    """Operator state and data in flight of an operator. where: names it in errors."""
+
+    def __init__(
+        self, subtasks: Mapping[int, SubtaskState], reader: StateReader, where: str
+    ) -> None:
+        self._subtasks = subtasks
+        self._reader = reader
+        self._where = where
+        self._serializers: dict[bytes, Serializer] = {}
+
+    @cached_property
+    def infos(self) -> dict[str, StateInfo]:
+        """The states by name. Raises RestoreRefused, FormatError, StorageFailed."""
+        found: dict[str, StateInfo] = {}
+        for state in self._subtasks.values():
+            if state.managed_operator is not None and state.managed_operator.states:
+                handle = state.managed_operator
+                header = operator_header(self._read(handle.delegate), handle.delegate.physical_id)
+                for each in header.states:
+                    if each.name in handle.states and each.name not in found:
+                        kind = _KINDS[handle.states[each.name].mode]
+                        found[each.name] = self._info(each.name, kind, each.serializer)
+        flights = (
+            (INPUT_CHANNELS, StateKind.INPUT_CHANNELS, "input_channel"),
+            (OUTPUT_CHANNELS, StateKind.OUTPUT_CHANNELS, "result_subpartition"),
+        )
+        for name, kind, part in flights:
+            if any(getattr(state, part) for state in self._subtasks.values()):
+                found[name] = StateInfo(name, kind, None, _PLACE, PICKLED)
+        return found
+
+    def rows(self, info: StateInfo) -> Iterator[Rows]:
+        """The rows of a state, subtask by subtask; of a broadcast state, those of one of them."""
+        for index, state in self._subtasks.items():
+            match info.kind:
+                case StateKind.INPUT_CHANNELS:
+                    for each in state.input_channel:
+                        for channel in unmerge_input(each):
+                            place = channel.gate_index, channel.channel_index
+                            yield from self._in_flight(
+                                index, place, channel.delegate, channel.offsets
+                            )
+                case StateKind.OUTPUT_CHANNELS:
+                    for each in state.result_subpartition:
+                        for channel in unmerge_output(each):
+                            place = channel.partition_index, channel.subpartition_index
+                            yield from self._in_flight(
+                                index, place, channel.delegate, channel.offsets
+                            )
+                case _:
+                    rows = list(self._elements(info, index, state))
+                    yield from rows
+                    if rows and info.kind is StateKind.BROADCAST:
+                        return
+
+    def _read(self, handle: StreamStateHandle) -> memoryview:
+        return memoryview(self._reader.read(handle))
+
+    def _serializer(self, snapshot: bytes) -> Serializer:
+        if snapshot not in self._serializers:
+            found = serializer_standing_in(SerializerSnapshot.from_bytes(snapshot))
+            self._serializers[snapshot] = found
+        return self._serializers[snapshot]
+
+    def _info(self, name: str, kind: StateKind, serializer: bytes) -> StateInfo:
+        of = self._serializer(serializer).type_info
+        if kind is not StateKind.BROADCAST:
+            return StateInfo(name, kind, None, None, of)
+        keys, values = (of.key_type, of.value_type) if isinstance(of, MapTypeInfo) else (of, of)
+        return StateInfo(name, kind, keys, None, values)
+
+    def _elements(self, info: StateInfo, index: int, state: SubtaskState) -> Iterator[Rows]:
+        handle = state.managed_operator
+        if handle is None or info.name not in handle.states:
+            return
+        where = handle.delegate.physical_id
+        data = self._read(handle.delegate)
+        header = operator_header(data, where)
+        for each in header.states:
+            if each.name != info.name:
+                continue
+            serializer = self._serializer(each.serializer)
+            with reading(f"{self._where}, operator state '{info.name}'"):
+                values: list[Any] = []
+                for offset in handle.states[info.name].offsets:
+                    values += serializer.decode_many(element(data, offset, where))
+                if each.kind == BROADCAST_KIND:
+                    pairs = {key: value for part in values for key, value in part.items()}
+                    yield Rows(index, None, list(pairs), None, list(pairs.values()))
+                else:
+                    yield Rows(index, None, None, None, values)
+            return
+
+    def _in_flight(
+        self, index: int, place: tuple[int, int], file: StreamStateHandle, offsets: Iterable[int]
+    ) -> Iterator[Rows]:
+        with reading(f"{self._where}, data in flight"):
+            for buffer in read_chunks(self._read(file).tobytes(), offsets):
+                match codec.decode(buffer):
+                    case RowBatch(values=values):
+                        yield Rows(index, None, None, [place] * len(values), list(values))
+                    case ArrowBatch(batch=batch):
+                        rows = batch.to_pylist()
+                        yield Rows(index, None, None, [place] * len(rows), rows)
+                    case _:
+                        pass

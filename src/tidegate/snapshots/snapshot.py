@@ -1,0 +1,331 @@
+"""A snapshot opened as a thing to read: its operators, their states, and what these hold.
+
+Nothing of the program is needed, save the classes of what was pickled. Whatever wrote a state (rows
+in memory or on disk, columns, timers, lists of a subtask, data in flight) comes as rows of Python
+values or as Arrow batches of one form.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Final
+
+from flinkformat.handles import FileStateHandle
+from flinkformat.snapshots import FINISHED
+from tidegate.checkpoint.provenance import checksums_of, name_of, provenance_of
+from tidegate.errors import ConfigError, UserError
+from tidegate.snapshots.folders import files_of, read_snapshot
+from tidegate.snapshots.reading.keyed_states import KeyedStates
+from tidegate.snapshots.reading.subtask_states import SubtaskStates
+from tidegate.snapshots.rows import Rows, StateInfo, StateKind, StateRow
+from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import StateFiles
+from tidegate.typeinfo.found_types import type_of_values
+from tidegate.typeinfo.types import PICKLED, holds_pickled
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from flinkformat.snapshots import CheckpointMetadata, OperatorState
+    from tidegate.model.ids import OperatorId
+    from tidegate.snapshots.reading.keyed_streams import KeyedStream
+    from tidegate.snapshots.rows import StateForm
+    from tidegate.typeinfo.types import TypeInformation
+
+__all__ = ["OperatorInfo", "Snapshot", "StateInfo", "StateKind", "StateRow"]
+
+ROWS_A_BATCH: Final = 65_536
+"""Rows of an Arrow batch at most."""
+
+_SAMPLE: Final = 10_000
+"""Undeclared values that are looked at for what type they have."""
+
+
+class _NoKey:
+    """Stands for no key, since None may be one."""
+
+
+NO_KEY: Final = _NoKey()
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorInfo:
+    """An operator of a snapshot. uid, name: None where the snapshot does not say."""
+
+    operator_id: OperatorId
+    uid: str | None
+    name: str | None
+    parallelism: int
+    max_parallelism: int
+
+    def __str__(self) -> str:
+        return self.uid or self.name or self.operator_id.hex()
+
+
+class Snapshot:
+    """A checkpoint or savepoint, open for reading; made by `Snapshot.open`.
+
+    Nothing is read but ``_metadata`` until it is asked for, unless it has to be signed, and nothing
+    is kept of values. path: its folder. Operators are named by uid, by name or by operator id in
+    hexadecimal digits.
+    """
+
+    def __init__(
+        self, path: str, metadata: CheckpointMetadata, key_file: str | None = None
+    ) -> None:
+        self.path = path
+        self.metadata = metadata
+        self._files = StateFiles(signed=key_file is not None)
+        known = checksums_of(metadata)
+        self._places = {
+            place: known[name_of(place)]
+            for place in files_of(path, metadata)
+            if name_of(place) in known
+        }
+        self._reader = StateReader(self._files, self._places)
+        self._states: dict[OperatorId, _OperatorStates] = {}
+
+    @staticmethod
+    def open(path: str | PathLike[str], *, key_file: str | PathLike[str] | None = None) -> Snapshot:
+        """The snapshot in a folder; path: the folder, or the ``_metadata`` in it.
+
+        key_file: holds the key with which it has to be signed; then all its files are read once.
+        Raises RestoreRefused where there is no folder, or no ``_metadata`` in it, as in one that
+        was never completed, or it is not signed so; FormatError for bytes that are none, or of a
+        newer version.
+        """
+        signed_by = None if key_file is None else fspath(key_file)
+        snapshot = Snapshot(*read_snapshot(fspath(path), signed_by), signed_by)
+        if signed_by is not None:
+            snapshot._check_files()
+        return snapshot
+
+    def _check_files(self) -> None:
+        for place in files_of(self.path, self.metadata):
+            known = self._places.get(place)
+            for _ in self._reader.parts(FileStateHandle(place, 0 if known is None else known.size)):
+                pass
+
+    @cached_property
+    def operators(self) -> tuple[OperatorInfo, ...]:
+        """All operators, those without state among them."""
+        return tuple(
+            OperatorInfo(
+                each.operator_id, each.uid, each.name, each.parallelism, each.max_parallelism
+            )
+            for each in self.metadata.operators
+        )
+
+    @property
+    def job_name(self) -> str | None:
+        """Name of the job that wrote it; None where Flink did."""
+        provenance = provenance_of(self.metadata)
+        name = None if provenance is None else provenance.facts.get("job_name")
+        return name if isinstance(name, str) else None
+
+    def operator(self, name: str | OperatorInfo) -> OperatorInfo:
+        """The operator of a uid, name or id. Raises ConfigError, with the likely one, for none."""
+        if isinstance(name, OperatorInfo):
+            return name
+        for field in ("uid", "name", "operator_id"):
+            found = [each for each in self.operators if _named(each, field) == name]
+            if len(found) == 1:
+                return found[0]
+            if found:
+                ids = ", ".join(each.operator_id.hex() for each in found)
+                raise ConfigError(
+                    f"{len(found)} operators of the snapshot have the {field} '{name}'",
+                    where=self.path,
+                    remedy=f"Name the one that is meant by its id: {ids}.",
+                )
+        names = [str(each) for each in self.operators]
+        raise ConfigError(
+            f"The snapshot has no operator '{name}'", where=self.path, remedy=likely(name, names)
+        )
+
+    def states(self, operator: str | OperatorInfo) -> tuple[StateInfo, ...]:
+        """The states of an operator. Reads headers of files.
+
+        Raises ConfigError for no such operator, RestoreRefused where a file is gone or the state is
+        none of ours, FormatError, StorageFailed.
+        """
+        return tuple(self._of(self.operator(operator)).infos.values())
+
+    def state(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateInfo:
+        """A state by its name. Raises ConfigError, with the likely one, where there is none."""
+        if isinstance(state, StateInfo):
+            return state
+        found = self.operator(operator)
+        infos = self._of(found).infos
+        if state not in infos:
+            raise ConfigError(
+                f"The operator '{found}' has no state '{state}'",
+                where=self.path,
+                remedy=likely(state, list(infos)),
+            )
+        return infos[state]
+
+    def rows(
+        self,
+        operator: str | OperatorInfo,
+        state: str | StateInfo,
+        *,
+        key_groups: Collection[int] | None = None,
+        key: object = NO_KEY,
+    ) -> Iterator[StateRow]:
+        """What a state holds, row by row, as the program's values.
+
+        A dataclass or NamedTuple comes as one of the same name and fields, save where it was
+        pickled: then its class has to be importable. key_groups: only these. key: only this one.
+        Raises as `states`, and UserError where a pickled class is missing.
+        """
+        found = self.operator(operator)
+        info = self.state(found, state)
+        for run in self.runs(found, info, key_groups=key_groups, key=key):
+            yield from run.each()
+
+    def entries(
+        self,
+        operator: str | OperatorInfo,
+        state: str | StateInfo,
+        *,
+        key_groups: Collection[int] | None = None,
+        key: object = NO_KEY,
+    ) -> Iterator[pa.RecordBatch]:
+        """The same as Arrow batches of ROWS_A_BATCH rows at most.
+
+        Of the schema of a StateInfo that is given, else of `settled`.
+        """
+        found = self.operator(operator)
+        info = state if isinstance(state, StateInfo) else self.settled(found, state)
+        where = f"{self.path}, operator '{found}', state '{info.name}'"
+        for run in self.runs(found, info, key_groups=key_groups, key=key):
+            batch = run.batch(info, where)
+            for start in range(0, len(batch), ROWS_A_BATCH):
+                yield batch.slice(start, ROWS_A_BATCH)
+
+    def splits(
+        self, operator: str | OperatorInfo, state: str | StateInfo, *, bytes_max: int
+    ) -> list[range]:
+        """The key groups of a keyed state in runs that can be read apart; none of other states.
+
+        bytes_max: of all the operator's keyed state in a run, about.
+        """
+        found = self.operator(operator)
+        if not self.state(found, state).kind.is_keyed:
+            return []
+        return self._of(found).keyed.splits(bytes_max)
+
+    def settled(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateInfo:
+        """A state with the type that its undeclared values turn out to have, as in `entries`.
+
+        Looks at the first 10,000 of them; they stay pickled where these have no type in common.
+        """
+        found = self.operator(operator)
+        info = self.state(found, state)
+        if not holds_pickled(info.value_type) and not _holds_pickled(info.namespace_type):
+            return info
+        rows = list(islice(self.rows(found, info), _SAMPLE))
+        value_type, namespace_type = info.value_type, info.namespace_type
+        if holds_pickled(value_type):
+            value_type = _found(value_type, (row.value for row in rows))
+        if namespace_type is not None and holds_pickled(namespace_type):
+            namespace_type = _found(namespace_type, (row.namespace for row in rows))
+        return replace(info, value_type=value_type, namespace_type=namespace_type)
+
+    def form(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateForm:
+        """How a keyed state is written, for who writes more of it; raises ConfigError if empty."""
+        found = self.operator(operator)
+        return self._of(found).keyed.form(self.settled(found, state))
+
+    def keyed_streams(self, operator: str | OperatorInfo) -> list[KeyedStream]:
+        """The keyed state of an operator, as it is."""
+        return self._of(self.operator(operator)).keyed.streams()
+
+    @property
+    def reader(self) -> StateReader:
+        """Reads handles of the snapshot."""
+        return self._reader
+
+    def _of(self, operator: OperatorInfo) -> _OperatorStates:
+        if operator.operator_id not in self._states:
+            state = next(
+                each for each in self.metadata.operators if each.operator_id == operator.operator_id
+            )
+            where = f"{self.path}, operator '{operator}'"
+            self._states[operator.operator_id] = _OperatorStates(
+                state, self._files, self._reader.at(where), where
+            )
+        return self._states[operator.operator_id]
+
+    def runs(
+        self,
+        operator: OperatorInfo,
+        info: StateInfo,
+        *,
+        key_groups: Collection[int] | None = None,
+        key: object = NO_KEY,
+    ) -> Iterator[Rows]:
+        """The same as `rows`, many at a time."""
+        states = self._of(operator)
+        where = f"{self.path}, operator '{operator}', state '{info.name}'"
+        if (key_groups is not None or key is not NO_KEY) and not info.kind.is_keyed:
+            raise ConfigError(
+                f"The state '{info.name}' is of kind {info.kind.value}, which has no key groups",
+                where=where,
+                remedy="Read all of it.",
+            )
+        try:
+            if not info.kind.is_keyed:
+                yield from states.subtasks.rows(info)
+            elif key is NO_KEY:
+                yield from states.keyed.rows(info, key_groups)
+            else:
+                group, wanted = states.keyed.place_of(info, key)
+                if key_groups is None or group in key_groups:
+                    for run in states.keyed.rows(info, (group,)):
+                        yield run.only(wanted)
+        except UserError as error:
+            error.where = where
+            raise
+
+
+class _OperatorStates:
+    def __init__(
+        self, state: OperatorState, files: StateFiles, reader: StateReader, where: str
+    ) -> None:
+        subtasks = {i: each for i, each in state.subtasks.items() if each is not FINISHED}
+        self.keyed = KeyedStates(subtasks, state.max_parallelism, files, reader, where)
+        self.subtasks = SubtaskStates(subtasks, reader, where)
+
+    @cached_property
+    def infos(self) -> Mapping[str, StateInfo]:
+        return {**self.keyed.infos, **self.subtasks.infos}
+
+
+def _named(operator: OperatorInfo, field: str) -> str | None:
+    value = getattr(operator, field)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def likely(wanted: str, names: Sequence[str]) -> str:
+    """What to say to somebody who asks for what there is not."""
+    close = difflib.get_close_matches(wanted, names, n=1)
+    meant = f"'{close[0]}' may be meant; " if close else ""
+    there = ", ".join(f"'{name}'" for name in names) or "none"
+    return f"{meant}there are: {there}." if meant else f"There are: {there}."
+
+
+def _holds_pickled(type_info: TypeInformation | None) -> bool:
+    return type_info is not None and holds_pickled(type_info)
+
+
+def _found(declared: TypeInformation, values: Iterable[object]) -> TypeInformation:
+    found = type_of_values(values)
+    return declared if found == PICKLED else found

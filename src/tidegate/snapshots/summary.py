@@ -1,0 +1,338 @@
+"""What is in a snapshot, in numbers: ``tidegate inspect``.
+
+Per operator, state and key group, counted without making a value or running code of the job
+(`sizes`); types as they stand in the snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from flinkformat.handles import (
+    ChangelogStateBackendHandle,
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+)
+from flinkformat.metadata.channels import unmerge_input, unmerge_output
+from flinkformat.snapshots import FINISHED, CheckpointProperties, SavepointType
+from flinkformat.state_streams import files_of
+from tidegate.checkpoint.provenance import hook_states, provenance_of
+from tidegate.errors import FormatError, RestoreRefused
+from tidegate.snapshots.flink_counts import counted_states
+from tidegate.snapshots.flink_snapshot import FlinkSnapshot
+from tidegate.snapshots.rows import StateKind
+from tidegate.snapshots.sizes import Size, keyed_sizes
+from tidegate.snapshots.snapshot import Snapshot
+from tidegate.state.format import element
+from tidegate.storage.reading import StateReader
+from tidegate.storage.state_files import StateFiles
+from tidegate.typeinfo.serializers import unpacked, values_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from flinkformat.handles import KeyedStateHandle
+    from flinkformat.snapshots import OperatorState, SubtaskState
+    from tidegate.snapshots.rows import StateInfo
+    from tidegate.snapshots.snapshot import OperatorInfo
+    from tidegate.typeinfo.types import TypeInformation
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupSummary:
+    """What a state has in one key group.
+
+    size_bytes: as stored, keys included; None in a snapshot of Flink's.
+    """
+
+    key_group: int
+    entries: int
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """A state of an operator.
+
+    kind: a value of StateKind. key, namespace, value: their types as text; None where there are
+    none. entries: keys, timers, elements, batches in flight. size_bytes: as in `KeyGroupSummary`.
+    skew: entries of the largest key group by those of the mean one, over all key groups; None
+    without key groups or entries. key_groups: those that have entries.
+    """
+
+    name: str
+    kind: str
+    key: str | None
+    namespace: str | None
+    value: str
+    expires: bool
+    entries: int
+    size_bytes: int | None
+    skew: float | None
+    largest_key_group: int | None
+    key_groups: tuple[KeyGroupSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """An operator of a snapshot.
+
+    operator_id: 32 hexadecimal digits. backend: what wrote its keyed state; None without any.
+    finished: how many of its subtasks had reached their end. timers: of all services.
+    in_flight_bytes: of data that barriers had overtaken. coordinator_bytes: of the half that is on
+    the driver. size_bytes: of all state, as the snapshot says it. states: None where they are
+    Flink's and can't be read; then note says why.
+    """
+
+    operator_id: str
+    uid: str | None
+    name: str | None
+    parallelism: int
+    max_parallelism: int
+    backend: str | None
+    finished: int
+    timers: int
+    in_flight_bytes: int
+    coordinator_bytes: int
+    files: int
+    size_bytes: int
+    states: tuple[StateSummary, ...] | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSummary:
+    """What is in a snapshot.
+
+    kind: as Flink calls it. format: ``CANONICAL`` or ``NATIVE``; None of a checkpoint. job,
+    versions: who wrote it; None and empty where Flink did. hooks: names of the states of the job's
+    hooks. files: that it names. size_bytes: of all state, files that are shared included.
+    """
+
+    path: str
+    checkpoint: int
+    kind: str
+    format: str | None
+    job: str | None
+    versions: Mapping[str, str]
+    hooks: tuple[str, ...]
+    files: int
+    size_bytes: int
+    operators: tuple[OperatorSummary, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """Itself as a JSON object."""
+        return asdict(self)
+
+
+def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
+    """Count what a checkpoint or savepoint holds. Blocking; reads its keyed state.
+
+    path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, or a
+    file of it is missing, FormatError for bytes that are not what they say, StorageFailed.
+    """
+    snapshot = Snapshot.open(fspath(path))
+    read = snapshot.metadata
+    provenance = provenance_of(read)
+    facts = {} if provenance is None else provenance.facts
+    versions = facts.get("versions")
+    properties = read.properties or CheckpointProperties.for_unclaimed_snapshot()
+    kind = properties.snapshot_type
+    states = dict(zip(snapshot.operators, read.operators, strict=True))
+    named = set(files_of(read))
+    return SnapshotSummary(
+        snapshot.path,
+        read.checkpoint_id,
+        kind.name,
+        kind.format.value if isinstance(kind, SavepointType) else None,
+        snapshot.job_name,
+        {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {},
+        tuple(state.name for state in hook_states(read)),
+        len(named),
+        read.state_size,
+        tuple(_operator(snapshot, info, state) for info, state in states.items()),
+    )
+
+
+def _operator(snapshot: Snapshot, info: OperatorInfo, state: OperatorState) -> OperatorSummary:
+    subtasks = {i: each for i, each in state.subtasks.items() if each is not FINISHED}
+    finished = len(state.subtasks) - len(subtasks)
+    coordinator = state.coordinator_state
+    channels = [
+        channel
+        for each in subtasks.values()
+        for channel in (*each.input_channel, *each.result_subpartition)
+    ]
+    keyed = [each.managed_keyed for each in subtasks.values() if each.managed_keyed is not None]
+    note, states = "", None
+    if provenance_of(snapshot.metadata) is not None:
+        states = _states(snapshot, info, subtasks, keyed)
+    else:
+        try:
+            states = _states_of_flink(snapshot, state)
+        except (FormatError, RestoreRefused) as error:
+            note = error.what
+    timers = [each for each in states or () if each.kind == StateKind.TIMERS.value]
+    return OperatorSummary(
+        info.operator_id.hex(),
+        info.uid,
+        info.name,
+        info.parallelism,
+        info.max_parallelism,
+        _backend(keyed),
+        info.parallelism if state.fully_finished else finished,
+        sum(each.entries for each in timers),
+        sum(channel.state_size for channel in channels),
+        0 if coordinator is None else coordinator.state_size,
+        len({path for each in subtasks.values() for path in files_of(each)}),
+        state.state_size,
+        states,
+        note,
+    )
+
+
+def _backend(handles: Iterable[KeyedStateHandle]) -> str | None:
+    for handle in handles:
+        match handle:
+            case KeyGroupsStateHandle():
+                return "hashmap"
+            case KeyGroupsSavepointStateHandle():
+                return "canonical"
+            case IncrementalRemoteKeyedStateHandle(private_state=private):
+                return "rocksdb" if private else "hashmap, incremental"
+            case ChangelogStateBackendHandle():
+                return "changelog"
+            case _:
+                return None
+    return None
+
+
+def _states(
+    snapshot: Snapshot,
+    info: OperatorInfo,
+    subtasks: Mapping[int, SubtaskState],
+    keyed: Iterable[KeyedStateHandle],
+) -> tuple[StateSummary, ...]:
+    where = f"{snapshot.path}, operator '{info}'"
+    files = StateFiles()
+    reader = StateReader(files, {}, where=where)
+    sizes = keyed_sizes(keyed, files, reader)
+    found: list[StateSummary] = []
+    for each in snapshot.states(info):
+        if each.kind.is_keyed:
+            groups = sizes.get(each.name, {})
+            found.append(_keyed_state(each, groups, info.max_parallelism))
+        elif each.kind in (StateKind.INPUT_CHANNELS, StateKind.OUTPUT_CHANNELS):
+            found.append(_summed(each, _in_flight(each, subtasks)))
+        else:
+            found.append(_summed(each, _elements(each, subtasks, reader)))
+    return tuple(found)
+
+
+def _states_of_flink(snapshot: Snapshot, operator: OperatorState) -> tuple[StateSummary, ...]:
+    found: list[StateSummary] = []
+    for state in counted_states(FlinkSnapshot(snapshot.path, snapshot.metadata), operator):
+        groups = {group: count for group, count in state.groups.items() if group >= 0}
+        found.append(
+            StateSummary(
+                state.name,
+                state.kind,
+                state.key,
+                state.namespace,
+                state.value,
+                expires=False,
+                entries=state.groups.total(),
+                size_bytes=None,
+                skew=_skew(groups, operator.max_parallelism),
+                largest_key_group=_largest(groups),
+                key_groups=tuple(
+                    KeyGroupSummary(group, count, None) for group, count in sorted(groups.items())
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _largest(groups: Mapping[int, int]) -> int | None:
+    return max(groups, key=lambda group: (groups[group], -group), default=None)
+
+
+def _skew(groups: Mapping[int, int], max_parallelism: int) -> float | None:
+    if not groups:
+        return None
+    return round(max(groups.values()) * max_parallelism / sum(groups.values()), 3)
+
+
+def _keyed_state(info: StateInfo, groups: Mapping[int, Size], max_parallelism: int) -> StateSummary:
+    counts = {group: size.entries for group, size in groups.items()}
+    skew, largest = _skew(counts, max_parallelism), _largest(counts)
+    return _summed(info, groups.values(), skew, largest, groups)
+
+
+def _summed(
+    info: StateInfo,
+    sizes: Iterable[Size],
+    skew: float | None = None,
+    largest: int | None = None,
+    groups: Mapping[int, Size] | None = None,
+) -> StateSummary:
+    parts = list(sizes)
+    return StateSummary(
+        info.name,
+        info.kind.value,
+        _shown(info.key_type),
+        _shown(info.namespace_type),
+        str(info.value_type),
+        info.expires,
+        sum(size.entries for size in parts),
+        sum(size.size_bytes for size in parts),
+        skew,
+        largest,
+        tuple(
+            KeyGroupSummary(group, size.entries, size.size_bytes)
+            for group, size in sorted((groups or {}).items())
+        ),
+    )
+
+
+def _shown(type_info: TypeInformation | None) -> str | None:
+    return None if type_info is None else str(type_info)
+
+
+def _elements(
+    info: StateInfo, subtasks: Mapping[int, SubtaskState], reader: StateReader
+) -> Iterator[Size]:
+    """Of each subtask; of a broadcast state, of one, since all have the same."""
+    for state in subtasks.values():
+        handle = state.managed_operator
+        if handle is None or info.name not in handle.states:
+            continue
+        data, where = memoryview(reader.read(handle.delegate)), handle.delegate.physical_id
+        found = [element(data, at, where) for at in handle.states[info.name].offsets]
+        broadcast = info.kind is StateKind.BROADCAST
+        yield Size(sum(map(_entries_in, found)) if broadcast else len(found), sum(map(len, found)))
+        if broadcast and found:
+            return
+
+
+def _entries_in(piece: memoryview) -> int:
+    """Entries of a broadcast map; one for a map that is pickled."""
+    if values_in(piece) is None:
+        return 1
+    return sum(len(each) for each in unpacked(piece[1:]))
+
+
+def _in_flight(info: StateInfo, subtasks: Mapping[int, SubtaskState]) -> Iterator[Size]:
+    """Batches and bytes of each channel."""
+    for state in subtasks.values():
+        if info.kind is StateKind.INPUT_CHANNELS:
+            channels = [plain for each in state.input_channel for plain in unmerge_input(each)]
+        else:
+            channels = [
+                plain for each in state.result_subpartition for plain in unmerge_output(each)
+            ]
+        for channel in channels:
+            yield Size(len(channel.offsets), channel.state_size)

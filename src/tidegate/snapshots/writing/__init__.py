@@ -1,0 +1,1 @@
+"""New snapshots: rows encoded, operators rewritten, files and ``_metadata`` written."""

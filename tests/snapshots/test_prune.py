@@ -1,0 +1,279 @@
+"""``tidegate prune``: what is removed of ended jobs, and what never is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+from click.testing import CliRunner
+
+from tests.snapshots.snapshot_world import JobWorld, Kind
+from tidegate.cli.main import commands
+from tidegate.clock import SystemClock
+from tidegate.errors import ConfigError
+from tidegate.ha.chain import JobRecord, Pointer, beat_path, claim_path, encode, place_path
+from tidegate.ha.filesystem import open_chain
+from tidegate.ha.leadership import HaWorld, lead
+from tidegate.model.chance import SeededChance
+from tidegate.model.control import JobStatus
+from tidegate.model.ids import CheckpointId, Epoch, JobId
+from tidegate.snapshots.checking.fsck import check
+from tidegate.snapshots.kept import KeptCheckpoint, PruneRule, Standing, to_prune
+from tidegate.snapshots.prune import Pruning
+from tidegate.storage import paths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidegate.snapshots.prune import PrunePlan
+    from tidegate.storage.store import Store
+
+T = TypeVar("T")
+
+DAY_MS = 86_400_000
+LATER = "f" * 32
+
+
+def kept(
+    number: int, standing: Standing, *, job: str = "counts", age_days: int | None = 0
+) -> KeptCheckpoint:
+    written_ms = None if age_days is None else (100 - age_days) * DAY_MS
+    return KeptCheckpoint(
+        f"/c/{standing.name}/chk-{number}", job, CheckpointId(number), standing, written_ms
+    )
+
+
+def pruned(rule: PruneRule, *checkpoints: KeptCheckpoint) -> list[int]:
+    return [each.number for each in to_prune(checkpoints, rule, 100 * DAY_MS)]
+
+
+ONE_OF_EACH = [kept(number, standing) for number, standing in enumerate(Standing)]
+
+
+def test_without_a_rule_only_checkpoints_of_earlier_runs_are_removed() -> None:
+    doomed = to_prune(ONE_OF_EACH, PruneRule(), 100 * DAY_MS)
+    assert [each.standing for each in doomed] == [Standing.FORMER]
+
+
+@pytest.mark.parametrize("rule", [PruneRule(0), PruneRule(keep=0), PruneRule(0, 0)])
+def test_no_rule_removes_a_checkpoint_of_a_job_that_lives_or_may_live(rule: PruneRule) -> None:
+    doomed = to_prune(ONE_OF_EACH, rule, 100 * DAY_MS)
+    assert {each.standing for each in doomed} == {Standing.NEWEST, Standing.FORMER}
+
+
+def test_age_alone_removes_what_is_old_enough_and_nothing_of_unknown_age() -> None:
+    ages = [kept(age, Standing.NEWEST, age_days=age) for age in (6, 7, 8)]
+    unknown = kept(9, Standing.NEWEST, age_days=None)
+    assert pruned(PruneRule(7 * DAY_MS), *ages, unknown) == [7, 8]
+
+
+def test_a_number_keeps_the_newest_of_each_job_and_the_newest_run_first() -> None:
+    former = [kept(n, Standing.FORMER) for n in (8, 9)]
+    newest = [kept(n, Standing.NEWEST, age_days=1) for n in (1, 2)]
+    other = kept(5, Standing.NEWEST, job="other")
+    assert pruned(PruneRule(keep=1), *former, *newest, other) == [8, 9, 1]
+    assert pruned(PruneRule(keep=3), *former, *newest, other) == [8]
+
+
+def test_age_and_number_both_have_to_be_met() -> None:
+    ages = [kept(10 - age, Standing.NEWEST, age_days=age) for age in (1, 2, 8, 9)]
+    assert pruned(PruneRule(7 * DAY_MS, 3), *ages) == [1]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> JobWorld:
+    """Three incremental checkpoints and a savepoint of a job that was cancelled."""
+    with JobWorld(Kind("incremental"), root=str(tmp_path)) as job:
+        for _ in range(3):
+            job.work()
+            job.checkpoint()
+        job.savepoint()
+        job.recorded()
+        return job
+
+
+def started_anew(job: JobWorld, status: JobStatus = JobStatus.CANCELED) -> None:
+    """Another run of the job of that name, which has no checkpoint."""
+    chain = chain_of(job)
+    record = JobRecord(JobId(LATER), Epoch(2), "u", (), CheckpointId(1), status)
+    chain.create(claim_path(2), b"u")
+    chain.create(place_path(2, 1), encode(record))
+
+
+def chain_of(job: JobWorld) -> Store:
+    return job.stores.open(paths.join(job.root, paths.chain_folder(job.name)))
+
+
+def prune(job: JobWorld, rule: PruneRule) -> PrunePlan:
+    pruning = Pruning(job.stores, job.root, rule, SystemClock(), lease_ms=20)
+    pruning.remove()
+    return pruning.plan
+
+
+def checkpoints_in(job: JobWorld) -> list[str]:
+    return sorted(path.parent.name for path in Path(job.root).rglob("chk-*/_metadata"))
+
+
+def savepoints_in(job: JobWorld) -> int:
+    return len(list(Path(job.root).glob("savepoints/*/_metadata")))
+
+
+def test_what_an_ended_job_can_go_on_from_stays_unless_it_is_asked_for(world: JobWorld) -> None:
+    plan = prune(world, PruneRule())
+    assert plan.removals == () and checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
+    assert plan.notes == (
+        "checkpoints that stay: 3, of ended jobs that can go on; --older-than or --keep remove "
+        "them too",
+    )
+
+
+def test_what_an_earlier_run_has_kept_goes_with_its_folder(world: JobWorld) -> None:
+    started_anew(world, JobStatus.SUSPENDED)
+    before = sum(file.stat().st_size for file in Path(world.folder).rglob("*") if file.is_file())
+    plan = prune(world, PruneRule())
+    assert [each.what for each in plan.removals if each.what == "checkpoint"] == ["checkpoint"] * 3
+    assert plan.size_bytes >= before > 0
+    assert not Path(world.folder).exists() and savepoints_in(world) == 1
+    assert check(world.stores, world.root, lease_ms=20).healthy
+
+
+def test_the_newest_are_kept_whole_and_the_records_name_no_other(world: JobWorld) -> None:
+    plan = prune(world, PruneRule(keep=1))
+    assert checkpoints_in(world) == ["chk-3"] and savepoints_in(world) == 1
+    assert {each.job for each in plan.removals if each.what == "checkpoint"} == {world.name}
+    report = check(world.stores, world.root, lease_ms=20)
+    assert report.healthy and [each.checkpoint for each in report.snapshots][:1] == [3]
+    assert asyncio.run(resumed(world)) == [3]
+
+
+async def resumed(job: JobWorld) -> list[int]:
+    async def at_once(call: Callable[[], T]) -> T:
+        return call()
+
+    chain = await open_chain(job.stores, job.root, job.name, at_once)
+    ha = HaWorld(chain, SystemClock(), SeededChance(1), lambda ms: asyncio.sleep(ms / 1_000))
+    leadership = await lead(ha, job.name, resume=True)
+    await leadership.close()
+    return [pointer.checkpoint for pointer in leadership.completed]
+
+
+def test_a_job_of_which_all_is_removed_leaves_no_record_and_is_not_begun_anew(
+    world: JobWorld,
+) -> None:
+    prune(world, PruneRule(keep=0))
+    assert checkpoints_in(world) == [] and list(Path(world.root, ".jobs").iterdir()) == []
+    with pytest.raises(ConfigError, match="no earlier run"):
+        asyncio.run(resumed(world))
+
+
+def test_age_is_that_of_the_metadata(world: JobWorld) -> None:
+    old = Path(world.completed[0].location, "_metadata")
+    week_ago = old.stat().st_mtime - 8 * 86_400
+    os.utime(old, (week_ago, week_ago))
+    prune(world, PruneRule(7 * DAY_MS))
+    assert checkpoints_in(world) == ["chk-2", "chk-3"]
+    assert check(world.stores, world.root, lease_ms=20).healthy
+
+
+def test_nothing_is_removed_of_a_job_that_shows_life(world: JobWorld) -> None:
+    chain = chain_of(world)
+    chain.create(claim_path(2), b"u")
+    pointer = Pointer(CheckpointId(3), world.completed[2].location)
+    record = JobRecord(JobId(LATER), Epoch(2), "u", (pointer,), CheckpointId(4))
+    chain.create(place_path(2, 1), encode(record))
+
+    pruning = beating(world, PruneRule(keep=0))
+    pruning.remove()
+    assert checkpoints_in(world) == ["chk-1", "chk-2", "chk-3"]
+    assert "of jobs that live" in pruning.plan.notes[0]
+
+
+def beating(job: JobWorld, rule: PruneRule) -> Pruning:
+    """As `prune`, while a driver shows life."""
+    over, chain = threading.Event(), chain_of(job)
+
+    def beat() -> None:
+        number = 0
+        while not over.wait(0.02):
+            number += 1
+            chain.create(beat_path(2, number), b"")
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        return Pruning(job.stores, job.root, rule, SystemClock(), lease_ms=60_000)
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_killed_driver_is_kept_from_going_on_with_what_is_removed(world: JobWorld) -> None:
+    chain = chain_of(world)
+    chain.create(claim_path(2), b"u")
+    record = JobRecord(world.job, Epoch(2), "u", tuple(world.completed), CheckpointId(9))
+    chain.create(place_path(2, 1), encode(record))
+    prune(world, PruneRule(keep=0))
+    assert checkpoints_in(world) == []
+    with pytest.raises(ConfigError, match="kept no checkpoint"):
+        asyncio.run(resumed(world))
+    assert not chain.create(place_path(2, 2), b"of the driver that was frozen")
+
+
+def test_records_of_a_finished_job_go_and_its_empty_folders(tmp_path: Path) -> None:
+    with JobWorld(Kind(), root=str(tmp_path)) as job:
+        job.storage.initialize_base_locations()
+        job.recorded(JobStatus.FINISHED)
+        plan = prune(job, PruneRule())
+        assert [each.what for each in plan.removals] == ["records", "empty folder"]
+        assert not Path(job.folder).exists() and list((tmp_path / ".jobs").iterdir()) == []
+
+
+def test_shared_files_stay_where_a_damaged_snapshot_may_name_them(world: JobWorld) -> None:
+    Path(world.completed[2].location, "_metadata").write_bytes(b"damaged")
+    shared = sorted(Path(world.folder, "shared").iterdir())
+    plan = prune(world, PruneRule(keep=1))
+    assert checkpoints_in(world) == ["chk-3"]
+    assert sorted(Path(world.folder, "shared").iterdir()) == shared
+    assert any("damaged" in note for note in plan.notes)
+
+
+def test_files_of_others_stay(world: JobWorld) -> None:
+    started_anew(world)
+    note = Path(world.completed[0].location, "read me.txt")
+    note.write_text("mine")
+    prune(world, PruneRule())
+    assert [file for file in Path(world.folder).rglob("*") if file.is_file()] == [note]
+
+
+def test_the_command_says_what_it_would_remove_and_then_removes_it(world: JobWorld) -> None:
+    def run(*args: str) -> str:
+        result = CliRunner().invoke(commands, ["prune", world.root, *args])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "there is nothing to remove" in run()
+    assert "to remove: 2 checkpoints" in run("--keep", "1", "--dry-run")
+    assert len(checkpoints_in(world)) == 3
+    plan = json.loads(run("--keep", "1", "--dry-run", "--json"))
+    assert plan["removed"] is False and plan["bytes"] > 0
+    assert [each["what"] for each in plan["removals"]].count("checkpoint") == 2
+    shown = run("--keep", "1")
+    assert "removed: 2 checkpoints" in shown and world.completed[0].location in shown
+    assert checkpoints_in(world) == ["chk-3"]
+    assert "checkpoints that stay: 1" in run("--older-than", "7d")
+
+
+@pytest.mark.parametrize(
+    "args", [("nowhere",), (".", "--older-than", "long")], ids=["no folder", "no span"]
+)
+def test_the_command_refuses_what_it_cannot_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(commands, ["prune", *args])
+    assert result.exit_code == 2 and "error: " in result.output
