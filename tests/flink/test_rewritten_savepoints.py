@@ -13,7 +13,7 @@ from golden import FIXTURES
 from flinkformat import metadata
 from tests.flink.test_job_state import JOBS, keyed_state, opened, operator_state
 from tidegate import ConfigError, RestoreRefused, UserCodeFailed, rewrite_flink_savepoint
-from tidegate.cli.migrate import migrate
+from tidegate.cli.main import commands
 from tidegate.errors import FormatError
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 
@@ -156,8 +156,10 @@ def test_a_change_that_cannot_be_is_refused_before_anything_is_written(
 
 def test_the_command_line_writes_it(tmp_path: Path) -> None:
     source = str(FIXTURES / "keyed-rocks-savepoint-native")
-    run = CliRunner().invoke(migrate, ["--for-flink", source, str(tmp_path / "out")])
+    run = CliRunner().invoke(commands, ["migrate", "--for-flink", source, str(tmp_path / "out")])
     assert run.exit_code == 0 and str(tmp_path / "out") in run.output
     assert FlinkSnapshot.open(tmp_path / "out").operators
-    refused = CliRunner().invoke(migrate, ["--for-flink", "--json", source, str(tmp_path / "b")])
+    refused = CliRunner().invoke(
+        commands, ["migrate", "--for-flink", "--json", source, str(tmp_path / "b")]
+    )
     assert refused.exit_code == 2

@@ -29,7 +29,7 @@ from tidegate import (
     fsck,
     migrate_savepoint,
 )
-from tidegate.cli.migrate import migrate
+from tidegate.cli.main import commands
 from tidegate.errors import FormatError
 from tidegate.migration.declarations import declared_states
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot
@@ -104,10 +104,10 @@ def test_keys_of_pyflink_get_the_key_groups_that_they_have_here(tmp_path: Path) 
 
 def test_a_list_is_taken_whole_whose_values_pyflink_wrote_as_one(tmp_path: Path) -> None:
     """All that is added to a list in one bundle becomes one element there."""
-    told = CliRunner().invoke(migrate, [str(CONTINUED), "--dry-run"]).output
+    told = CliRunner().invoke(commands, ["migrate", str(CONTINUED), "--dry-run"]).output
     assert "--state 'known/all=list:INT'" in told, told
     flags = ["--state=known/all=list:INT", "--state=known/last=value:INT"]
-    CliRunner().invoke(migrate, [str(CONTINUED), str(tmp_path / "out"), *flags])
+    CliRunner().invoke(commands, ["migrate", str(CONTINUED), str(tmp_path / "out"), *flags])
     lists = {key: value for _, key, value in entries(tmp_path / "out", "known")["all"]}
     assert lists == {"ada": [3, 5, 3], "bob": [20, 10], "cem": [7]}
 
@@ -245,7 +245,7 @@ def test_state_that_is_damaged_is_not_taken_and_the_rest_is(tmp_path: Path) -> N
 
 
 def test_the_command_line_takes_declarations_and_says_what_is_left(tmp_path: Path) -> None:
-    run = CliRunner().invoke(migrate, [str(PYFLINK), str(tmp_path / "out"), *FLAGS])
+    run = CliRunner().invoke(commands, ["migrate", str(PYFLINK), str(tmp_path / "out"), *FLAGS])
     assert run.exit_code == 1  # the source's own state stays behind
     assert "alpha-py-keyed    avg" in run.output and "coordinator" in run.output
     by_api = tmp_path / "by-api"
@@ -254,23 +254,25 @@ def test_the_command_line_takes_declarations_and_says_what_is_left(tmp_path: Pat
 
 
 def test_the_command_line_prints_json_and_may_write_nothing(tmp_path: Path) -> None:
-    run = CliRunner().invoke(migrate, [str(PYFLINK), "--dry-run", "--json"])
+    run = CliRunner().invoke(commands, ["migrate", str(PYFLINK), "--dry-run", "--json"])
     shown = json.loads(run.output)
     assert (run.exit_code, shown["complete"], shown["target"]) == (1, False, None)
     assert {"operator", "state", "kind", "type", "entries", "taken", "why", "hint"} == set(
         shown["states"][0]
     )
-    whole = CliRunner().invoke(migrate, [str(FIXTURES / "unaligned-chk"), "--dry-run", "--json"])
+    whole = CliRunner().invoke(
+        commands, ["migrate", str(FIXTURES / "unaligned-chk"), "--dry-run", "--json"]
+    )
     assert {s["state"] for s in json.loads(whole.output)["states"]} >= {"in-flight data"}
 
 
 def test_the_command_line_gives_operators_new_uids(tmp_path: Path) -> None:
     given = [str(PYFLINK), str(tmp_path / "out"), *FLAGS]
-    CliRunner().invoke(migrate, [*given, "--map=alpha-py-keyed=orders"])
+    CliRunner().invoke(commands, ["migrate", *given, "--map=alpha-py-keyed=orders"])
     assert len(entries(tmp_path / "out", "orders")["count"]) == 5
-    refused = CliRunner().invoke(migrate, [*given, "--map=orders"])
+    refused = CliRunner().invoke(commands, ["migrate", *given, "--map=orders"])
     assert refused.exit_code == 2 and "OLD=NEW" in refused.output
-    assert CliRunner().invoke(migrate, [str(PYFLINK)]).exit_code == 2
+    assert CliRunner().invoke(commands, ["migrate", str(PYFLINK)]).exit_code == 2
 
 
 @pytest.mark.parametrize(
