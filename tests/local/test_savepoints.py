@@ -73,8 +73,14 @@ def test_a_savepoint_is_a_folder_of_its_own_that_needs_nothing_outside(
 def test_a_savepoint_outlives_its_job_however_that_ends(jobs: Jobs) -> None:
     for end in ("finish", "cancel", "fail"):
         broken = Latch(jobs.folder / "broken")
-        no_restart = {"restart-strategy.type": "disable"}
-        env = jobs.checkpointed(1, 100, **no_restart, **{SAVEPOINTS: str(jobs.folder / end)})
+        settings = {
+            "restart-strategy.type": "disable",
+            "execution.checkpointing.externalized-checkpoint-retention": (
+                "NO_EXTERNALIZED_CHECKPOINTS"
+            ),
+            SAVEPOINTS: str(jobs.folder / end),
+        }
+        env = jobs.checkpointed(1, 100, **settings)
         rows = 300 if end == "finish" else None
         counts = running_counts(env, rows, 300).map(Breaking(broken))
         counts.sink_to(LedgerSink(jobs.folder / f"out-{end}"))
