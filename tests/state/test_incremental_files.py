@@ -417,7 +417,7 @@ def test_a_folder_that_cannot_be_written_is_told(uploads: Uploads, tmp_path: Pat
     assert "operator 'counts'" in raised.value.where
 
 
-@pytest.mark.parametrize("name", ["../escaped", "", "..", "/etc/passwd"])
+@pytest.mark.parametrize("name", ["../escaped", "", "..", "/etc/passwd", "000001\0.sst"])
 def test_a_name_that_leads_out_of_the_folder_is_refused(
     uploads: Uploads, tmp_path: Path, name: str
 ) -> None:

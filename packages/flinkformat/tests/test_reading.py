@@ -1,5 +1,6 @@
 """A whole snapshot is read by what opens files alone."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -7,6 +8,7 @@ import pytest
 from golden import FIXTURES, expected
 
 import flinkformat as ff
+from flinkformat.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle
 
 SNAPSHOTS = (
     "keyed-heap-savepoint-canonical",
@@ -26,10 +28,6 @@ def moved_here(name: str, meta: ff.CheckpointMetadata) -> ff.CheckpointMetadata:
     was = expected(name).get("originalSharedParent") or expected(name).get("originalLocation")
 
     def here(stream: ff.Stream) -> Any:
-        from dataclasses import replace
-
-        from flinkformat.handles import FileStateHandle
-
         handle = stream.handle
         if isinstance(handle, FileStateHandle) and was:
             return replace(handle, file_path=handle.file_path.replace(was, str(FIXTURES / name)))
@@ -70,3 +68,24 @@ def test_no_snapshot_and_a_damaged_one(tmp_path: Path) -> None:
 def test_the_same_bytes_are_written_back() -> None:
     data = (FIXTURES / "meta-basic-v6" / "_metadata").read_bytes()
     assert ff.encode(ff.read(FIXTURES / "meta-basic-v6"), version=6) == data
+
+
+@pytest.mark.parametrize("name", ["../escaped.sst", "000001\0.sst"])
+def test_files_of_a_database_have_names_of_files(name: str) -> None:
+    folder = FIXTURES / "keyed-rocks-savepoint-native"
+    files = ff.StateFiles(opened, folder=str(folder))
+    found = 0
+    for operator in ff.read(folder).operators:
+        for index, state in operator.subtasks.items():
+            keyed = getattr(state, "managed_keyed", None)
+            if not isinstance(keyed, IncrementalRemoteKeyedStateHandle):
+                continue
+            assert isinstance(state, ff.SubtaskState)
+            first, *others = keyed.private_state
+            named = replace(keyed, private_state=(replace(first, local_path=name), *others))
+            subtasks = {index: replace(state, managed_keyed=named)}
+            [broken] = ff.keyed_states(replace(operator, subtasks=subtasks), files)
+            with pytest.raises(ff.FormatError, match="no file can have"):
+                list(broken.entries())
+            found += 1
+    assert found

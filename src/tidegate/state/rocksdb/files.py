@@ -173,7 +173,7 @@ def _taken(
 
 
 def _refuse_outside(name: str, reader: StateReads) -> None:
-    if name in ("", ".", "..") or "/" in name:
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
         raise FormatError(
             "A file of keyed state has no name that a file in a folder can have",
             where=reader.where,

@@ -60,9 +60,9 @@ def rocksdb_entries(
     files = (*handle.shared_state, *handle.private_state)
     with TemporaryDirectory(prefix="flinkformat-") as folder:
         for file in files:
-            if Path(file.local_path).name != file.local_path:
+            if Path(file.local_path).name != file.local_path or "\0" in file.local_path:
                 raise FormatError(
-                    "A file of a database has a name that is a path",
+                    "A file of a database has a name that no file can have",
                     where=reader.where,
                     expected="the name of a file",
                     found=file.local_path[:100],
