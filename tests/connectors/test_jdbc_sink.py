@@ -209,6 +209,7 @@ def test_a_row_of_another_type_is_told_with_operator_and_field(
     assert "operator 'to totals', row 0 of a batch" in bad.value.where
 
 
+@pytest.mark.slow
 def test_a_locked_database_is_tried_again_until_it_is_free(world: World, database: Path) -> None:
     with closing(sqlite3.connect(database)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -219,6 +220,7 @@ def test_a_locked_database_is_tried_again_until_it_is_free(world: World, databas
     assert totals(database) == [("a", 1)]
 
 
+@pytest.mark.slow
 def test_a_database_that_stays_locked_fails_in_bounded_tries(world: World, database: Path) -> None:
     with closing(sqlite3.connect(database)) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -93,6 +93,7 @@ def take_all(_: int, data: bytes) -> None:
         (raise_another, r"KeyError: '\ud800'"),
     ],
 )
+@pytest.mark.slow
 def test_a_child_that_does_not_come_back_is_a_fault_of_the_input_it_was_at(
     read: Callable[[int, bytes], object], what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -346,6 +346,7 @@ def test_a_subtask_that_ends_in_time_costs_its_slot_nothing(
     assert slot.process.signals == []
 
 
+@pytest.mark.slow
 def test_operators_that_are_closing_are_not_interrupted_and_have_a_limit_of_their_own(
     driver: Driver, guarded: Callable[..., Guarded], monkeypatch: pytest.MonkeyPatch
 ) -> None:

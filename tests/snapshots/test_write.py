@@ -139,6 +139,7 @@ def test_what_several_checkpoints_have_written_is_read_and_amended(
     assert resumed(made, LONGS, key_type=Types.LONG(), disk=False) == {**expected, 7: 7}
 
 
+@pytest.mark.slow
 def test_what_is_read_can_be_written_as_it_is(plain: Snapshots, tmp_path: Path) -> None:
     window = Types.TUPLE([Types.LONG(), Types.LONG()])
     cases: list[tuple[StateDescriptor, Any]] = [

@@ -210,6 +210,7 @@ ANY_VALUE = MapStateDescriptor("any value", Types.STRING())
 ANY_KEY = MapStateDescriptor("any key")
 
 
+@pytest.mark.slow
 def test_a_savepoint_in_canonical_form_takes_maps_of_all_sorts_to_memory_and_back(
     disk: Disk,
 ) -> None:

@@ -101,6 +101,7 @@ def test_the_oldest_of_too_many_strangers_makes_room(
     run(work())
 
 
+@pytest.mark.slow
 def test_strangers_who_have_only_just_come_are_left_their_time(run: Run) -> None:
     async def work() -> None:
         port = Port(unproved_max=2)
@@ -169,6 +170,7 @@ def test_the_last_descriptors_are_not_for_strangers(
     run(work())
 
 
+@pytest.mark.slow
 def test_peers_get_in_beside_hundreds_of_silent_connections(run: Run) -> None:
     class Peer:
         def on_frame(self, frame: memoryview) -> None:

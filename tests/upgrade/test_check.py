@@ -296,6 +296,7 @@ class Silent(DataGeneratorSource):
         return super().enumerator(context, restored)
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_is_never_made_is_a_warning(savepoint: str, tmp_path: Path) -> None:
     env = environment(tmp_path)
     source = Silent(programs.same, None, 1_000, Types.LONG())
