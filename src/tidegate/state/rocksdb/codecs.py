@@ -60,12 +60,13 @@ class StoredKeys:
         if self._mixed is not None and set(map(type, self._own(keys))) != {int}:
             serializer = self._mixed
             keys = [in_one_form(key, serializer.type_info) for key in keys]
-        if self._has_parts and not (len(keys) == 1 or holds(serializer, keys)):
-            return [_encoded_alike(serializer, key) for key in keys]
-        pieces = serializer.encode_each(keys)
-        if self._has_parts and not all(map(is_packed, pieces)):
-            return [_encoded_alike(serializer, key) for key in keys]
-        return pieces
+        if not self._has_parts:
+            return serializer.encode_each(keys)
+        if len(keys) == 1 or holds(serializer, keys):
+            pieces = serializer.encode_each(keys)
+            if all(map(is_packed, pieces)):
+                return pieces
+        return [_encoded_alike(serializer, key) for key in keys]
 
     def _own(self, keys: Sequence[object]) -> Sequence[object]:
         """The keys without their namespaces."""
