@@ -54,7 +54,7 @@ from tidegate.model.settings import (
     StateFileSettings,
 )
 from tidegate.slot.channel_state import ChannelStateWriteResult
-from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
+from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import LocalPlace, OperatorBackend
 from tidegate.state.local_folders import LocalFolders
 from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore

@@ -26,7 +26,13 @@ CORES: Final = {
     ),
     "slot": tuple(
         f"src/tidegate/slot/{module}.py"
-        for module in ("subtask", "in_flight", "channel_state", "snapshot", "snapshots")
+        for module in (
+            "subtask/subtask",
+            "subtask/snapshot",
+            "in_flight",
+            "channel_state",
+            "snapshots",
+        )
     ),
     "ha": ("src/tidegate/ha/chain.py", "src/tidegate/ha/leadership.py"),
 }

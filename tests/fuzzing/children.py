@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 from tests.fuzzing.cases import Fault, Reader, fault_of, fault_of_growth
-from tidegate.slot.serve import share_heaps
+from tidegate.slot.process.serve import share_heaps
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence

@@ -21,7 +21,7 @@ CIRCLES = [
     "datastream.keyed datastream.outputs datastream.results datastream.sink_topologies "
     "datastream.sources datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.staging",
-    "slot.hosting slot.slot slot.snapshots",
+    "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "
     "state.timers",
     "state.rocksdb.store state.rocksdb.written",

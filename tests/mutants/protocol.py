@@ -160,49 +160,49 @@ PROTOCOL = [
     # --- a subtask ---
     Mutant(
         "the barrier is sent after the snapshot's first row",
-        "slot/output.py",
+        "slot/channels/output.py",
         '        """Send a mark, behind the rows gathered so far."""\n        self.flush()\n',
         '        """Send a mark, behind the rows gathered so far."""\n',
     ),
     Mutant(
         "operators do not prepare before the barrier",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "            operator.operator.before_barrier(barrier.checkpoint, operator.out)\n",
         "",
     ),
     Mutant(
         "a cut that waits is made though its checkpoint was given up",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "        if barrier.checkpoint in self._given_up:\n",
         "        if False:\n",
     ),
     Mutant(
         "a subtask ends before its last output is committed",
-        "slot/subtask_end.py",
+        "slot/subtask/subtask_end.py",
         "            and self._has_completed(self._final_from)\n",
         "",
     ),
     Mutant(
         "what waits for credit is lost at the end",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "        if self._has_sent:\n            self._change(ExecutionState.FINISHED)",
         "        self._change(ExecutionState.FINISHED)",
     ),
     Mutant(
         "a notification is told a second time, and an older one too",
-        "slot/subtask_end.py",
+        "slot/subtask/subtask_end.py",
         "if self._completed is not None and checkpoint <= self._completed:",
         "if self._completed is not None and checkpoint < 0:",
     ),
     Mutant(
         "an abort does not repair a lost completion",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "            self.complete(latest_completed, None)\n",
         "            pass\n",
     ),
     Mutant(
         "messages of an older deployment reach a channel",
-        "slot/links.py",
+        "slot/channels/links.py",
         "        key = (header.channel, header.attempt, header.epoch)\n",
         "        key = next(\n"
         "            (k for k in (*self._inputs, *self._outputs) if k[0] == header.channel),\n"
@@ -302,7 +302,7 @@ PROTOCOL = [
     ),
     Mutant(
         "kept input data are not put into state",
-        "slot/snapshot.py",
+        "slot/subtask/snapshot.py",
         "        if inputs:\n",
         "        if False:\n",
     ),
@@ -314,7 +314,7 @@ PROTOCOL = [
     ),
     Mutant(
         "restored in-flight data are given out twice",
-        "slot/gate.py",
+        "slot/channels/gate.py",
         "        self._restored.popleft()\n",
         "        len(self._restored) > 1 and self._restored.rotate() or self._restored.popleft()\n",
     ),
@@ -378,7 +378,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a write that fails is acknowledged",
-        "slot/snapshot.py",
+        "slot/subtask/snapshot.py",
         "            self._in_flight.give_up()\n"
         "            await run_blocking(place.discard)\n"
         "            raise\n",
@@ -455,7 +455,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask may end before its producers",
-        "slot/subtask_end.py",
+        "slot/subtask/subtask_end.py",
         "        if self._open:\n            return False\n",
         "",
     ),
@@ -467,13 +467,13 @@ PROTOCOL = [
     ),
     Mutant(
         "who has stopped for a savepoint that is given up waits for ever",
-        "slot/subtask_end.py",
+        "slot/subtask/subtask_end.py",
         "        if checkpoint == self.stop:\n",
         "        if checkpoint < 0:\n",
     ),
     Mutant(
         "event time does not end behind a source that had ended before the restore",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "        if self._is_source:\n            # Event time ends",
         "        if self._is_source and not self.finished_on_restore:\n            # Time ends",
     ),

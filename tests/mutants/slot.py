@@ -22,7 +22,7 @@ SLOT = [
     ),
     Mutant(
         "a barrier waits until its source has nothing to give",
-        "slot/subtask.py",
+        "slot/subtask/subtask.py",
         "        elif self._urgent:\n            self._be_urgent",
         "        elif self._urgent and not self._source_ready:\n            self._be_urgent",
         kinds=("calls",),
@@ -94,7 +94,7 @@ SLOT = [
     ),
     Mutant(
         "the newer one of two links is forgotten with the older one",
-        "slot/links.py",
+        "slot/channels/links.py",
         "        if wire is not None and self._wires.get(peer) is wire:\n",
         "        if wire is not None and self._wires.get(peer) is not None:\n",
         tests="tests/slot",
@@ -115,7 +115,7 @@ SLOT = [
     ),
     Mutant(
         "a subtask that is closed already is pressed to end",
-        "slot/guard.py",
+        "slot/process/guard.py",
         "                if self._closed.get(execution.subtask) == execution:\n"
         "                    return\n",
         "",
@@ -123,14 +123,14 @@ SLOT = [
     ),
     Mutant(
         "closing operators get no time",
-        "slot/guard.py",
+        "slot/process/guard.py",
         "cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)\n",
         "pass\n",
         tests="tests/slot",
     ),
     Mutant(
         "a guard on a busy machine takes the driver for silent",
-        "slot/guard.py",
+        "slot/process/guard.py",
         "            passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)\n",
         "            passed_ms = now_ms - self._looked_ms\n",
         tests="tests/slot",
@@ -151,7 +151,7 @@ SLOT = [
     ),
     Mutant(
         "idle time counts when batches are sized",
-        "slot/debloat.py",
+        "slot/channels/debloat.py",
         "            self._busy_from_s = None\n            self.size.emptied()\n",
         "            self.size.emptied()\n",
         tests="tests/slot",

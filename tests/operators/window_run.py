@@ -13,8 +13,8 @@ from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId,
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import OperatorInfo, Vertex
 from tidegate.operators.emit import PIECE_MS
-from tidegate.slot.blocking import BlockingCalls
-from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.typeinfo.types import TypeInformation
 
 NAME = "windows"

@@ -18,7 +18,7 @@ from tidegate.errors import ConfigError, GraphError, PeerLost
 from tidegate.model.control import SlotInvitation
 from tidegate.pyflink import install, is_installed, uninstall
 from tidegate.pyflink.absent import Absent
-from tidegate.slot.serve import serve
+from tidegate.slot.process.serve import serve
 
 WANTED = {line["row"].partition(".")[0] for line in LINES}
 

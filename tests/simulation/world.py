@@ -21,7 +21,7 @@ from tidegate.ha.filesystem import open_chain
 from tidegate.model.chance import SeededChance
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
-from tidegate.slot.printing import Printing
+from tidegate.slot.process.printing import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.slot import World as SlotWorld
 from tidegate.storage.checkpoints import checkpoint_storage

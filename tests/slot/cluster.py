@@ -30,7 +30,7 @@ from tidegate.model.elements import CheckpointOptions
 from tidegate.model.ids import CheckpointId, Epoch, ExecutionId, JobId, OperatorId, SlotId, VertexId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
-from tidegate.slot.printing import Printing
+from tidegate.slot.process.printing import Printing
 from tidegate.slot.slot import Slot
 from tidegate.slot.slot import World as SlotWorld
 from tidegate.storage.checkpoints import CheckpointStorage, checkpoint_storage

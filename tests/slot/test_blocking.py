@@ -20,7 +20,7 @@ from tidegate.connectors.files.sink import FileSink
 from tidegate.model.control import Cancel, CheckpointAcknowledged, ExecutionState, Release
 from tidegate.model.elements import Batch
 from tidegate.operators.sinks.sink import SinkOperator
-from tidegate.slot import hosting
+from tidegate.slot.subtask import hosting
 from tidegate.storage.store import Writer, Written
 
 HELD_S = 10

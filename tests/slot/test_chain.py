@@ -11,10 +11,10 @@ from tidegate.api.operator import Operator, Output, Steps
 from tidegate.model.elements import Batch, Element, RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import ChannelId
 from tidegate.model.settings import SlotSettings
-from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
-from tidegate.slot.output import ChannelOutput
-from tidegate.slot.room import Room
-from tidegate.slot.turns import Turn
+from tidegate.slot.channels.output import ChannelOutput
+from tidegate.slot.channels.room import Room
+from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.subtask.turns import Turn
 from tidegate.testing.clock import ManualClock
 from tidegate.transport.credit import credit_for
 

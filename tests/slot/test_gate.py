@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidegate.model.elements import ArrowBatch, Element, RowBatch, Watermark
 from tidegate.model.ids import ChannelId
-from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.channels.gate import Gate, InputChannel
 from tidegate.transport.debloat import Backlog
 
 

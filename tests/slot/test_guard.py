@@ -17,9 +17,9 @@ from tidegate.errors import PeerLost
 from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused, SlotLeaving
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId, VertexId
 from tidegate.model.settings import SlotSettings
-from tidegate.slot import guard as guards
-from tidegate.slot.guard import INTERRUPT, TELL_STACK, Guard, SubtaskOver
-from tidegate.slot.pulse import PulseLink
+from tidegate.slot.process import guard as guards
+from tidegate.slot.process.guard import INTERRUPT, TELL_STACK, Guard, SubtaskOver
+from tidegate.slot.process.pulse import PulseLink
 from tidegate.transport.authority import Authority
 from tidegate.transport.blocking import framed
 from tidegate.transport.tcp import TcpNetwork
@@ -397,7 +397,7 @@ DUMP = """Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/socket.py", line 706 in readinto
   File "/srv/orders.py", line 12 in ask
   File "/opt/site-packages/tidegate/operators/map.py", line 33 in process
-  File "/opt/site-packages/tidegate/slot/chain.py", line 99 in process
+  File "/opt/site-packages/tidegate/slot/subtask/chain.py", line 99 in process
 """
 
 

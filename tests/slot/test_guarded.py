@@ -11,9 +11,9 @@ from tidegate.model.control import Pulse
 from tidegate.model.ids import SlotId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.calls import Calls
-from tidegate.slot.guard import INTERRUPT
-from tidegate.slot.guarded import GuardProcess
-from tidegate.slot.pulse import PulseLink
+from tidegate.slot.process.guard import INTERRUPT
+from tidegate.slot.process.guarded import GuardProcess
+from tidegate.slot.process.pulse import PulseLink
 
 LIMIT_S = 100.0
 SLOT = SlotId("slot-1")

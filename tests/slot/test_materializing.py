@@ -11,7 +11,7 @@ import structlog
 from tidegate.clock import SystemClock
 from tidegate.errors import StorageFailed
 from tidegate.model.settings import ChangelogSettings
-from tidegate.slot.materializing import PART_BYTES, Materializing
+from tidegate.slot.subtask.materializing import PART_BYTES, Materializing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -26,8 +26,8 @@ from tidegate.model.elements import (
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import SlotSettings
 from tidegate.model.topology import Partitioner
-from tidegate.slot.output import ChannelOutput, Route, copied, make_route
-from tidegate.slot.room import Room
+from tidegate.slot.channels.output import ChannelOutput, Route, copied, make_route
+from tidegate.slot.channels.room import Room
 from tidegate.testing import ManualClock
 from tidegate.transport.credit import credit_for
 

@@ -9,7 +9,7 @@ import pytest
 from tests.slot.cluster import TickingClock
 from tidegate.driver.printed import WAITING_MAX, PrintedLines
 from tidegate.model.control import Printed
-from tidegate.slot.printing import Printing
+from tidegate.slot.process.printing import Printing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

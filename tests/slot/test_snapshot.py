@@ -19,7 +19,7 @@ from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.slot.channel_state import ChannelStateWriteResult
-from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
+from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import Types
 

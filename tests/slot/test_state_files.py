@@ -106,7 +106,7 @@ class Uploading:
 @pytest.fixture
 def in_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(InFiles, "folder", tmp_path, raising=False)
-    monkeypatch.setattr("tidegate.slot.hosting.OperatorBackend", InFiles)
+    monkeypatch.setattr("tidegate.slot.subtask.hosting.OperatorBackend", InFiles)
 
 
 def named_again(acknowledged: CheckpointAcknowledged) -> dict[str, bool]:

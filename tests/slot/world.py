@@ -42,18 +42,18 @@ from tidegate.model.ids import (
 )
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo
-from tidegate.slot.asked_size import AskedSize
-from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
-from tidegate.slot.debloat import Debloater
-from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.channels.asked_size import AskedSize
+from tidegate.slot.channels.debloat import Debloater
+from tidegate.slot.channels.gate import Gate, InputChannel
+from tidegate.slot.channels.output import ChannelOutput
+from tidegate.slot.channels.room import Room
 from tidegate.slot.in_flight import InFlightPlaces
-from tidegate.slot.output import ChannelOutput
-from tidegate.slot.ports import SubtaskPorts
-from tidegate.slot.room import Room
-from tidegate.slot.snapshot import SubtaskSnapshot
-from tidegate.slot.subtask import Subtask
-from tidegate.slot.turns import Turn
+from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.subtask.ports import SubtaskPorts
+from tidegate.slot.subtask.snapshot import SubtaskSnapshot
+from tidegate.slot.subtask.subtask import Subtask
+from tidegate.slot.subtask.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.transport.credit import credit_for
 

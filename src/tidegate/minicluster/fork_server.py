@@ -5,7 +5,7 @@ time; 64 of them start on two cores in seconds. The server has no threads and ru
 users, so that a fork copies nothing that is half done. There is one for each program. It ends with
 the program, however that ends: its channel to the program closes then, and its parent is gone.
 Slots get a moment to tidy up, and are killed after that. If the server itself dies, Linux ends its
-slots, and elsewhere they miss their parent (see `slot.guarded`).
+slots, and elsewhere they miss their parent (see `slot.process.guarded`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidegate.minicluster.messages import (
     receive,
     send,
 )
-from tidegate.slot.guarded import fork
+from tidegate.slot.process.guarded import fork
 
 if TYPE_CHECKING:
     from tidegate.model.control import SlotInvitation
@@ -47,7 +47,7 @@ LOOK_S: Final = 1.0
 WARM: Final = (
     "structlog",
     "encodings.idna",
-    "tidegate.slot.serve",
+    "tidegate.slot.process.serve",
     "tidegate.operators.map",
     "tidegate.operators.sources.source",
     "tidegate.operators.sinks.sink",

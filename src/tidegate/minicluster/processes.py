@@ -154,7 +154,7 @@ def _next(channel: socket.socket) -> object:
 
 def slot_process(invitation: SlotInvitation) -> int:
     """Life of a slot process; the result is its exit status."""
-    from tidegate.slot.serve import serve
+    from tidegate.slot.process.serve import serve
 
     try:
         serve(invitation)

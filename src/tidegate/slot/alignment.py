@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tidegate.model.ids import CheckpointId
-    from tidegate.slot.gate import InputChannel
+    from tidegate.slot.channels.gate import InputChannel
 
 
 class ProcessedBytes:

@@ -41,7 +41,7 @@ from tidegate.checkpoint.failures import FailureReason
 from tidegate.errors import CheckpointAborted, StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
 from tidegate.model.ids import CheckpointId
-from tidegate.slot.output import take
+from tidegate.slot.channels.output import take
 from tidegate.storage.places import CheckpointPlace
 from tidegate.transport import codec
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Element
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateWriter, ChannelStateWriteResult
-    from tidegate.slot.gate import Gate, InputChannel
-    from tidegate.slot.output import ChannelOutput
+    from tidegate.slot.channels.gate import Gate, InputChannel
+    from tidegate.slot.channels.output import ChannelOutput
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,18 +38,18 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import Barrier
-from tidegate.slot.blocking import BlockingCalls
 from tidegate.slot.calls import CallInterrupted, Calls
 from tidegate.slot.channel_state import ChannelStateWriters
-from tidegate.slot.context import SubtaskSurroundings
+from tidegate.slot.channels.links import Links
 from tidegate.slot.courtesy import Courtesy
 from tidegate.slot.failures import as_ours
-from tidegate.slot.hosting import Hosted, SubtaskBuilder
-from tidegate.slot.links import Links
 from tidegate.slot.local_state import LocalState
-from tidegate.slot.ports import SubtaskPorts
 from tidegate.slot.snapshots import Snapshots
-from tidegate.slot.subtask import Subtask
+from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.context import SubtaskSurroundings
+from tidegate.slot.subtask.hosting import Hosted, SubtaskBuilder
+from tidegate.slot.subtask.ports import SubtaskPorts
+from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.threads import DaemonThreads
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from tidegate.model.elements import OperatorEvent
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId, SlotId
     from tidegate.model.settings import CheckpointSettings
-    from tidegate.slot.printing import Printing
-    from tidegate.slot.snapshot import SubtaskSnapshot
+    from tidegate.slot.process.printing import Printing
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.transport.wire import Network, Wire
 
@@ -112,7 +112,7 @@ class World:
 class Slot:
     """Hosts subtasks until it is released, refused, or has lost its driver.
 
-    pulsed: called with each `Pulse`'s content by whoever beats; see `slot.pulse`.
+    pulsed: called with each `Pulse`'s content by whoever beats; see `slot.process.pulse`.
     """
 
     def __init__(self, slot: SlotId, world: World, *, pid: int, host: str) -> None:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from tidegate.model.control import ToDriver
     from tidegate.model.ids import CheckpointId, ExecutionId
-    from tidegate.slot.hosting import Hosted
     from tidegate.slot.slot import World
-    from tidegate.slot.snapshot import SubtaskSnapshot
+    from tidegate.slot.subtask.hosting import Hosted
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
     from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 

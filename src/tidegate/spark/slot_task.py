@@ -48,7 +48,7 @@ def _serve(task: SlotTask) -> str:
     if context is not None and context.attemptNumber() > 0:
         # The job master has asked for another slot already; a second one would hold a core.
         return REPLACED
-    from tidegate.slot.serve import serve
+    from tidegate.slot.process.serve import serve
 
     before = list(sys.path)
     sys.path += [entry for entry in task.path if entry not in before]

@@ -49,13 +49,13 @@ from tidegate.model.ids import (
 )
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.topology import OperatorInfo, Vertex
-from tidegate.slot.blocking import BlockingCalls
-from tidegate.slot.chain import ChainedOperator, ChainOutput
-from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
-from tidegate.slot.gate import WatermarkValve
-from tidegate.slot.output import ChannelOutput, make_route
-from tidegate.slot.room import Room
-from tidegate.slot.turns import Turn
+from tidegate.slot.channels.gate import WatermarkValve
+from tidegate.slot.channels.output import ChannelOutput, make_route
+from tidegate.slot.channels.room import Room
+from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.chain import ChainedOperator, ChainOutput
+from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.subtask.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.storage.reading import InlineReader
 from tidegate.storage.streams import CheckpointStateOutputStream
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
     from tidegate.model.elements import Batch, Element, OperatorEvent
     from tidegate.model.settings import JobSettings
-    from tidegate.slot.output import Route
+    from tidegate.slot.channels.output import Route
 
 _OPERATOR: Final = OperatorId(bytes(16))
 _TURNS_MAX: Final = 1_000_000

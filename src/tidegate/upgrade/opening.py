@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from tidegate.errors import SerializerIncompatible, TidegateError, UserCodeFailed
 from tidegate.metrics import MetricRegistry
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, JobId, SubtaskId
-from tidegate.slot.blocking import BlockingCalls
-from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.subtask.blocking import BlockingCalls
+from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
 from tidegate.slot.threads import DaemonThreads
 from tidegate.storage.reading import InlineReader
 from tidegate.upgrade.recording import RecordingBackend

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tidegate.errors import SlotLost
 from tidegate.model.control import Cancel, Pulse, PulseHeard, Refused, SlotLeaving
-from tidegate.slot.stacks import long_call
+from tidegate.slot.process.stacks import long_call
 from tidegate.transport.blocking import READ_BYTES, Frames, framed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import LongCall
     from tidegate.model.ids import ExecutionId, SubtaskId
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.pulse import PulseLink
+    from tidegate.slot.process.pulse import PulseLink
 
 INTERRUPT: Final = signal.SIGUSR1
 """Breaks off the call that the slot is in; see `slot.calls`."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_S, ROWS_UNBOUNDED, TURN_S, Intake, PieceSize
 from tidegate.model.elements import ArrowBatch, RowBatch, Watermark, WatermarkStatus
-from tidegate.slot.output import copied
+from tidegate.slot.channels.output import copied
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tidegate.api.pieces import Portion
     from tidegate.model.elements import Batch
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.output import ChannelOutput, Route
-    from tidegate.slot.room import Room
-    from tidegate.slot.turns import Turn
+    from tidegate.slot.channels.output import ChannelOutput, Route
+    from tidegate.slot.channels.room import Room
+    from tidegate.slot.subtask.turns import Turn
 
 Wait = Callable[["Awaitable[object]", Callable[[], None]], None]
 

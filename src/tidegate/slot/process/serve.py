@@ -24,9 +24,9 @@ from tidegate.model.descriptors import make_room
 from tidegate.model.ids import SlotId
 from tidegate.model.versions import versions
 from tidegate.pyflink.imports import put_in_place, take_away
-from tidegate.slot.guarded import GuardProcess
-from tidegate.slot.printing import Printing
-from tidegate.slot.pulse import PulseLink
+from tidegate.slot.process.guarded import GuardProcess
+from tidegate.slot.process.printing import Printing
+from tidegate.slot.process.pulse import PulseLink
 from tidegate.slot.slot import Slot, World
 from tidegate.slot.threads import short_switches
 from tidegate.storage.checkpoints import checkpoint_storage

@@ -14,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.clock import SystemClock
-from tidegate.slot.guard import (
+from tidegate.slot.process.guard import (
     INTERRUPT,
     TELL_STACK,
     DriverProcess,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import Pulse
     from tidegate.model.ids import ExecutionId
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.pulse import PulseLink
+    from tidegate.slot.process.pulse import PulseLink
     from tidegate.slot.slot import Slot
 
 SEND_TIMEOUT_S: Final = 5.0

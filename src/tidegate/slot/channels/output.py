@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import Barrier, Batch, Element, Mark
     from tidegate.model.ids import ChannelId, CheckpointId
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.room import Room
+    from tidegate.slot.channels.room import Room
 
 
 class ChannelOutput:

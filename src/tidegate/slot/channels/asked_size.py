@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from tidegate.model.settings import SlotSettings
-    from tidegate.slot.gate import Gate
+    from tidegate.slot.channels.gate import Gate
 
 
 class AskedSize:

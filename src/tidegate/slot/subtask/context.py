@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId, OperatorId
     from tidegate.model.settings import SlotSettings
     from tidegate.model.topology import OperatorInfo, Vertex
-    from tidegate.slot.blocking import BlockingCalls
+    from tidegate.slot.subtask.blocking import BlockingCalls
     from tidegate.state.backend import OperatorBackend
     from tidegate.typeinfo.types import TypeInformation
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from tidegate.model.elements import Element
-    from tidegate.slot.gate import Gate, InputChannel
-    from tidegate.slot.output import ChannelOutput
+    from tidegate.slot.channels.gate import Gate, InputChannel
+    from tidegate.slot.channels.output import ChannelOutput
     from tidegate.transport.wire import Network, Wire
 
 ChannelKey = tuple[ChannelId, int, Epoch]

@@ -14,19 +14,19 @@ from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartiti
 from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.slot.asked_size import AskedSize
-from tidegate.slot.chain import Chain, ChainedOperator, ChainOutput
 from tidegate.slot.channel_state import SequentialChannelStateReader
-from tidegate.slot.context import SlotOperatorContext, SubtaskSurroundings
-from tidegate.slot.debloat import Debloater
-from tidegate.slot.gate import Gate, InputChannel
+from tidegate.slot.channels.asked_size import AskedSize
+from tidegate.slot.channels.debloat import Debloater
+from tidegate.slot.channels.gate import Gate, InputChannel
+from tidegate.slot.channels.output import ChannelOutput, make_route
+from tidegate.slot.channels.room import Room
 from tidegate.slot.in_flight import InFlightPlaces
 from tidegate.slot.local_state import new_backend_id
-from tidegate.slot.materializing import Materializing
-from tidegate.slot.output import ChannelOutput, make_route
-from tidegate.slot.room import Room
-from tidegate.slot.subtask import Subtask
-from tidegate.slot.turns import Turn
+from tidegate.slot.subtask.chain import Chain, ChainedOperator, ChainOutput
+from tidegate.slot.subtask.context import SlotOperatorContext, SubtaskSurroundings
+from tidegate.slot.subtask.materializing import Materializing
+from tidegate.slot.subtask.subtask import Subtask
+from tidegate.slot.subtask.turns import Turn
 from tidegate.state.backend import OperatorBackend
 from tidegate.state.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import JobSettings, SlotSettings
     from tidegate.model.topology import Edge, Topology, Vertex
-    from tidegate.slot.chain import Wait
     from tidegate.slot.channel_state import ChannelStateWriter
-    from tidegate.slot.links import Links
+    from tidegate.slot.channels.links import Links
     from tidegate.slot.local_state import LocalState
-    from tidegate.slot.ports import SubtaskPorts
     from tidegate.slot.slot import World
+    from tidegate.slot.subtask.chain import Wait
+    from tidegate.slot.subtask.ports import SubtaskPorts
     from tidegate.storage.checkpoints import CheckpointStorage
     from tidegate.typeinfo.types import TypeInformation
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from tidegate.clock import Clock
     from tidegate.model.settings import DebloatSettings
-    from tidegate.slot.asked_size import AskedSize
-    from tidegate.slot.gate import Gate
+    from tidegate.slot.channels.asked_size import AskedSize
+    from tidegate.slot.channels.gate import Gate
 
 
 class Debloater:

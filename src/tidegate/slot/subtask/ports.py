@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.control import CheckpointDeclined, ExecutionState
     from tidegate.model.ids import CheckpointId
-    from tidegate.slot.snapshot import SubtaskSnapshot
+    from tidegate.slot.subtask.snapshot import SubtaskSnapshot
 
 
 @dataclass(slots=True)

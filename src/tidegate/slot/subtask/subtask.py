@@ -52,11 +52,11 @@ from tidegate.model.elements import (
     WatermarkStatus,
 )
 from tidegate.slot.alignment import ProcessedBytes
-from tidegate.slot.gate import WatermarkValve
+from tidegate.slot.channels.gate import WatermarkValve
 from tidegate.slot.in_flight import InFlight, OutputTimeout
-from tidegate.slot.snapshot import SnapshotTimes, SubtaskSnapshot
-from tidegate.slot.subtask_end import SubtaskEnd
-from tidegate.slot.turns import LONG_TURN_S
+from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
+from tidegate.slot.subtask.subtask_end import SubtaskEnd
+from tidegate.slot.subtask.turns import LONG_TURN_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
@@ -67,16 +67,16 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId
     from tidegate.model.settings import JobSettings
     from tidegate.model.topology import OperatorInfo
-    from tidegate.slot.asked_size import AskedSize
-    from tidegate.slot.chain import Chain
-    from tidegate.slot.debloat import Debloater
-    from tidegate.slot.gate import Gate, InputChannel
+    from tidegate.slot.channels.asked_size import AskedSize
+    from tidegate.slot.channels.debloat import Debloater
+    from tidegate.slot.channels.gate import Gate, InputChannel
+    from tidegate.slot.channels.output import ChannelOutput
+    from tidegate.slot.channels.room import Room
     from tidegate.slot.in_flight import InFlightPlaces
-    from tidegate.slot.output import ChannelOutput
-    from tidegate.slot.ports import SubtaskPorts
-    from tidegate.slot.room import Room
-    from tidegate.slot.snapshot import PendingState
-    from tidegate.slot.turns import Turn
+    from tidegate.slot.subtask.chain import Chain
+    from tidegate.slot.subtask.ports import SubtaskPorts
+    from tidegate.slot.subtask.snapshot import PendingState
+    from tidegate.slot.subtask.turns import Turn
     from tidegate.state.backend import OperatorBackend
 
 

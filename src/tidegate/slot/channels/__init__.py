@@ -1,0 +1,1 @@
+"""Channels of a subtask: its input queues, its outputs, and the links that carry them."""

@@ -1,0 +1,1 @@
+"""One subtask: its operators, its turns, and how it is built."""
