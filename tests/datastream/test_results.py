@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import _thread
+import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.datastream.fakes import Client, KeepingRuntime, environment, numbers
 from tidegate.config.configuration import Configuration
-from tidegate.datastream.interrupts import running_jobs
+from tidegate.datastream.interrupts import RunningJobs, running_jobs
 from tidegate.datastream.results import CloseableIterator
 from tidegate.errors import JobFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tidegate.api.client import JobExecutionResult
 
 
 def test_the_records_come_in_their_order_and_end() -> None:
@@ -69,6 +74,30 @@ def test_whoever_interrupts_suspends_the_job_and_the_process_may_go_on(
         assert (client.suspended, client.cancelled) == ("Ctrl-C", False)
     assert capsys.readouterr().err.count("the job was suspended: Ctrl-C") == 2
     assert list(records) == []
+
+
+@pytest.mark.parametrize("already_told", [False, True])
+def test_a_signal_that_breaks_off_no_wait_is_heard_all_the_same(*, already_told: bool) -> None:
+    """As one that comes just before the main thread begins to wait, or while it tells the end."""
+    client = Client([])
+    never: Future[JobExecutionResult] = Future()
+    jobs = RunningJobs()
+    wake = threading.Timer(0.01, _thread.interrupt_main)  # sets the signal, and wakes nobody
+
+    def ends_never() -> Future[JobExecutionResult]:
+        wake.start()
+        return never
+
+    if already_told:
+        client.get_job_execution_result = lambda: never
+        jobs.add(client, Configuration())
+    client.get_job_execution_result = ends_never
+    with pytest.raises(KeyboardInterrupt):
+        if already_told:
+            jobs.suspend_for(KeyboardInterrupt(), client)
+        else:
+            jobs.result_of(client)
+    wake.join()
 
 
 def test_nothing_is_cancelled_once_the_job_has_ended() -> None:

@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 import threading
+from itertools import count
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import checkpointing
@@ -21,12 +23,16 @@ from tidegate.config.warnings import Warn, process_warnings
 from tidegate.errors import JobCanceled, JobFailed, TidegateError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
     from types import FrameType
 
     from tidegate.api.client import JobClient, JobExecutionResult
 
 CANCEL_TIMEOUT_S: Final = 30.0
 """How long a job that is to end is waited for."""
+
+LOOK_S: Final = 0.2
+"""How long the main thread waits before it looks whether a signal has come."""
 
 TERMINATED: Final = 128 + signal.SIGTERM
 """Exit code of a program that SIGTERM has ended, as shells have it."""
@@ -72,7 +78,7 @@ class RunningJobs:
         second Ctrl-C goes on at once.
         """
         try:
-            return client.get_job_execution_result().result()
+            return _in_short_waits(client.get_job_execution_result(), None)
         except (KeyboardInterrupt, SystemExit) as told:
             self.suspend_for(told, client)
             raise
@@ -158,11 +164,26 @@ def _tell_end(client: JobClient, configuration: Configuration) -> None:
     """Wait for the end of a job that is being suspended, and say what became of it."""
     limit_s = configuration.get(checkpointing.LAST_CHECKPOINT_TIMEOUT) / 1000 + CANCEL_TIMEOUT_S
     try:
-        error = client.get_job_execution_result().exception(limit_s)
+        _in_short_waits(client.get_job_execution_result(), limit_s)
     except TimeoutError:
-        error = not_ended(client, "suspended")
-    if isinstance(error, TidegateError):
+        sys.stderr.write(f"{not_ended(client, 'suspended')}\n")
+    except TidegateError as error:
         sys.stderr.write(f"{error}\n")
+
+
+def _in_short_waits(
+    result: Future[JobExecutionResult], limit_s: float | None
+) -> JobExecutionResult:
+    """Wait for a result. Raises TimeoutError after the limit, if there is one.
+
+    A signal that arrives just before a wait begins does not break it off: Python handles the
+    signal when the wait is over. So no wait is long.
+    """
+    waits = count() if limit_s is None else range(ceil(limit_s / LOOK_S))
+    for _ in waits:
+        with contextlib.suppress(TimeoutError):
+            return result.result(LOOK_S)
+    raise TimeoutError
 
 
 def _warn_of_end(client: JobClient, configuration: Configuration) -> None:
