@@ -1,12 +1,23 @@
-"""Docstrings open with a sentence. That public things have one at all is held by ruff's D1."""
+"""Docstrings open with a sentence. That modules and classes have one is held by D100 and D101."""
 
 import ast
+import importlib
+import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.house.source import PACKAGES, nodes, parsed, place, python_files
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+FACES = ("tidegate", "tidegate.connectors", "tidegate.snapshots", "tidegate.testing")
+"""Modules whose names users import."""
+
+ODD_START = re.compile(r"(What|Who|Whose|Whether|That|Those|As|The same|Of|It|One that)\b")
+SHORTEST = 22
+ODD_MOST = 1_700
+"""Docstrings of less than 22 characters, or with an odd start; the number may only shrink."""
 
 
 def test_every_module_says_what_it_is_for() -> None:
@@ -21,15 +32,67 @@ def says_something(path: Path) -> bool:
 
 def test_the_first_line_of_a_docstring_is_a_sentence() -> None:
     faulty = [
-        f"{place(path, node)} {first}"
+        f"{place(path, node)} {text.splitlines()[0]}"
         for path in python_files(*PACKAGES)
-        for node, first in first_lines(path)
-        if not first.endswith((".", ":", "?", "!"))
+        for node, text in docstrings(path)
+        if not text.splitlines()[0].endswith((".", ":", "?", "!"))
     ]
     assert not faulty, "end the first line as a sentence:\n" + "\n".join(faulty)
 
 
-def first_lines(path: Path) -> Iterator[tuple[ast.AST, str]]:
+def test_few_docstrings_have_an_odd_start_or_say_next_to_nothing() -> None:
+    odd = [
+        f"{place(path, node)} {text.splitlines()[0]}"
+        for path in python_files(*PACKAGES)
+        for node, text in docstrings(path)
+        if len(text) < SHORTEST or ODD_START.match(text)
+    ]
+    assert len(odd) <= ODD_MOST, (
+        f"{len(odd)} docstrings begin oddly or say next to nothing, more than {ODD_MOST}: delete "
+        "yours, or write a sentence with a subject and a verb. All of them:\n" + "\n".join(odd)
+    )
+
+
+def docstrings(path: Path) -> Iterator[tuple[ast.AST, str]]:
     for node in nodes(path):
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
-            yield node, text.splitlines()[0]
+            yield node, text
+
+
+def test_everything_that_users_call_has_a_docstring() -> None:
+    silent = sorted(
+        {where for face in FACES for where, thing in called_by_users(face) if not described(thing)}
+    )
+    assert not silent, f"write a docstring for each of these, or inherit one: {silent}"
+
+
+def called_by_users(face: str) -> Iterator[tuple[str, object]]:
+    """Each public class and function of a module, and the public methods of its classes."""
+    module = importlib.import_module(face)
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isfunction(thing):
+            yield f"{face}.{name}", thing
+        elif inspect.isclass(thing) and thing.__module__.startswith("tidegate"):
+            yield f"{face}.{name}", thing
+            for member_name in vars(thing):
+                member = inspect.getattr_static(thing, member_name)
+                if not member_name.startswith("_") and is_documentable(member):
+                    yield (
+                        f"{thing.__module__}.{thing.__qualname__}.{member_name}",
+                        member_of(thing, member_name),
+                    )
+
+
+def is_documentable(member: object) -> bool:
+    return inspect.isfunction(member) or isinstance(member, staticmethod | classmethod | property)
+
+
+def member_of(thing: type, name: str) -> object:
+    """The member as ``inspect.getdoc`` follows it to the classes that it overrides."""
+    static = inspect.getattr_static(thing, name)
+    return static if isinstance(static, property) else getattr(thing, name)
+
+
+def described(thing: object) -> bool:
+    return bool(inspect.getdoc(thing))
