@@ -141,39 +141,39 @@ from tidegate.api.windows import WindowAssigner as WindowAssigner
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.execution import RuntimeExecutionMode as RuntimeExecutionMode
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
-from tidegate.datastream.checkpoint_config import CheckpointConfig as CheckpointConfig
 from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream
 from tidegate.datastream.connected import BroadcastStream as BroadcastStream
 from tidegate.datastream.connected import ConnectedStreams as ConnectedStreams
 from tidegate.datastream.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
-from tidegate.datastream.execution_config import ExecutionConfig as ExecutionConfig
 from tidegate.datastream.joined import CoGroupedWindows as CoGroupedWindows
 from tidegate.datastream.joined import IntervalJoin as IntervalJoin
 from tidegate.datastream.joined import IntervalJoined as IntervalJoined
 from tidegate.datastream.joined import JoinedStreams as JoinedStreams
 from tidegate.datastream.joined import JoinedWindows as JoinedWindows
 from tidegate.datastream.keyed import KeyedStream as KeyedStream
-from tidegate.datastream.restart_strategies import RestartStrategies as RestartStrategies
-from tidegate.datastream.restart_strategies import (
+from tidegate.datastream.results import CloseableIterator as CloseableIterator
+from tidegate.datastream.settings.checkpoint_config import CheckpointConfig as CheckpointConfig
+from tidegate.datastream.settings.execution_config import ExecutionConfig as ExecutionConfig
+from tidegate.datastream.settings.restart_strategies import RestartStrategies as RestartStrategies
+from tidegate.datastream.settings.restart_strategies import (
     RestartStrategyConfiguration as RestartStrategyConfiguration,
 )
-from tidegate.datastream.results import CloseableIterator as CloseableIterator
-from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
-from tidegate.datastream.slot_sharing import MemorySize as MemorySize
-from tidegate.datastream.slot_sharing import SlotSharingGroup as SlotSharingGroup
-from tidegate.datastream.state_backends import CheckpointStorage as CheckpointStorage
-from tidegate.datastream.state_backends import (
+from tidegate.datastream.settings.slot_sharing import MemorySize as MemorySize
+from tidegate.datastream.settings.slot_sharing import SlotSharingGroup as SlotSharingGroup
+from tidegate.datastream.settings.state_backends import CheckpointStorage as CheckpointStorage
+from tidegate.datastream.settings.state_backends import (
     EmbeddedRocksDBStateBackend as EmbeddedRocksDBStateBackend,
 )
-from tidegate.datastream.state_backends import (
+from tidegate.datastream.settings.state_backends import (
     FileSystemCheckpointStorage as FileSystemCheckpointStorage,
 )
-from tidegate.datastream.state_backends import HashMapStateBackend as HashMapStateBackend
-from tidegate.datastream.state_backends import (
+from tidegate.datastream.settings.state_backends import HashMapStateBackend as HashMapStateBackend
+from tidegate.datastream.settings.state_backends import (
     JobManagerCheckpointStorage as JobManagerCheckpointStorage,
 )
-from tidegate.datastream.state_backends import PredefinedOptions as PredefinedOptions
-from tidegate.datastream.state_backends import StateBackend as StateBackend
+from tidegate.datastream.settings.state_backends import PredefinedOptions as PredefinedOptions
+from tidegate.datastream.settings.state_backends import StateBackend as StateBackend
+from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
 from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology

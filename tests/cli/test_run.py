@@ -10,7 +10,11 @@ import structlog
 from click.testing import CliRunner, Result
 
 from tidegate.cli.main import commands
-from tidegate.datastream.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE, SETTINGS_VARIABLE
+from tidegate.datastream.process.outside import (
+    CONFIGURATION_VARIABLE,
+    RUNTIME_VARIABLE,
+    SETTINGS_VARIABLE,
+)
 
 SHOW = f"""
 import json, os, sys

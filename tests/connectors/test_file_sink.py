@@ -17,8 +17,8 @@ from tests.operators.world import Hosted, World, arrow
 from tests.properties import examples
 from tidegate.connectors import Encoder
 from tidegate.connectors.files import writers
+from tidegate.connectors.files.file_sink import FileSink
 from tidegate.connectors.files.parts import PartCommittable, PartCommitter, PartNames, hidden
-from tidegate.connectors.files.sink import FileSink
 from tidegate.errors import BadRecord, CommitFailed, ConfigError, FormatError
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.operators.sinks.sink import SinkOperator

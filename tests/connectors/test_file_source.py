@@ -19,7 +19,7 @@ from tests.operators.world import World
 from tests.properties import examples
 from tidegate.api.operator import SourceOperator
 from tidegate.connectors.files import enumerator as enumeration
-from tidegate.connectors.files.source import FileSource
+from tidegate.connectors.files.file_source import FileSource
 from tidegate.errors import BadRecord, ConfigError, FileMissing
 from tidegate.model.duration import Duration
 from tidegate.model.ids import CheckpointId

@@ -15,7 +15,7 @@ import pytest
 from tests.datastream.fakes import environment
 from tidegate import DataStream, GraphError, StreamExecutionEnvironment, Types
 from tidegate.connectors.tables import TableSource, TableSplit
-from tidegate.datastream import collections
+from tidegate.datastream.checking import collections
 from tidegate.model.elements import ArrowBatch
 from tidegate.model.ids import CheckpointId
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.datastream.fakes import Client, KeepingRuntime, environment, numbers
 from tidegate.config.configuration import Configuration
-from tidegate.datastream.interrupts import RunningJobs, running_jobs
+from tidegate.datastream.process.interrupts import RunningJobs, running_jobs
 from tidegate.datastream.results import CloseableIterator
 from tidegate.errors import JobFailed
 

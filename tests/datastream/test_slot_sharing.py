@@ -10,7 +10,7 @@ from tidegate import GraphError, MemorySize, SlotSharingGroup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.datastream.slot_sharing import SlotSharingGroupBuilder
+    from tidegate.datastream.settings.slot_sharing import SlotSharingGroupBuilder
 
     Set = Callable[[SlotSharingGroupBuilder], SlotSharingGroupBuilder]
 

@@ -21,7 +21,8 @@ from tidegate import (
     StreamExecutionEnvironment,
     Types,
 )
-from tidegate.datastream import interrupts, results
+from tidegate.datastream import results
+from tidegate.datastream.process import interrupts
 
 pytestmark = pytest.mark.slow
 

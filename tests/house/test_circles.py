@@ -13,13 +13,13 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 CIRCLES = [
     "api.functions api.operator api.state",
     "api.triggers api.windows",
-    "connectors.files.formats connectors.files.source",
-    "connectors.files.rolling connectors.files.sink",
-    "connectors.kafka.enumerator connectors.kafka.source",
-    "connectors.kafka.sink connectors.kafka.transactional connectors.kafka.writer",
-    "datastream.connected datastream.dead_letters datastream.environment datastream.joined "
-    "datastream.keyed datastream.outputs datastream.results datastream.sink_topologies "
-    "datastream.sources datastream.stream datastream.topologies datastream.windowed",
+    "connectors.files.file_sink connectors.files.rolling",
+    "connectors.files.file_source connectors.files.formats",
+    "connectors.kafka.enumerator connectors.kafka.kafka_source",
+    "connectors.kafka.kafka_sink connectors.kafka.transactional connectors.kafka.writer",
+    "datastream.connected datastream.environment datastream.joined datastream.keyed "
+    "datastream.outputs datastream.results datastream.sink_topologies datastream.sources "
+    "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.staging",
     "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "

@@ -60,12 +60,6 @@ MANY_ATTRIBUTES = {
 }
 FILE_NAMES_TWICE = {
     "tidegate/connectors/…/enumerator.py": 2,
-    "tidegate/connectors/…/reader.py": 2,
-    "tidegate/connectors/…/sink.py": 3,
-    "tidegate/connectors/…/source.py": 2,
-    "tidegate/rest/…/checkpoints.py": 2,
-    "tidegate/rest/…/jobs.py": 2,
-    "tidegate/rest/…/metrics.py": 2,
     "tidegate/state/…/backend.py": 2,
     "tidegate/state/…/keyed.py": 2,
     "tidegate/state/…/samples.py": 2,

@@ -17,7 +17,7 @@ from tidegate import (
     JobManagerCheckpointStorage,
     SavepointFormatType,
 )
-from tidegate.rest.shapes.checkpoints import checkpoint
+from tidegate.rest.shapes.checkpoint_shapes import checkpoint
 
 pytestmark = pytest.mark.slow
 

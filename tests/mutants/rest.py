@@ -96,7 +96,7 @@ REST = [
     ),
     Mutant(
         "secrets are shown in the configuration",
-        "rest/shapes/jobs.py",
+        "rest/shapes/job_shapes.py",
         "without_secrets(job.settings.parameters)",
         "dict(job.settings.parameters)",
         tests="tests/rest",
@@ -110,7 +110,7 @@ REST = [
     ),
     Mutant(
         "a checkpoint's size is told for what was written",
-        "rest/shapes/checkpoints.py",
+        "rest/shapes/checkpoint_shapes.py",
         '        "checkpointed_size": one.checkpointed_size,\n',
         '        "checkpointed_size": one.state_size,\n',
         tests="tests/rest",

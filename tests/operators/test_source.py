@@ -9,7 +9,7 @@ from tests.operators.world import TURNS_MAX, FakeCoordinatorContext, Hosted, Wor
 from tidegate.api.operator import Polled
 from tidegate.api.watermarks import TimestampAssigner, WatermarkStrategy
 from tidegate.connectors.collection import CollectionSource
-from tidegate.connectors.files.source import FileSource
+from tidegate.connectors.files.file_source import FileSource
 from tidegate.connectors.generator import NumberSequenceSource
 from tidegate.errors import GraphError
 from tidegate.model.duration import Duration

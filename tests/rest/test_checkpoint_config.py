@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidegate.model.settings import ChangelogSettings, JobSettings, SlotSettings
-from tidegate.rest.shapes.checkpoints import config
+from tidegate.rest.shapes.checkpoint_shapes import config
 
 
 @pytest.mark.parametrize(

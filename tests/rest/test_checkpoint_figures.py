@@ -9,7 +9,7 @@ import pytest
 from tests.rest.world import DONE, FAILED, RUNNING, SAVED, SEEN, VERTEX
 from tidegate.checkpoint.failures import FailureReason
 from tidegate.checkpoint.statistics import PERCENTILES, CheckpointStatus
-from tidegate.rest.shapes import checkpoints
+from tidegate.rest.shapes import checkpoint_shapes as checkpoints
 
 SHOWN = {
     "className": "in_progress",

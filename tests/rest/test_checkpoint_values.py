@@ -8,7 +8,7 @@ import pytest
 
 from flinkformat.snapshots import RetentionPolicy
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings, JobSettings
-from tidegate.rest.shapes.checkpoints import DISABLED_MS, config
+from tidegate.rest.shapes.checkpoint_shapes import DISABLED_MS, config
 
 SETTINGS = CheckpointSettings(
     interval_ms=1_001, timeout_ms=2_002, min_pause_ms=303, max_concurrent=4, tolerable_failures=5

@@ -14,7 +14,9 @@ from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskF
 from tidegate.model.ids import SlotId, VertexId
 from tidegate.model.topology import Edge, Partitioner
 from tidegate.rest.rates import Shares
-from tidegate.rest.shapes import jobs, metrics, pressure
+from tidegate.rest.shapes import job_shapes as jobs
+from tidegate.rest.shapes import metric_shapes as metrics
+from tidegate.rest.shapes import pressure
 
 NOW_MS = 20_000
 SOURCE, SINK = SHARE.vertex, VertexId(b"b" * 16)

@@ -16,7 +16,7 @@ from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import Operator, OperatorContext, Output, Steps
 from tidegate.connectors.files.encoders import CsvEncoding, PartEncoder
-from tidegate.connectors.files.sink import FileSink
+from tidegate.connectors.files.file_sink import FileSink
 from tidegate.model.control import Cancel, CheckpointAcknowledged, ExecutionState, Release
 from tidegate.model.elements import Batch
 from tidegate.operators.sinks.sink import SinkOperator

@@ -16,7 +16,7 @@ from tidegate.cli.tables import show as show_table
 from tidegate.config.load import load_configuration, read_dynamic
 from tidegate.config.options import ALL, FLINK_ONLY, by_key
 from tidegate.config.sensitive import HIDDEN, is_secret
-from tidegate.datastream.outside import CONFIGURATION_VARIABLE
+from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration

@@ -19,7 +19,7 @@ from tidegate import __version__
 from tidegate.cli.requirements import installed_version, requirements
 from tidegate.config import checkpointing, high_availability, rest, slots, state_backend
 from tidegate.config.log import LEVEL_VARIABLE, LEVELS
-from tidegate.datastream.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
+from tidegate.datastream.process.outside import CONFIGURATION_VARIABLE, RUNTIME_VARIABLE
 from tidegate.errors import TidegateError
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

@@ -21,8 +21,8 @@ from tidegate.cli.options import (
 )
 from tidegate.config import execution, recovery, reporting
 from tidegate.config.load import load_configuration, read_dynamic
-from tidegate.datastream.interrupts import running_jobs
-from tidegate.datastream.outside import (
+from tidegate.datastream.process.interrupts import running_jobs
+from tidegate.datastream.process.outside import (
     CONFIGURATION_VARIABLE,
     RUNTIME_VARIABLE,
     SETTINGS_VARIABLE,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.connectors.collect import CollectSink
     from tidegate.connectors.collection import CollectionSource
+    from tidegate.connectors.files.file_sink import FileSink
+    from tidegate.connectors.files.file_source import FileSource
     from tidegate.connectors.files.formats import (
         BulkFormat,
         CsvReaderFormat,
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
         ParquetBulkWriters,
         RollingPolicy,
     )
-    from tidegate.connectors.files.sink import FileSink
-    from tidegate.connectors.files.source import FileSource
     from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
+    from tidegate.connectors.jdbc.jdbc_sink import JdbcSink
     from tidegate.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
-    from tidegate.connectors.jdbc.sink import JdbcSink
+    from tidegate.connectors.kafka.kafka_sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
+    from tidegate.connectors.kafka.kafka_source import KafkaSource, KafkaSourceBuilder
     from tidegate.connectors.kafka.offsets import (
         KafkaOffsetResetStrategy,
         KafkaOffsetsInitializer,
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
         KafkaRecordSerializationSchemaBuilder,
         KafkaTopicSelector,
     )
-    from tidegate.connectors.kafka.sink import DeliveryGuarantee, KafkaSink, KafkaSinkBuilder
-    from tidegate.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
     from tidegate.connectors.polling import Page, PollingSource
     from tidegate.connectors.print import PrintSink
     from tidegate.connectors.schemas.csv_rows import (
@@ -123,16 +123,16 @@ _PLACES = {
     "CsvRowSerializationSchema": "tidegate.connectors.schemas.csv_rows",
     "CsvSchema": "tidegate.connectors.files.formats",
     "DataGeneratorSource": "tidegate.connectors.generator",
-    "DeliveryGuarantee": "tidegate.connectors.kafka.sink",
+    "DeliveryGuarantee": "tidegate.connectors.kafka.kafka_sink",
     "DeserializationSchema": "tidegate.connectors.schemas.messages",
     "Encoder": "tidegate.connectors.files.rolling",
-    "FileSink": "tidegate.connectors.files.sink",
+    "FileSink": "tidegate.connectors.files.file_sink",
     "FileSinkBuilder": "tidegate.connectors.files.rolling",
-    "FileSource": "tidegate.connectors.files.source",
+    "FileSource": "tidegate.connectors.files.file_source",
     "FileSourceBuilder": "tidegate.connectors.files.formats",
     "JdbcConnectionOptions": "tidegate.connectors.jdbc.options",
     "JdbcExecutionOptions": "tidegate.connectors.jdbc.options",
-    "JdbcSink": "tidegate.connectors.jdbc.sink",
+    "JdbcSink": "tidegate.connectors.jdbc.jdbc_sink",
     "JsonRowDeserializationSchema": "tidegate.connectors.schemas.json_rows",
     "JsonRowSerializationSchema": "tidegate.connectors.schemas.json_rows",
     "JsonSchema": "tidegate.connectors.schemas.messages",
@@ -140,10 +140,10 @@ _PLACES = {
     "KafkaOffsetsInitializer": "tidegate.connectors.kafka.offsets",
     "KafkaRecordSerializationSchema": "tidegate.connectors.kafka.records",
     "KafkaRecordSerializationSchemaBuilder": "tidegate.connectors.kafka.records",
-    "KafkaSink": "tidegate.connectors.kafka.sink",
-    "KafkaSinkBuilder": "tidegate.connectors.kafka.sink",
-    "KafkaSource": "tidegate.connectors.kafka.source",
-    "KafkaSourceBuilder": "tidegate.connectors.kafka.source",
+    "KafkaSink": "tidegate.connectors.kafka.kafka_sink",
+    "KafkaSinkBuilder": "tidegate.connectors.kafka.kafka_sink",
+    "KafkaSource": "tidegate.connectors.kafka.kafka_source",
+    "KafkaSourceBuilder": "tidegate.connectors.kafka.kafka_source",
     "KafkaTopicPartition": "tidegate.connectors.kafka.offsets",
     "KafkaTopicSelector": "tidegate.connectors.kafka.records",
     "NumberSequenceSource": "tidegate.connectors.generator",

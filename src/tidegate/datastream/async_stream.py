@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.config.spans import millis_of
-from tidegate.datastream import checks, types
+from tidegate.datastream.checking import checks, types
 from tidegate.errors import GraphError
 from tidegate.model.duration import Time
 from tidegate.operators.async_calls.async_wait import AsyncWaitOperator, called_method

@@ -13,9 +13,9 @@ from tidegate.api.co_functions import (
     KeyedCoProcessFunction,
 )
 from tidegate.api.state import MapStateDescriptor
-from tidegate.datastream import checks, types
-from tidegate.datastream.adapters import CoFlatMap, CoMap
+from tidegate.datastream.checking import checks, types
 from tidegate.datastream.keyed import KeyedStream
+from tidegate.datastream.steps.adapters import CoFlatMap, CoMap
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
 from tidegate.operators.process.broadcast import BroadcastOperator, KeyedBroadcastOperator

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegate.config import changelog, checkpointing, execution, recovery
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
-from tidegate.datastream import checks, dry_run, python_files
-from tidegate.datastream.at_exit import tell_of_unexecuted
-from tidegate.datastream.checkpoint_config import CheckpointConfig
-from tidegate.datastream.execution_config import ExecutionConfig
-from tidegate.datastream.interrupts import running_jobs
-from tidegate.datastream.notices import warn, warn_of_runtime
-from tidegate.datastream.outside import RUNTIME_VARIABLE, configuration_from_outside
-from tidegate.datastream.process import active_session, script_name
+from tidegate.datastream.checking import checks
+from tidegate.datastream.checking.notices import warn, warn_of_runtime
+from tidegate.datastream.process import dry_run, python_files
+from tidegate.datastream.process.at_exit import tell_of_unexecuted
+from tidegate.datastream.process.interrupts import running_jobs
+from tidegate.datastream.process.outside import RUNTIME_VARIABLE, configuration_from_outside
+from tidegate.datastream.process.script import active_session, script_name
 from tidegate.datastream.program import Program
+from tidegate.datastream.settings.checkpoint_config import CheckpointConfig
+from tidegate.datastream.settings.execution_config import ExecutionConfig
 from tidegate.datastream.sources import StreamSources
 from tidegate.errors import ConfigError, GraphError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from tidegate.api.listeners import JobStatusChangedListener
     from tidegate.config.execution import RuntimeExecutionMode
     from tidegate.config.spans import Span
-    from tidegate.datastream.restart_strategies import RestartStrategyConfiguration
-    from tidegate.datastream.slot_sharing import SlotSharingGroup
-    from tidegate.datastream.state_backends import StateBackend
+    from tidegate.datastream.settings.restart_strategies import RestartStrategyConfiguration
+    from tidegate.datastream.settings.slot_sharing import SlotSharingGroup
+    from tidegate.datastream.settings.state_backends import StateBackend
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
@@ -387,7 +388,7 @@ class StreamExecutionEnvironment(StreamSources):
 
     def _submitted(self, job_name: str | None) -> JobClient:
         if (folder := self._configuration.get(execution.DEAD_LETTERS)) is not None:
-            from tidegate.datastream.dead_letters import send_failed_rows
+            from tidegate.datastream.steps.dead_letters import send_failed_rows
 
             send_failed_rows(self, self._program, folder)
         stream_graph, graph = self._translated(self._taken(), job_name)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tidegate.api.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
 from tidegate.api.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
-from tidegate.datastream import checks, types
-from tidegate.datastream.adapters import Adapter
+from tidegate.datastream.checking import checks, types
 from tidegate.datastream.keyed import KeyedStream
+from tidegate.datastream.steps.adapters import Adapter
 from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind

@@ -21,8 +21,9 @@ from tidegate.api.windows import (
     count_windows,
 )
 from tidegate.config.spans import millis_of
-from tidegate.datastream import checks, ready_steps, types
-from tidegate.datastream.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
+from tidegate.datastream.checking import checks, types
+from tidegate.datastream.steps import ready_steps
+from tidegate.datastream.steps.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
 from tidegate.operators.aggregates.reduce import ReduceOperator
@@ -215,7 +216,7 @@ class KeyedStream(DataStream[T]):
 
         >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
         """
-        from tidegate.datastream.batches import key_column
+        from tidegate.datastream.steps.batches import key_column
         from tidegate.operators.arrow.batches import ProcessBatchesOperator
         from tidegate.operators.arrow.frames import check_form
 
@@ -237,7 +238,7 @@ class KeyedStream(DataStream[T]):
 
         >>> flights.key_by("carrier").aggregate_batches(Count(), Mean("dep_delay").alias("delay"))
         """
-        from tidegate.datastream.batches import running_aggregates
+        from tidegate.datastream.steps.batches import running_aggregates
 
         operator = running_aggregates(self._key, aggregates, "aggregate_batches")
         return self._keyed("AggregateBatches", operator, None)

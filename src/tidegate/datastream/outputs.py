@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from tidegate.api.functions import SinkFunction
 from tidegate.api.sink import Sink
-from tidegate.datastream import checks, results
+from tidegate.datastream import results
+from tidegate.datastream.checking import checks
 from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.datastream.told import step_text

@@ -7,8 +7,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from tidegate.config import checkpointing, recovery
-from tidegate.datastream import interrupts
-from tidegate.datastream.interrupts import Terminated, not_ended, running_jobs
+from tidegate.datastream.process import interrupts
+from tidegate.datastream.process.interrupts import Terminated, not_ended, running_jobs
 from tidegate.errors import ConfigError, GraphError, TidegateError
 from tidegate.graph.runtime import load_frames
 from tidegate.graph.transformations import (
@@ -200,7 +200,7 @@ class SparkFrame:
         spark: object,
     ) -> None:
         from tidegate.api.columns import Columns
-        from tidegate.connectors.files.sink import FileSink
+        from tidegate.connectors.files.file_sink import FileSink
         from tidegate.connectors.frames.frame_files import spark_schema
         from tidegate.operators.arrow.columns import ToColumns
 

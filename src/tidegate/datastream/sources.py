@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tidegate.datastream import checks, collections
-from tidegate.datastream.types import converted, result_type
+from tidegate.datastream.checking import checks, collections
+from tidegate.datastream.checking.types import converted, result_type
 from tidegate.graph.runtime import load_frames
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
@@ -154,7 +154,7 @@ class StreamSources:
 
         >>> env.read_text_file("logs/").filter(lambda line: "ERROR" in line)
         """
-        from tidegate.connectors.files.source import FileSource
+        from tidegate.connectors.files.file_source import FileSource
 
         return self._read(FileSource.text(file_path), None, "Text File Source", None)
 

@@ -21,9 +21,9 @@ from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
 from tidegate.api.windows import count_windows
 from tidegate.config.spans import millis_of
-from tidegate.datastream import checks, types
+from tidegate.datastream.checking import checks, types
 from tidegate.datastream.outputs import StreamOutputs
-from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
+from tidegate.datastream.settings.slot_sharing import SlotSharingGroup, group_name
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
         ConnectedStreams,
     )
     from tidegate.datastream.environment import StreamExecutionEnvironment
-    from tidegate.datastream.execution_config import ExecutionConfig
     from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams, JoinedWindows
     from tidegate.datastream.keyed import KeyedStream
+    from tidegate.datastream.settings.execution_config import ExecutionConfig
     from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
     from tidegate.operators.arrow.frames import Form
@@ -238,7 +238,7 @@ class DataStream(StreamOutputs[T]):
         >>> parsed = lines.map(int).dead_letters(BAD)
         >>> parsed.get_side_output(BAD).print()
         """
-        from tidegate.datastream.dead_letters import tell_failed_rows
+        from tidegate.datastream.steps.dead_letters import tell_failed_rows
 
         checks.check_tag(output_tag, "dead_letters")
         tell_failed_rows(self._step("dead_letters"), output_tag)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.datastream import checks
-from tidegate.datastream.slot_sharing import SlotSharingGroup, group_name
+from tidegate.datastream.checking import checks
+from tidegate.datastream.settings.slot_sharing import SlotSharingGroup, group_name
 from tidegate.datastream.told import step_text
 from tidegate.graph.transformations import ChainingStrategy
 

@@ -29,7 +29,7 @@ from tidegate.api.windows import (
     WindowAssigner,
 )
 from tidegate.config.spans import Span, millis_of
-from tidegate.datastream import checks, types
+from tidegate.datastream.checking import checks, types
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError, with_article
 from tidegate.operators.windows.aligned import AlignedWindowOperator
@@ -353,7 +353,7 @@ class WindowedStream(_Windowed[T]):
         ...     TumblingEventTimeWindows.of(Time.hours(1))
         ... ).aggregate_batches(Count(), Max("dep_delay"))
         """
-        from tidegate.datastream.batches import window_aggregates
+        from tidegate.datastream.steps.batches import window_aggregates
 
         plan = self._plan
         if self._evictor is not None or plan.trigger != self._default_trigger:

@@ -267,7 +267,7 @@ _ELSEWHERE: Final = {
     "PickledBytesTypeInfo": "tidegate.typeinfo.types",
     "PrimitiveArrayTypeInfo": "tidegate.typeinfo.types",
     "SqlTimeTypeInfo": "tidegate.typeinfo.types",
-    "StreamingFileSink": "tidegate.connectors.files.sink:FileSink",
+    "StreamingFileSink": "tidegate.connectors.files.file_sink:FileSink",
     "TimeWindowSerializer": "tidegate.api.window_serializers",
     "TypeSerializer": "tidegate.api.serializers",
 }

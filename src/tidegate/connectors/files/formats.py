@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.config.spans import Span
-    from tidegate.connectors.files.source import FileSource
+    from tidegate.connectors.files.file_source import FileSource
     from tidegate.typeinfo.types import TypeInformation
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.config.spans import Span
+    from tidegate.connectors.files.file_sink import FileSink
     from tidegate.connectors.files.formats import CsvSchema
-    from tidegate.connectors.files.sink import FileSink
     from tidegate.typeinfo.types import RowTypeInfo
 
 _PATTERN: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|.", re.DOTALL)

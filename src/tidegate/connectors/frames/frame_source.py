@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.api import ship
 from tidegate.connectors.files.enumerator import FileEnumerator
+from tidegate.connectors.files.file_reader import FileReader
 from tidegate.connectors.files.parquet import ParquetFormat
-from tidegate.connectors.files.reader import FileReader
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.errors import RestoreRefused
 from tidegate.storage.stores import Stores

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
     from tidegate.api.source import EnumeratorContext
-    from tidegate.connectors.kafka.source import KafkaSource
+    from tidegate.connectors.kafka.kafka_source import KafkaSource
     from tidegate.model.ids import CheckpointId
 
 Offsets = dict[KafkaTopicPartition, int]

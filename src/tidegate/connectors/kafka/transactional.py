@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from tidegate.api.sink import WriterContext
-    from tidegate.connectors.kafka.sink import KafkaSink
+    from tidegate.connectors.kafka.kafka_sink import KafkaSink
     from tidegate.model.elements import Batch, RowBatch
     from tidegate.model.ids import CheckpointId
 

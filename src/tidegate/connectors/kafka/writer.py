@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.kafka.cluster import fault, refused_properties
-from tidegate.connectors.kafka.sink import DeliveryGuarantee
+from tidegate.connectors.kafka.kafka_sink import DeliveryGuarantee
 from tidegate.errors import BadRecord, StorageFailed
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tidegate.api.sink import WriterContext
+    from tidegate.connectors.kafka.kafka_sink import KafkaSink
     from tidegate.connectors.kafka.records import KafkaRecord, KafkaRecordSerializationSchema
-    from tidegate.connectors.kafka.sink import KafkaSink
     from tidegate.model.elements import Batch, RowBatch
     from tidegate.model.ids import CheckpointId
 

@@ -9,7 +9,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.rest.answers import Accepted, NotFound, RestError
 from tidegate.rest.bodies import CheckpointTriggerRequestBody, read_body
 from tidegate.rest.served import Route, path_id, path_number
-from tidegate.rest.shapes import checkpoints as shapes
+from tidegate.rest.shapes import checkpoint_shapes as shapes
 
 if TYPE_CHECKING:
     from aiohttp.web import Request

@@ -11,7 +11,7 @@ from tidegate.model.control import JobStatus
 from tidegate.rest.answers import Accepted, BadRequest, Conflict, Moved
 from tidegate.rest.guard import check_own_page
 from tidegate.rest.served import Route
-from tidegate.rest.shapes import jobs as shapes
+from tidegate.rest.shapes import job_shapes as shapes
 from tidegate.rest.shapes import pressure
 
 if TYPE_CHECKING:

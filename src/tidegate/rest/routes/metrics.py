@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.rest.served import Route
-from tidegate.rest.shapes import metrics as shapes
+from tidegate.rest.shapes import metric_shapes as shapes
 
 if TYPE_CHECKING:
     from aiohttp.web import Request

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegate.api.dead_letters import Malformed
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.connectors.kafka.enumerator import KafkaEnumerator
-    from tidegate.connectors.kafka.reader import KafkaReader
+    from tidegate.connectors.kafka.kafka_reader import KafkaReader
     from tidegate.connectors.schemas.messages import DeserializationSchema
     from tidegate.typeinfo.types import TypeInformation
 
@@ -143,7 +143,7 @@ class KafkaSource:
     def reader(self, context: ReaderContext) -> KafkaReader:
         """Reads partitions."""
         require_clients(WHERE)
-        from tidegate.connectors.kafka.reader import KafkaReader
+        from tidegate.connectors.kafka.kafka_reader import KafkaReader
 
         return KafkaReader(context, self.properties, self.schema, commits=self.commits)
 

@@ -8,7 +8,7 @@ from flinkformat.snapshots import RetentionPolicy
 from tidegate.config import checkpointing
 from tidegate.config.checkpointing import INTERVAL_MIN_MS
 from tidegate.config.spans import millis_of
-from tidegate.datastream.state_backends import FileSystemCheckpointStorage
+from tidegate.datastream.settings.state_backends import FileSystemCheckpointStorage
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
     from tidegate.config.option import ConfigOption
     from tidegate.config.spans import Span
-    from tidegate.datastream.state_backends import CheckpointStorage
+    from tidegate.datastream.settings.state_backends import CheckpointStorage
     from tidegate.model.settings import CheckpointingMode
 
 _ALL_FAILURES_TOLERATED: Final = 2**31 - 1

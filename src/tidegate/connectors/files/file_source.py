@@ -14,9 +14,9 @@ from tidegate.connectors.files.enumerator import (
     files_at,
     is_pattern,
 )
+from tidegate.connectors.files.file_reader import FileReader
 from tidegate.connectors.files.formats import FileSourceBuilder
 from tidegate.connectors.files.parquet import ParquetFormat
-from tidegate.connectors.files.reader import FileReader
 from tidegate.connectors.files.rows import RowFormat
 from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat

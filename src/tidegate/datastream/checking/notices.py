@@ -10,7 +10,7 @@ from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY
 from tidegate.config.configuration import closest_key
 from tidegate.config.settings import configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
-from tidegate.datastream.outside import RUNTIME_VARIABLE
+from tidegate.datastream.process.outside import RUNTIME_VARIABLE
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind
 

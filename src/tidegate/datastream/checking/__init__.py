@@ -1,0 +1,1 @@
+"""Checks of a program while it is written, so that errors name the line of the call."""

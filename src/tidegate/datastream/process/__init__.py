@@ -1,0 +1,1 @@
+"""The process that builds a program: what it is told from outside, and how it ends."""

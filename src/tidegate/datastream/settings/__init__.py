@@ -1,0 +1,1 @@
+"""PyFlink's settings: configurations, backends, strategies, as values over the options."""

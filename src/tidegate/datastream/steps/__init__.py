@@ -1,0 +1,1 @@
+"""Functions and operators behind the calls on streams."""
