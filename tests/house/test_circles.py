@@ -24,7 +24,6 @@ CIRCLES = [
     "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "
     "state.timers",
-    "state.rocksdb.store state.rocksdb.written",
     "typeinfo.key_columns typeinfo.key_kinds",
     "upgrade.report upgrade.table",
 ]

@@ -26,7 +26,7 @@ from tidegate.state.format import (
 from tidegate.state.increments import in_streams
 from tidegate.state.keys import paired
 from tidegate.state.rocksdb.by_entry import name_of
-from tidegate.state.rocksdb.table import PREFIX_BYTES
+from tidegate.state.rocksdb.store import PREFIX_BYTES
 from tidegate.state.stream_reader import StreamReader
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in

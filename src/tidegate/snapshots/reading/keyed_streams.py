@@ -33,8 +33,7 @@ from tidegate.state.keyed import decoded_block
 from tidegate.state.log_streams import bases, log_streams
 from tidegate.state.rocksdb.by_entry import together, wholes_of
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
-from tidegate.state.rocksdb.store import after
-from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.state.rocksdb.store import PREFIX_BYTES, after, prefix_of
 from tidegate.state.stream_reader import StreamReader
 from tidegate.typeinfo.serializers import is_packed, join_pieces
 

@@ -14,8 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegate.state.kinds import Kind
-from tidegate.state.rocksdb.store import after
-from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.state.rocksdb.store import PREFIX_BYTES, after, prefix_of
 from tidegate.typeinfo.serializers import SerializerSnapshot, join_lists, join_map, serializer_of
 from tidegate.typeinfo.types import (
     BOOLEAN,

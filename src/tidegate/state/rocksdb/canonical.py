@@ -21,8 +21,7 @@ from tidegate.state.format import (
     StateHeader,
 )
 from tidegate.state.rocksdb.by_entry import together, wholes_of
-from tidegate.state.rocksdb.store import RocksDBStore, after
-from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
+from tidegate.state.rocksdb.store import PREFIX_BYTES, RocksDBStore, after, prefix_of
 from tidegate.storage.streams import written_beside
 from tidegate.typeinfo.serializers import PICKLED_BEGIN, join_pieces
 

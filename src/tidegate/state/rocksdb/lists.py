@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidegate.state.rocksdb.by_entry import NUMBER, list_name
 from tidegate.state.rocksdb.recent import Recent
-from tidegate.state.rocksdb.store import after
-from tidegate.state.rocksdb.table import PREFIX_BYTES, prefix_of
-from tidegate.state.rocksdb.written import Rows, Written
+from tidegate.state.rocksdb.store import PREFIX_BYTES, Rows, after, prefix_of
+from tidegate.state.rocksdb.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -34,9 +34,7 @@ from tidegate.state.kinds import Kind
 from tidegate.state.log_streams import bases, log_streams
 from tidegate.state.rocksdb.by_entry import WHOLE, beginning, is_stored_by_entry, map_type_of
 from tidegate.state.rocksdb.files import download
-from tidegate.state.rocksdb.store import RocksDBStore, after
-from tidegate.state.rocksdb.table import prefix_of
-from tidegate.state.rocksdb.written import Rows
+from tidegate.state.rocksdb.store import RocksDBStore, Rows, after, prefix_of
 from tidegate.typeinfo.key_classes import are_alike
 from tidegate.typeinfo.serializers import (
     SerializerSnapshot,

@@ -17,8 +17,7 @@ from tidegate.state.format import (
 from tidegate.state.rocksdb.by_entry import wholes_of
 from tidegate.state.rocksdb.files import download
 from tidegate.state.rocksdb.restore import COLUMNS_FILE
-from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
-from tidegate.state.rocksdb.table import PREFIX_BYTES, after, prefix_of
+from tidegate.state.rocksdb.store import PREFIX_BYTES, RocksDBMemory, RocksDBStore, after, prefix_of
 from tidegate.state.samples import ROWS
 
 if TYPE_CHECKING:

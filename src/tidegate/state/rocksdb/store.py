@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice, repeat
 from operator import setitem
+from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.state.manifest import CURRENT, check_folder
 from tidegate.errors import ConfigError, StorageFailed
-from tidegate.state.rocksdb.written import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Slice = tuple[list[bytes], list[bytes]]
 """Keys of some entries, and their values."""
+
+_PREFIX: Final = Struct(">HH")
+PREFIX_BYTES: Final = _PREFIX.size
 
 _END: Final = b"\xff" * 8
 """Behind every key: key groups are below 2^15."""
@@ -58,6 +61,15 @@ class RocksDBMemory:
     def count(self, opened: int) -> None:
         """So many key spaces more."""
         self._opened += opened
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What is written together. cleared: the keys begin so that are deleted before all else."""
+
+    puts: Sequence[tuple[bytes, bytes]]
+    deletes: Sequence[bytes]
+    cleared: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,3 +329,8 @@ def _library() -> Any:
 def after(prefix: bytes) -> bytes:
     """The first key behind all that begin with a prefix."""
     return (int.from_bytes(prefix) + 1).to_bytes(len(prefix))
+
+
+def prefix_of(group: int, number: int = 0) -> bytes:
+    """How the keys of a state begin in a key group; of the first state, those of the group."""
+    return _PREFIX.pack(group, number)

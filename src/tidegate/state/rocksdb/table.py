@@ -9,11 +9,10 @@ sets a layer aside. Nothing reaches the disk while a snapshot is being linked th
 from __future__ import annotations
 
 from itertools import islice
-from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.state.rocksdb.store import after
-from tidegate.state.rocksdb.written import Rows, Written
+from tidegate.state.rocksdb.store import Rows, after, prefix_of
+from tidegate.state.rocksdb.written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 Entries = dict[object, object]
 
-_PREFIX: Final = Struct(">HH")
-PREFIX_BYTES: Final = _PREFIX.size
 _ROWS_A_SCAN: Final = 256
 _ROWS_PREFETCHED: Final = 1024
 
@@ -357,8 +354,3 @@ def _value_state(
 
 def _first(pair: tuple[bytes, object]) -> bytes:
     return pair[0]
-
-
-def prefix_of(group: int, number: int = 0) -> bytes:
-    """How the keys of a state begin in a key group; of the first state, those of the group."""
-    return _PREFIX.pack(group, number)

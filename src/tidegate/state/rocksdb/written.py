@@ -17,22 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.rocksdb.store import Batch, RocksDBStore
+    from tidegate.state.rocksdb.store import Batch, RocksDBStore, Rows
 
 V = TypeVar("V")
 Log = Callable[[int, Sequence[bytes], Sequence[bytes], Sequence[bytes]], None]
 """Takes what becomes bytes, before it is on disk: key group, keys, their entries, keys without."""
 
 _ROWS_A_BATCH: Final = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """What is written together. cleared: the keys begin so that are deleted before all else."""
-
-    puts: Sequence[tuple[bytes, bytes]]
-    deletes: Sequence[bytes]
-    cleared: Sequence[bytes] = ()
 
 
 class Stored(Protocol[V]):
