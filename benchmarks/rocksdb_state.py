@@ -35,7 +35,7 @@ from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SharingFilesStrategy
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import ValueStateDescriptor
-from tidegate.checkpoint.redistribution import redistribute_keyed
+from tidegate.checkpoint.restore.redistribution import redistribute_keyed
 from tidegate.clock import SystemClock
 from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId

@@ -16,7 +16,7 @@ from examples.demo.news import (
     SlotUp,
     StatusChanged,
 )
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.model.control import ExecutionState
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from examples.demo.news import News
-    from tidegate.checkpoint.statistics import CheckpointStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import CheckpointId, SlotId

@@ -1,9 +1,9 @@
 """A job without a checkpoint coordinator."""
 
 from tests.checkpoint.world import restored_checkpoint
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.absent import NoCheckpoints
 from tidegate.checkpoint.completed import CompletedCheckpoints
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.absent import NoCheckpoints
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.errors import ConfigError
 from tidegate.model.control import JobStatus

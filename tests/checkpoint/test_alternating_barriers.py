@@ -6,10 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.checkpoint.alternating_barriers import AlternatingBarriers
-from tidegate.checkpoint.barrier_modes import make_barrier_handler
-from tidegate.checkpoint.barrier_tracker import BarrierTracker
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     AbortedByDriver,
     AlignedBarriers,
     BarrierAnnounced,
@@ -29,7 +26,10 @@ from tidegate.checkpoint.barriers import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.tracker import BarrierTracker
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings

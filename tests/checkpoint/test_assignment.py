@@ -25,8 +25,8 @@ from flinkformat.snapshots import (
     OperatorState,
     SubtaskState,
 )
-from tidegate.checkpoint.assignment import NOTHING, assign, coordinator_states
-from tidegate.checkpoint.fitting import fit
+from tidegate.checkpoint.restore.assignment import NOTHING, assign, coordinator_states
+from tidegate.checkpoint.restore.fitting import fit
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
 from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex

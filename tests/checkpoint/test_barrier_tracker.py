@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.barrier_modes import make_barrier_handler
-from tidegate.checkpoint.barrier_tracker import COUNTED_MAX, BarrierTracker
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     ABORTED_MAX,
     AbortedByDriver,
     AlignedBarriers,
@@ -22,7 +20,9 @@ from tidegate.checkpoint.barriers import (
     TimeReached,
     TriggeredByDriver,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.barriers.tracker import COUNTED_MAX, BarrierTracker
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings

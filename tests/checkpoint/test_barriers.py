@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.checkpoint.barrier_modes import make_barrier_handler
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     ABORTED_MAX,
     AbortedByDriver,
     AlignedBarriers,
@@ -24,7 +23,8 @@ from tidegate.checkpoint.barriers import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import CheckpointSettings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     AbortedByDriver,
     AlignedBarriers,
     BarrierArrived,

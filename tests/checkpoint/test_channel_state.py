@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flinkformat.handles import FileStateHandle
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from tidegate.checkpoint.channel_state import (
+from tidegate.checkpoint.channel_state.machine import (
     Abort,
     Add,
     ChannelStateWriteRequestDispatcher,
@@ -31,7 +31,7 @@ from tidegate.checkpoint.channel_state import (
     file_header,
     read_chunks,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import FormatError
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
 

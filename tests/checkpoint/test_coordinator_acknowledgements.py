@@ -19,10 +19,10 @@ from tests.checkpoint.world import (
     started,
     vertex,
 )
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.commands import Ignored
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.commands import Ignored
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.errors import StorageFailed, TidegateError
 from tidegate.model.control import (
     CheckpointAborted,

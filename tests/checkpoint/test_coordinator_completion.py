@@ -29,8 +29,8 @@ from tests.checkpoint.world import (
     started,
 )
 from tests.house.source import ROOT
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,
@@ -233,7 +233,7 @@ def test_after_the_end_nothing_is_restored_any_more() -> None:
 
 ENDED = """
 from tests.checkpoint.world import World
-from tidegate.checkpoint.events import JobEnded
+from tidegate.checkpoint.coordinator.events import JobEnded
 from tidegate.model.control import JobStatus
 world = World(acknowledges=True)
 world.start()

@@ -25,10 +25,10 @@ from flinkformat.snapshots import CheckpointMetadata, Finished, RetentionPolicy,
 from flinkformat.state_streams import files_of
 from tests.checkpoint.world import World, chain, vertex
 from tests.properties import examples
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.checkpoint.registry import private_paths, shared_handles
-from tidegate.checkpoint.statistics import CheckpointStatus
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,
@@ -45,8 +45,8 @@ from tidegate.model.settings import CheckpointSettings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.checkpoint.commands import CheckpointCommand
-    from tidegate.checkpoint.events import CheckpointEvent
+    from tidegate.checkpoint.coordinator.commands import CheckpointCommand
+    from tidegate.checkpoint.coordinator.events import CheckpointEvent
 
 TOPOLOGY = chain(vertex("source", 2, coordinator=True), vertex("sink", 1))
 ANSWERED = (

@@ -22,9 +22,9 @@ from tests.checkpoint.world import (
     started,
     vertex,
 )
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.model.control import (
     CheckpointComplete,
     ExecutionState,

@@ -15,9 +15,9 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import SubtaskState
 from tests.checkpoint.world import THREE, World, chain, reasons, vertex
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.commands import FailExecution, FailJob
-from tidegate.checkpoint.failures import (
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.commands import FailExecution, FailJob
+from tidegate.checkpoint.coordinator.failures import (
     UNLIMITED,
     Failure,
     FailureCounter,

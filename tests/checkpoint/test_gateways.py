@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.checkpoint.gateways import Gateways
+from tidegate.checkpoint.coordinator.gateways import Gateways
 from tidegate.model.control import ToOperator
 from tidegate.model.elements import OperatorEvent
 from tidegate.model.ids import (

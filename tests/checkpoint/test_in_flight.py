@@ -18,9 +18,9 @@ from tests.checkpoint.test_assignment import (
     snapshot,
     vertex,
 )
-from tidegate.checkpoint.assignment import assign
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.in_flight import deal_in_flight
+from tidegate.checkpoint.restore.assignment import assign
+from tidegate.checkpoint.restore.in_flight_targets import deal_in_flight
 from tidegate.errors import RestoreRefused
 from tidegate.jobmaster.restoring import shares
 from tidegate.model.ids import ChannelId, CheckpointId, SubtaskId, VertexId

@@ -9,7 +9,7 @@ import pytest
 from tests.house.source import ROOT
 
 PARTS = {
-    "channel": "tidegate.checkpoint.channel_state",
+    "channel": "tidegate.checkpoint.channel_state.machine",
     "hooks": "tidegate.api.hooks",
     "metadata": "flinkformat.metadata",
 }

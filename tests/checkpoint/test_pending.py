@@ -14,9 +14,9 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import EMPTY, FINISHED, MasterState, SubtaskState
 from tests.checkpoint.world import THREE, chain, keyed_state, vertex
-from tidegate.checkpoint.pending import AcknowledgeResult, PendingCheckpoint, Stage
-from tidegate.checkpoint.plan import Executions, calculate_plan
-from tidegate.checkpoint.requests import periodic_request
+from tidegate.checkpoint.coordinator.pending import AcknowledgeResult, PendingCheckpoint, Stage
+from tidegate.checkpoint.coordinator.plan import Executions, calculate_plan
+from tidegate.checkpoint.coordinator.requests import periodic_request
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import CheckpointAcknowledged, CheckpointFigures, ExecutionState
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, OperatorId, SubtaskId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.checkpoint.world import THREE, chain, vertex
-from tidegate.checkpoint.plan import CheckpointPlan, Executions, calculate_plan
+from tidegate.checkpoint.coordinator.plan import CheckpointPlan, Executions, calculate_plan
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId, VertexId

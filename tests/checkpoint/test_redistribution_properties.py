@@ -19,7 +19,7 @@ from flinkformat.handles import (
     StateMetaInfo,
 )
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.checkpoint.redistribution import (
+from tidegate.checkpoint.restore.redistribution import (
     java_hash_map_order,
     redistribute_keyed,
     redistribute_operator,

@@ -10,8 +10,8 @@ from flinkformat.snapshots import (
     SavepointFormatType,
     SavepointType,
 )
-from tidegate.checkpoint.events import CheckpointRequested
-from tidegate.checkpoint.requests import (
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.requests import (
     QUEUE_MAX,
     Load,
     Request,

@@ -9,9 +9,13 @@ import pytest
 
 from flinkformat.snapshots import SavepointFormatType
 from tests.checkpoint.world import WALL_MS, World, keyed_state
-from tidegate.checkpoint import events, statistics
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatus, Counts
+from tidegate.checkpoint.coordinator import events, statistics
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import (
+    CheckpointStatistics,
+    CheckpointStatus,
+    Counts,
+)
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId, VertexId

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.checkpoint.world import BY_HAND, World, chain, render, vertex
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import OperatorEvent, SnapshotKind
@@ -26,7 +26,7 @@ from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.checkpoint.commands import CheckpointCommand
+    from tidegate.checkpoint.coordinator.commands import CheckpointCommand
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 

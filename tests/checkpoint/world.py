@@ -14,9 +14,9 @@ from flinkformat.snapshots import (
     RetentionPolicy,
     SubtaskState,
 )
-from tidegate.checkpoint import commands, events
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-from tidegate.checkpoint.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.model.control import (
     CheckpointAborted,
@@ -46,9 +46,9 @@ from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, V
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidegate.checkpoint.commands import CheckpointCommand
-    from tidegate.checkpoint.events import CheckpointEvent
-    from tidegate.checkpoint.failures import FailureReason
+    from tidegate.checkpoint.coordinator.commands import CheckpointCommand
+    from tidegate.checkpoint.coordinator.events import CheckpointEvent
+    from tidegate.checkpoint.coordinator.failures import FailureReason
 
 Command = TypeVar("Command")
 WALL_MS = 1_700_000_000_000

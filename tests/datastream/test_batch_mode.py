@@ -17,7 +17,7 @@ from tidegate import (
     Types,
     WatermarkStrategy,
 )
-from tidegate.checkpoint.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from examples.demo.news import (
 )
 from examples.demo.watch import JobWatch
 from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
-from tidegate.checkpoint.statistics import (
+from tidegate.checkpoint.coordinator.statistics import (
     CheckpointStatistics,
     CheckpointStatus,
     RestoredStatistics,

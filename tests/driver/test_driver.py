@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from tidegate import StreamExecutionEnvironment
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.clock import SystemClock
 from tidegate.config.configuration import Configuration
 from tidegate.driver.driver import Driver, DriverWorld

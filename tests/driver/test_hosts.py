@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.checkpoint.events import (
+from tidegate.checkpoint.coordinator.events import (
     CoordinatorSnapshotFailed,
     CoordinatorSnapshotTaken,
     OperatorEventSent,

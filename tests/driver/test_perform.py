@@ -17,7 +17,7 @@ from flinkformat.snapshots import (
 )
 from tidegate.api.failures import FailureContext, FailureEnricher, FailureKind
 from tidegate.api.hooks import MasterTriggerRestoreHook
-from tidegate.checkpoint.commands import (
+from tidegate.checkpoint.coordinator.commands import (
     AddPointer,
     CheckpointEnded,
     DeleteFiles,
@@ -30,7 +30,7 @@ from tidegate.checkpoint.commands import (
     TriggerHooks,
     WriteMetadata,
 )
-from tidegate.checkpoint.events import (
+from tidegate.checkpoint.coordinator.events import (
     Cleaned,
     HookFailed,
     HooksTriggered,

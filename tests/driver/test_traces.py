@@ -10,8 +10,8 @@ import structlog
 
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
 from tests.jobmaster.world import World as JobWorld
-from tidegate.checkpoint.commands import CheckpointEnded
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.commands import CheckpointEnded
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.driver.traces import (
     FileTraceReporter,
     Span,

@@ -21,7 +21,7 @@ from tests.e2e.watch import (
     wait_recovered,
 )
 from tidegate import DataStream, JobClient, StreamExecutionEnvironment, Types
-from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import SubtaskFigures
 

@@ -23,7 +23,7 @@ from tests.e2e.watch import (
     wait_recovered,
     wait_running,
 )
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.connectors import FileSink, FileSource
 from tidegate.jobmaster.view import JobView
 

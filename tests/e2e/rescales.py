@@ -13,7 +13,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.savepoints import END_S, committed, wait_rows
 from tests.e2e.watch import completed, view, wait_running
 from tidegate import JobClient
-from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 from tidegate.jobmaster.view import JobView
 from tidegate.model.ids import CheckpointId
 

@@ -9,7 +9,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import view, wait_completed
 from tidegate import JobClient
-from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 
 RESTORE_PATH = "execution.state-recovery.path"
 TOTAL = 40_000

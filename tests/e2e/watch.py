@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from tidegate import JobClient
-from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, CheckpointStatus
 from tidegate.jobmaster.view import JobView
 from tidegate.model.control import ExecutionState, JobStatus
 

@@ -10,7 +10,7 @@ from golden import FIXTURES
 
 from flinkformat.handles import FileStateHandle, InputChannelStateHandle
 from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
-from tidegate.checkpoint.in_flight import deal_in_flight
+from tidegate.checkpoint.restore.in_flight_targets import deal_in_flight
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import CheckpointId, OperatorId, VertexId
 from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex

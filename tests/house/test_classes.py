@@ -14,7 +14,7 @@ PARAMETERS_MAX = 8
 ATTRIBUTES_MAX = 15
 
 MANY_PARAMETERS = {
-    "checkpoint/pending:PendingCheckpoint": 18,
+    "checkpoint/coordinator/pending:PendingCheckpoint": 18,
     "driver/driver:DriverWorld": 9,
     "driver/perform:Performer": 10,
     "graph/transformations:OperatorTransformation": 17,
@@ -37,8 +37,8 @@ MANY_PARAMETERS = {
     "state/rocksdb/table:RocksDBTable": 10,
 }
 MANY_ATTRIBUTES = {
-    "checkpoint/coordinator:CheckpointCoordinator": 24,
-    "checkpoint/pending:PendingCheckpoint": 18,
+    "checkpoint/coordinator/coordinator:CheckpointCoordinator": 24,
+    "checkpoint/coordinator/pending:PendingCheckpoint": 18,
     "driver/driver:Driver": 27,
     "graph/transformations:OperatorTransformation": 17,
     "jobmaster/machine:JobMaster": 23,

@@ -3,7 +3,7 @@
 import re
 
 from tests.house.source import ROOT
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.config.options import ALL
 
 PAGE = ROOT / "docs" / "guides" / "failed-checkpoints.md"

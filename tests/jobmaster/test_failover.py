@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import World, with_checkpoints
-from tidegate.checkpoint.commands import AddPointer, CheckpointEnded
-from tidegate.checkpoint.events import OperatorEventSent
+from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded
+from tidegate.checkpoint.coordinator.events import OperatorEventSent
 from tidegate.errors import ConfigError, SlotLost, TidegateError, UserCodeFailed
 from tidegate.jobmaster.commands import (
     CloseCoordinators,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.checkpoint.world import BY_HAND, chain, vertex
 from tests.jobmaster.world import World, with_checkpoints
-from tidegate.checkpoint.commands import AddPointer
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.commands import AddPointer
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.errors import (
     PeerLost,
     SlotLost,

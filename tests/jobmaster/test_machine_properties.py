@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.checkpoint.world import chain, vertex
 from tests.jobmaster.world import WALL_MS, World
 from tests.properties import examples
-from tidegate.checkpoint.events import Woke
+from tidegate.checkpoint.coordinator.events import Woke
 from tidegate.errors import SlotLost, UserCodeFailed
 from tidegate.jobmaster.commands import JobOver, RescaleDone, SendToSlot, StartCoordinators
 from tidegate.jobmaster.events import (

@@ -8,8 +8,8 @@ from tests.checkpoint.world import FixedChance, chain, vertex
 from tests.jobmaster.test_failover import BROKEN, current, fail, named, pass_time
 from tests.jobmaster.world import World
 from tidegate import StreamExecutionEnvironment, Types
-from tidegate.checkpoint.commands import AddPointer, CheckpointEnded, TakeNextId
-from tidegate.checkpoint.events import CheckpointRequested, NextIdFailed
+from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded, TakeNextId
+from tidegate.checkpoint.coordinator.events import CheckpointRequested, NextIdFailed
 from tidegate.errors import RescaleRefused, SlotLost, SlotsMissing, StorageFailed
 from tidegate.jobmaster.commands import (
     Deployed,

@@ -5,8 +5,8 @@ import pytest
 from tests.jobmaster.test_failover import STRANDS, pass_time
 from tests.jobmaster.test_rescaling import RESTARTS, ask, made
 from tests.jobmaster.world import World
-from tidegate.checkpoint.commands import AddPointer, RequestDone, WriteMetadata
-from tidegate.checkpoint.events import CheckpointRequested, MetadataFailed, PointerAdded
+from tidegate.checkpoint.coordinator.commands import AddPointer, RequestDone, WriteMetadata
+from tidegate.checkpoint.coordinator.events import CheckpointRequested, MetadataFailed, PointerAdded
 from tidegate.errors import (
     CheckpointAborted,
     RescaleRefused,

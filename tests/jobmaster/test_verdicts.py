@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobmaster.test_failures import BROKEN, RESTARTS, pass_time
 from tests.jobmaster.world import World, with_checkpoints
-from tidegate.checkpoint.commands import DeleteFiles, DiscardCheckpoint
+from tidegate.checkpoint.coordinator.commands import DeleteFiles, DiscardCheckpoint
 from tidegate.errors import (
     BadRecord,
     ConfigError,

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tests.checkpoint.world import THREE, FixedChance
-from tidegate.checkpoint import commands as ask
-from tidegate.checkpoint import events as answer
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.checkpoint.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator import commands as ask
+from tidegate.checkpoint.coordinator import events as answer
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.jobmaster.commands import (
     DropSlot,

@@ -22,7 +22,7 @@ from tidegate import SavepointFormatType, StreamExecutionEnvironment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.checkpoint.statistics import CheckpointStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from tests.e2e.runtimes import Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
 from tidegate import StreamExecutionEnvironment
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.model.settings import CheckpointingMode
 
 pytestmark = pytest.mark.slow

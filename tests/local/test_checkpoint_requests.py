@@ -20,7 +20,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import until, view, wait_completed, wait_for, wait_running
 from tidegate import GraphError, StreamExecutionEnvironment, Types
-from tidegate.checkpoint.statistics import CheckpointKind, CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointKind, CheckpointStatus
 from tidegate.model.elements import SnapshotKind
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from tests.e2e.watch import (
     wait_running,
 )
 from tidegate import StreamExecutionEnvironment, Types
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.jobmaster.view import VertexView
 from tidegate.model.control import ExecutionState, JobStatus
 

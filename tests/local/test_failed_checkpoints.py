@@ -28,8 +28,8 @@ from tidegate import (
     StreamExecutionEnvironment,
     Types,
 )
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import CheckpointStatistics, CheckpointStatus
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, CheckpointStatus
 from tidegate.errors import CheckpointAborted, JobFailed
 from tidegate.model.control import ExecutionState, JobStatus
 

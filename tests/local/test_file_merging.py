@@ -22,7 +22,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, wait_completed, wait_recovered
 from tidegate import JobClient
-from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 
 pytestmark = pytest.mark.slow
 

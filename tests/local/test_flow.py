@@ -19,7 +19,7 @@ from tests.e2e.runtimes import RETAIN, Jobs
 from tests.e2e.watch import completed, until, view, wait_completed, wait_for, wait_running
 from tidegate import JobClient, OperatorStateDescriptor, Types
 from tidegate.api import ship
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
 from tidegate.operators.sources.source import STATE_NAME

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidegate import JobClient
-    from tidegate.checkpoint.statistics import CheckpointStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 
 pytestmark = pytest.mark.slow
 

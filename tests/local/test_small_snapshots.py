@@ -11,7 +11,7 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.texts import check_texts, texts
 from tests.e2e.watch import completed, kill_slot, until, view, wait_recovered
 from tidegate import JobClient
-from tidegate.checkpoint.statistics import CheckpointStatistics
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from tests.e2e.probes import BreakingOnce, Probe
 from tests.e2e.runtimes import Jobs
 from tests.e2e.watch import completed, view, wait_completed, wait_recovered
 from tidegate import ConfigError
-from tidegate.checkpoint.statistics import CheckpointStatus
+from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 
 END_S = 100
 

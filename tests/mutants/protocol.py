@@ -6,20 +6,20 @@ PROTOCOL = [
     # --- the coordinator and what it knows ---
     Mutant(
         "an acknowledgement counts for another attempt",
-        "checkpoint/pending.py",
+        "checkpoint/coordinator/pending.py",
         "        if execution not in self._missing:\n            return AcknowledgeResult.UNKNOWN\n"
         "        del self._missing[execution]\n",
         "        self._missing.popitem()\n",
     ),
     Mutant(
         "complete before the last acknowledgement",
-        "checkpoint/pending.py",
+        "checkpoint/coordinator/pending.py",
         "return self.stage is Stage.ACKNOWLEDGING and not self._missing",
         "return self.stage is Stage.ACKNOWLEDGING and len(self._missing) <= 1",
     ),
     Mutant(
         "the state of one operator of a chain is dropped",
-        "checkpoint/pending.py",
+        "checkpoint/coordinator/pending.py",
         "            for operator in self.topology.vertex(vertex).operators:\n"
         "                subtasks = self._states",
         "            for operator in self.topology.vertex(vertex).operators[:1]:\n"
@@ -27,69 +27,69 @@ PROTOCOL = [
     ),
     Mutant(
         "the state of the sources' coordinators is forgotten",
-        "checkpoint/pending.py",
+        "checkpoint/coordinator/pending.py",
         "coordinator_state=None if over or data is None else self._inline(operator, data),",
         "coordinator_state=None,",
     ),
     Mutant(
         "a checkpoint does not expire",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "if pending.may_expire() and pending.deadline_ms <= self._now_ms:",
         "if False:",
     ),
     Mutant(
         "checkpoints under way survive a failover",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "            if pending.stage is not Stage.ADDING:\n"
         "                self._abort(pending, reason)",
         "            if False:\n                self._abort(pending, reason)",
     ),
     Mutant(
         "an older checkpoint goes on after a newer one is complete",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "if older.checkpoint < pending.checkpoint and not older.is_savepoint:",
         "if False:",
     ),
     Mutant(
         "nobody is told of a completed checkpoint",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "        self._out.extend(pending.tell_complete(self._executions, last))\n",
         "",
     ),
     Mutant(
         "nobody is told of an aborted checkpoint",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "            self._out.extend(pending.tell_aborted(self._executions, latest))\n",
         "",
     ),
     Mutant(
         "subtasks are told before the pointer stands",
-        "checkpoint/finishing.py",
+        "checkpoint/coordinator/finishing.py",
         "        if pending.is_savepoint and not pending.is_synchronous:\n"
         "            return current.finished\n",
         "        return current.finished\n",
     ),
     Mutant(
         "messages of a coordinator overtake its snapshot",
-        "checkpoint/gateways.py",
+        "checkpoint/coordinator/gateways.py",
         "        held[max(held)].append(message)\n        return []",
         "        return [message]",
     ),
     Mutant(
         "messages held back at an abort are lost",
-        "checkpoint/gateways.py",
+        "checkpoint/coordinator/gateways.py",
         "                released.extend(messages)\n",
         "                pass\n",
     ),
     Mutant(
         "messages held back are lost at the acknowledgement",
-        "checkpoint/gateways.py",
+        "checkpoint/coordinator/gateways.py",
         "                released.extend(held.pop(passed))\n",
         "                held.pop(passed)\n",
     ),
     Mutant(
         "the trigger does not wait for messages held back",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "if pending.stage is not Stage.READY or self._gateways.holds_before(pending.checkpoint):",
         "if pending.stage is not Stage.READY:",
     ),
@@ -102,58 +102,58 @@ PROTOCOL = [
     ),
     Mutant(
         "a subsumed checkpoint is never deleted",
-        "checkpoint/disposal.py",
+        "checkpoint/coordinator/disposal.py",
         "self._retired.extend(completed for completed in subsumed if completed.ours)",
         "self._retired.extend(completed for completed in [] if completed.ours)",
     ),
     Mutant(
         "what a given-up checkpoint has written stays",
-        "checkpoint/disposal.py",
+        "checkpoint/coordinator/disposal.py",
         "        self._cleaning[checkpoint] = None\n"
         "        return [DiscardCheckpoint(checkpoint, location, paths)]",
         "        return []",
     ),
     Mutant(
         "files of a late acknowledgement stay",
-        "checkpoint/disposal.py",
+        "checkpoint/coordinator/disposal.py",
         "        deleted = [DeleteFiles(tuple(paths))] if paths else []",
         "        deleted = []",
     ),
     # --- barriers ---
     Mutant(
         "a channel is read on behind its barrier",
-        "checkpoint/barriers.py",
+        "checkpoint/barriers/aligned.py",
         "        commands.append(Block(channel))\n",
         "",
     ),
     Mutant(
         "one barrier too few is waited for",
-        "checkpoint/barriers.py",
+        "checkpoint/barriers/aligned.py",
         "if self._pending is None or len(self._blocked) < len(self._open):",
         "if self._pending is None or len(self._blocked) < len(self._open) - 1:",
     ),
     Mutant(
         "a channel that ends is waited for",
-        "checkpoint/barriers.py",
+        "checkpoint/barriers/aligned.py",
         "        return self._complete_if_all(now_ms)\n\n    def _aborted_by_driver",
         "        return []\n\n    def _aborted_by_driver",
     ),
     Mutant(
         "blocked channels stay blocked after an abort",
-        "checkpoint/barriers.py",
+        "checkpoint/barriers/aligned.py",
         "            return [*self._release(), Cancel(checkpoint)]\n"
         "        if checkpoint > self._newest",
         "            return [Cancel(checkpoint)]\n        if checkpoint > self._newest",
     ),
     Mutant(
         "a trigger cuts before finished producers' rows have come",
-        "checkpoint/barriers.py",
+        "checkpoint/barriers/aligned.py",
         "return self._begin(barrier, now_ms) + self._complete_if_all(now_ms)",
         "return [*self._begin(barrier, now_ms), Snapshot(barrier, 0), *self._release()]",
     ),
     Mutant(
         "at least once: a snapshot at the first barrier",
-        "checkpoint/barrier_tracker.py",
+        "checkpoint/barriers/tracker.py",
         "return self._open.keys() <= count.delivered",
         "return bool(self._open.keys() & count.delivered) or not self._open",
     ),
@@ -308,7 +308,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a subtask aligned by force waits for ever for its in-flight data",
-        "checkpoint/alternating_barriers.py",
+        "checkpoint/barriers/alternating.py",
         "        if barrier.options.is_unaligned:\n            commands.append(",
         "        if False:\n            commands.append(",
     ),
@@ -334,31 +334,31 @@ PROTOCOL = [
     # --- reports and figures ---
     Mutant(
         "a declined checkpoint goes on",
-        "checkpoint/coordinator.py",
+        "checkpoint/coordinator/coordinator.py",
         "            self._abort(pending, reason, message.message, execution=message.execution)\n",
         "            pass\n",
     ),
     Mutant(
         "a failed checkpoint is counted as under way",
-        "checkpoint/statistics.py",
+        "checkpoint/coordinator/statistics.py",
         "counts, in_progress=counts.in_progress - 1, failed=counts.failed + 1)",
         "counts, failed=counts.failed + 1)",
     ),
     Mutant(
         "whoever asked for a checkpoint is not told of its end",
-        "checkpoint/reports.py",
+        "checkpoint/coordinator/reports.py",
         "        return [ended, RequestDone(request.number, checkpoint, completed.pointer)]\n",
         "        return [ended]\n",
     ),
     Mutant(
         "whoever asked for a checkpoint is not told that it was given up",
-        "checkpoint/reports.py",
+        "checkpoint/coordinator/reports.py",
         "            told.append(RequestDone(request.number, error=self._error(failure)))\n",
         "            pass\n",
     ),
     Mutant(
         "what is held back for an attempt that is gone is kept",
-        "checkpoint/gateways.py",
+        "checkpoint/coordinator/gateways.py",
         "            del self._gateways[key]\n\n    def holds_before",
         "            pass\n\n    def holds_before",
     ),
@@ -461,7 +461,7 @@ PROTOCOL = [
     ),
     Mutant(
         "the savepoint with which a job stops gets no pointer",
-        "checkpoint/finishing.py",
+        "checkpoint/coordinator/finishing.py",
         "if pending.is_savepoint and not pending.is_synchronous:",
         "if pending.is_savepoint:",
     ),

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.rest.world import DONE, FAILED, RUNNING, SAVED, SEEN, VERTEX
-from tidegate.checkpoint.failures import FailureReason
-from tidegate.checkpoint.statistics import PERCENTILES, CheckpointStatus
+from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.checkpoint.coordinator.statistics import PERCENTILES, CheckpointStatus
 from tidegate.rest.shapes import checkpoint_shapes as checkpoints
 
 SHOWN = {

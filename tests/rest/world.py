@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SavepointType
-from tidegate.checkpoint.statistics import (
+from tidegate.checkpoint.coordinator.statistics import (
     PERCENTILES,
     CheckpointStatistics,
     CheckpointStatus,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.network import NEVER_LOST
 from tests.simulation.world import Trap
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.jobmaster.events import CancelRequested, RescaleRequested
 from tidegate.model.elements import SnapshotKind
 

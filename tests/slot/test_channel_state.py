@@ -10,7 +10,7 @@ from flinkformat.handles import FileStateHandle, StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tests.slot.world import barrier, rows
-from tidegate.checkpoint.channel_state import (
+from tidegate.checkpoint.channel_state.machine import (
     SEQUENCE_NUMBER_UNKNOWN,
     Abort,
     Add,

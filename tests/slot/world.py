@@ -14,7 +14,7 @@ from tidegate.api.operator import (
     SourceOperator,
     Steps,
 )
-from tidegate.checkpoint.channel_state import (
+from tidegate.checkpoint.channel_state.machine import (
     ChannelInfo,
     InputChannelInfo,
     ResultSubpartitionInfo,

@@ -36,7 +36,7 @@ from tidegate.api.state import (
     ValueStateDescriptor,
 )
 from tidegate.api.ttl import StateTtlConfig
-from tidegate.checkpoint.channel_state import chunk, file_header
+from tidegate.checkpoint.channel_state.machine import chunk, file_header
 from tidegate.errors import ConfigError, FormatError, RestoreRefused, UserError
 from tidegate.model.duration import Time
 from tidegate.model.elements import ArrowBatch, RowBatch

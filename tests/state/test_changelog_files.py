@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from flinkformat.key_groups import KeyGroupRange
     from flinkformat.snapshots import CheckpointMetadata
     from tests.state.test_incremental_properties import Keeps, Write
-    from tidegate.checkpoint.commands import CheckpointCommand
+    from tidegate.checkpoint.coordinator.commands import CheckpointCommand
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId
     from tidegate.model.restore import SubtaskRestore

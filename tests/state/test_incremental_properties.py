@@ -29,12 +29,12 @@ from tests.checkpoint.test_coordinator_properties import Chaos, paths_in
 from tests.checkpoint.world import chain, vertex
 from tests.properties import examples
 from tests.state.files_world import JOB, Driver, contents, fill
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.assignment import assign
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-from tidegate.checkpoint.coordinator import CheckpointCoordinator
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.checkpoint.restore.assignment import assign
 from tidegate.errors import JobCanceled, StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,
@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import IncrementalRemoteKeyedStateHandle
     from flinkformat.snapshots import CheckpointMetadata
-    from tidegate.checkpoint.commands import CheckpointCommand
-    from tidegate.checkpoint.events import CheckpointEvent
+    from tidegate.checkpoint.coordinator.commands import CheckpointCommand
+    from tidegate.checkpoint.coordinator.events import CheckpointEvent
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.topology import Topology
 

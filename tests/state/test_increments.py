@@ -28,7 +28,7 @@ from tidegate.api.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.checkpoint.redistribution import redistribute_keyed
+from tidegate.checkpoint.restore.redistribution import redistribute_keyed
 from tidegate.errors import RestoreRefused
 from tidegate.model.elements import CheckpointOptions, SnapshotKind
 from tidegate.model.ids import CheckpointId

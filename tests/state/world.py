@@ -9,7 +9,7 @@ from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import SubtaskState
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import StateDescriptor
-from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads

@@ -25,7 +25,7 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import FINISHED, SharingFilesStrategy
 from flinkformat.state_streams import file_of, files_of, replace_streams, streams
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import checksums_of, name_of
 from tidegate.errors import CheckpointAborted
 

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
 from tidegate.driver.stops import why_waiting
 from tidegate.driver.suspending import suspend

@@ -17,12 +17,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.api.client import CheckpointDone, JobExecutionResult
-from tidegate.checkpoint.absent import NoCheckpoints
 from tidegate.checkpoint.completed import CompletedCheckpoints
-from tidegate.checkpoint.coordinator import CheckpointCoordinator
-from tidegate.checkpoint.events import Woke
-from tidegate.checkpoint.fitting import check_hooks, fit, unclaimed
+from tidegate.checkpoint.coordinator.absent import NoCheckpoints
+from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
+from tidegate.checkpoint.coordinator.events import Woke
 from tidegate.checkpoint.registry import SharedStateRegistry
+from tidegate.checkpoint.restore.fitting import check_hooks, fit, unclaimed
 from tidegate.config.program_logs import logs_of_program
 from tidegate.config.warnings import Warnings
 from tidegate.driver.alarm import Alarm

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate.api.results import ResultBuffer
-from tidegate.checkpoint.events import (
+from tidegate.checkpoint.coordinator.events import (
     BacklogReported,
     CoordinatorSnapshotFailed,
     CoordinatorSnapshotTaken,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never, cast
 
 from google_crc32c import value as crc32c
 
-from tidegate.checkpoint.commands import (
+from tidegate.checkpoint.coordinator.commands import (
     AddPointer,
     CheckpointEnded,
     DeleteFiles,
@@ -30,7 +30,7 @@ from tidegate.checkpoint.commands import (
     TriggerHooks,
     WriteMetadata,
 )
-from tidegate.checkpoint.events import (
+from tidegate.checkpoint.coordinator.events import (
     Cleaned,
     HookFailed,
     HooksTriggered,
@@ -45,7 +45,7 @@ from tidegate.checkpoint.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.checkpoint.signing import encoded
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError

@@ -9,7 +9,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import SavepointFormatType
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.errors import ConfigError
 from tidegate.storage import paths
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.assignment import coordinator_states
+from tidegate.checkpoint.restore.assignment import coordinator_states
 from tidegate.errors import JobCanceled, StorageFailed
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores

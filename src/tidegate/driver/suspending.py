@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.events import CheckpointRequested
+from tidegate.checkpoint.coordinator.events import CheckpointRequested
 from tidegate.jobmaster.events import CancelRequested, SuspendRequested
 from tidegate.model.elements import SnapshotKind
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tidegate.checkpoint.commands import CheckpointEnded
+from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.jobmaster.commands import Deployed
 from tidegate.model.control import ExecutionState, JobStatus
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.checkpoint.statistics import CheckpointStatistics, SubtaskStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, SubtaskStatistics
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.view import JobView
     from tidegate.model.settings import JobSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.commands import CheckpointCommand
+from tidegate.checkpoint.coordinator.commands import CheckpointCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.events import CheckpointEvent, Woke
+from tidegate.checkpoint.coordinator.events import CheckpointEvent, Woke
 from tidegate.model.control import Offer, Pulse, SubtaskChanged
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tidegate.model.ids import Attempt, Epoch, ExecutionId, SubtaskId
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tidegate.checkpoint.assignment import SubtaskRestore
+    from tidegate.checkpoint.restore.assignment import SubtaskRestore
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId, SlotId
     from tidegate.model.topology import Topology
 

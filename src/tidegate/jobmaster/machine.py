@@ -12,8 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, get_args
 
-from tidegate.checkpoint.commands import CheckpointEnded, FailExecution, FailJob, RequestDone
-from tidegate.checkpoint.events import (
+from tidegate.checkpoint.coordinator.commands import (
+    CheckpointEnded,
+    FailExecution,
+    FailJob,
+    RequestDone,
+)
+from tidegate.checkpoint.coordinator.events import (
     CheckpointEvent,
     CheckpointRequested,
     ExecutionChanged,
@@ -55,8 +60,8 @@ from tidegate.model.control import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from tidegate.checkpoint.absent import NoCheckpoints
-    from tidegate.checkpoint.coordinator import CheckpointCoordinator
+    from tidegate.checkpoint.coordinator.absent import NoCheckpoints
+    from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
     from tidegate.model.chance import Chance
     from tidegate.model.ids import (
         CheckpointId,

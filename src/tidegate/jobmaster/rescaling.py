@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import RescaleRefused, UserError
 from tidegate.jobmaster.commands import RescaleDone, Rescaling, SendToSlot
 from tidegate.jobmaster.restoring import fitted
@@ -25,9 +25,9 @@ from tidegate.model.topology import Edge, Partitioner, Topology
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.checkpoint.absent import NoCheckpoints
-    from tidegate.checkpoint.commands import CheckpointEnded
-    from tidegate.checkpoint.coordinator import CheckpointCoordinator
+    from tidegate.checkpoint.coordinator.absent import NoCheckpoints
+    from tidegate.checkpoint.coordinator.commands import CheckpointEnded
+    from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.events import RescaleRequested

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.assignment import assign, coordinator_states
-from tidegate.checkpoint.fitting import fit
 from tidegate.checkpoint.provenance import hook_states, provenance_of
+from tidegate.checkpoint.restore.assignment import assign, coordinator_states
+from tidegate.checkpoint.restore.fitting import fit
 from tidegate.jobmaster.commands import RestoreHooks, StartCoordinators
 
 if TYPE_CHECKING:

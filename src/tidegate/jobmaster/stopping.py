@@ -21,8 +21,8 @@ from tidegate.model.control import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.checkpoint.commands import RequestDone
-    from tidegate.checkpoint.events import CheckpointRequested
+    from tidegate.checkpoint.coordinator.commands import RequestDone
+    from tidegate.checkpoint.coordinator.events import CheckpointRequested
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.commands import JobCommand
     from tidegate.jobmaster.failures import Failure

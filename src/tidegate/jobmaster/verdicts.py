@@ -33,7 +33,7 @@ from tidegate.jobmaster.ending import (
 from tidegate.jobmaster.restarts import make_strategy
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.commands import CheckpointEnded
+    from tidegate.checkpoint.coordinator.commands import CheckpointEnded
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.failures import Failure
     from tidegate.model.chance import Chance

@@ -10,7 +10,7 @@ from tidegate.model.control import RowCounts
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoint.statistics import StatisticsView
+    from tidegate.checkpoint.coordinator.statistics import StatisticsView
     from tidegate.model.control import ExecutionState, JobStatus, LongCall, SubtaskFigures
     from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
     from tidegate.model.settings import JobSettings

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 
-from tidegate.checkpoint import channel_state as protocol
-from tidegate.checkpoint.channel_state import (
+from tidegate.checkpoint.channel_state import machine as protocol
+from tidegate.checkpoint.channel_state.machine import (
     Abort,
     Add,
     ChannelInfo,
@@ -37,7 +37,7 @@ from tidegate.checkpoint.channel_state import (
     Store,
     Stored,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import CheckpointAborted, StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
 from tidegate.model.ids import CheckpointId

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.barriers import BarrierAnnounced, EndAnnounced
-from tidegate.checkpoint.channel_state import (
+from tidegate.checkpoint.barriers.aligned import BarrierAnnounced, EndAnnounced
+from tidegate.checkpoint.channel_state.machine import (
     SEQUENCE_NUMBER_RESTORED,
     SEQUENCE_NUMBER_UNKNOWN,
     InputChannelInfo,
@@ -23,8 +23,8 @@ from tidegate.model.elements import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from tidegate.checkpoint.barriers import BarrierEvent
-    from tidegate.checkpoint.channel_state import ChannelInfo
+    from tidegate.checkpoint.barriers.aligned import BarrierEvent
+    from tidegate.checkpoint.channel_state.machine import ChannelInfo
     from tidegate.model.elements import Element
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
     from tidegate.slot.channel_state import ChannelStateWriter, ChannelStateWriteResult

@@ -20,7 +20,7 @@ from tidegate.api import ship
 from tidegate.api.batches import as_rows
 from tidegate.api.conversion import Conversion, output_conversions
 from tidegate.api.operator import KeyCell, OutputPlan, SnapshotContext
-from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
+from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
 from tidegate.datastream.environment import StreamExecutionEnvironment

@@ -1,8 +1,8 @@
 """A program laid over a snapshot, as a restore would, with nothing started.
 
 What is judged here is judged by the code that restores: ids, parallelisms and ended operators by
-``checkpoint.fitting``, in-flight data by ``checkpoint.assignment``, state by the operators and
-backends that take it in, hooks by ``driver.hooks``.
+``checkpoint.restore.fitting``, in-flight data by ``checkpoint.restore.assignment``, state by the
+operators and backends that take it in, hooks by ``driver.hooks``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from itertools import count
 from os import fspath
 from typing import TYPE_CHECKING, cast
 
-from tidegate.checkpoint.assignment import assign
-from tidegate.checkpoint.fitting import (
+from tidegate.checkpoint.provenance import provenance_of
+from tidegate.checkpoint.restore.assignment import assign
+from tidegate.checkpoint.restore.fitting import (
     advice,
     lay_over,
     likely_operator,
@@ -20,7 +21,6 @@ from tidegate.checkpoint.fitting import (
     state_of,
     unclaimed,
 )
-from tidegate.checkpoint.provenance import provenance_of
 from tidegate.clock import SystemClock
 from tidegate.datastream.environment import StreamExecutionEnvironment
 from tidegate.driver.restore import check_files, check_own, read_snapshot

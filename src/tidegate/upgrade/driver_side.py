@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate.checkpoint.fitting import check_hooks
 from tidegate.checkpoint.provenance import hook_states
+from tidegate.checkpoint.restore.fitting import check_hooks
 from tidegate.config.log import process_log
 from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed

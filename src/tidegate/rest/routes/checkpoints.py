@@ -14,7 +14,7 @@ from tidegate.rest.shapes import checkpoint_shapes as shapes
 if TYPE_CHECKING:
     from aiohttp.web import Request
 
-    from tidegate.checkpoint.statistics import CheckpointStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics
     from tidegate.rest.served import ServedJob
 
 _KIND: Final = "checkpoint"

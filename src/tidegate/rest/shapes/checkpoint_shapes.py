@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import RetentionPolicy
-from tidegate.checkpoint.statistics import (
+from tidegate.checkpoint.coordinator.statistics import (
     PERCENTILES,
     CheckpointStatistics,
     CheckpointStatus,
@@ -15,7 +15,7 @@ from tidegate.checkpoint.statistics import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.checkpoint.statistics import (
+    from tidegate.checkpoint.coordinator.statistics import (
         RestoredStatistics,
         StatisticsView,
         SubtaskStatistics,

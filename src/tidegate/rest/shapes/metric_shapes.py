@@ -9,7 +9,7 @@ from tidegate.model.control import JobStatus
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoint.statistics import CheckpointStatistics, SubtaskStatistics
+    from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, SubtaskStatistics
     from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
     from tidegate.rest.rates import Shares
 

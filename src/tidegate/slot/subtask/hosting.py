@@ -10,7 +10,7 @@ from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
 from tidegate.api.conversion import output_conversions
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
-from tidegate.checkpoint.channel_state import InputChannelInfo, ResultSubpartitionInfo
+from tidegate.checkpoint.channel_state.machine import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures
 from tidegate.model.restore import RestoredOperatorState
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.checkpoint.channel_state import ChannelInfo
+    from tidegate.checkpoint.channel_state.machine import ChannelInfo
     from tidegate.model.control import Deploy
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import JobSettings, SlotSettings

@@ -11,8 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, assert_never, cast
 
 from tidegate.api.operator import Polled, SnapshotContext, SourceOperator
-from tidegate.checkpoint.barrier_modes import make_barrier_handler
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     AbortedByDriver,
     BarrierArrived,
     BarrierCommand,
@@ -30,7 +29,8 @@ from tidegate.checkpoint.barriers import (
     TriggeredByDriver,
     Unblock,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.barriers.modes import make_barrier_handler
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.config.warnings import Warn
 from tidegate.model.control import (
     CheckpointDeclined,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import CheckpointAborted
 
 if TYPE_CHECKING:

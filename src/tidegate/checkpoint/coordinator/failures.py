@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint.commands import FailExecution, FailJob
+from tidegate.checkpoint.coordinator.commands import FailExecution, FailJob
 from tidegate.errors import CheckpointAborted, StorageFailed
 
 if TYPE_CHECKING:

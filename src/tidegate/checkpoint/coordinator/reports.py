@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.commands import (
+from tidegate.checkpoint.coordinator.commands import (
     CheckpointEnded,
     FailExecution,
     FailJob,
     RequestDone,
 )
-from tidegate.checkpoint.failures import Failure, FailureCounter
+from tidegate.checkpoint.coordinator.failures import Failure, FailureCounter
 from tidegate.errors import CheckpointAborted, ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.failures import FailureReason
-    from tidegate.checkpoint.finishing import Finished
-    from tidegate.checkpoint.pending import PendingCheckpoint
-    from tidegate.checkpoint.requests import Request
-    from tidegate.checkpoint.statistics import StatisticsTracker
+    from tidegate.checkpoint.coordinator.failures import FailureReason
+    from tidegate.checkpoint.coordinator.finishing import Finished
+    from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.requests import Request
+    from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
     from tidegate.model.ids import ExecutionId, JobId
 
 Report = CheckpointEnded | RequestDone | FailJob | FailExecution

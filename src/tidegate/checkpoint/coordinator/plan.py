@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
 from tidegate.model.ids import Attempt

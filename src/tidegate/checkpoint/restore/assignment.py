@@ -1,7 +1,7 @@
 """Which state each subtask starts from, when a snapshot meets a job that may have changed.
 
 `assign` is used by a first start, a failover and a rescale alike. Before it, a start from a
-snapshot that this run did not take goes through `checkpoint.fitting`.
+snapshot that this run did not take goes through `checkpoint.restore.fitting`.
 Source: Flink, StateAssignmentOperation.
 """
 
@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from flinkformat.snapshots import EMPTY, FINISHED, SubtaskState
-from tidegate.checkpoint.fitting import state_of, states_of
-from tidegate.checkpoint.in_flight import deal_in_flight
 from tidegate.checkpoint.provenance import checksums_of, name_of
-from tidegate.checkpoint.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.checkpoint.registry import restored_paths
+from tidegate.checkpoint.restore.fitting import state_of, states_of
+from tidegate.checkpoint.restore.in_flight_targets import deal_in_flight
+from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import SubtaskId
 from tidegate.model.restore import RestoredOperatorState, SubtaskRestore

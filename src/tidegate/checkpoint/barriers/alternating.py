@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     AlignedBarriers,
     BarrierAnnounced,
     EndAnnounced,
@@ -36,7 +36,7 @@ from tidegate.checkpoint.barriers import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers import BarrierCommand, BarrierEvent
+    from tidegate.checkpoint.barriers.aligned import BarrierCommand, BarrierEvent
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import ChannelId
 

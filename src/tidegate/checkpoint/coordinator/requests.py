@@ -20,7 +20,7 @@ from tidegate.model.elements import AlignmentType, CheckpointOptions, SnapshotKi
 from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.events import CheckpointRequested
+    from tidegate.checkpoint.coordinator.events import CheckpointRequested
     from tidegate.model.settings import CheckpointSettings
 
 QUEUE_MAX: Final = 1_000

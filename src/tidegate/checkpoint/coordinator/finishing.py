@@ -11,17 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.commands import AddPointer, WriteMetadata
 from tidegate.checkpoint.completed import CompletedCheckpoint
-from tidegate.checkpoint.pending import Stage
+from tidegate.checkpoint.coordinator.commands import AddPointer, WriteMetadata
+from tidegate.checkpoint.coordinator.pending import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flinkformat.snapshots import CheckpointMetadata
     from tidegate.checkpoint.completed import CompletedCheckpoints
-    from tidegate.checkpoint.events import MetadataWritten
-    from tidegate.checkpoint.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.events import MetadataWritten
+    from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
     from tidegate.checkpoint.registry import SharedStateRegistry
     from tidegate.model.ids import CheckpointId
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.snapshots import FINISHED
-from tidegate.checkpoint.fitting import state_of
+from tidegate.checkpoint.restore.fitting import state_of
 from tidegate.errors import RestoreRefused
 from tidegate.model.ids import ChannelId, SubtaskId
 from tidegate.model.restore import InFlightData

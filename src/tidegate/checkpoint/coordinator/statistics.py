@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.checkpoint.failures import Failure, FailureReason
-    from tidegate.checkpoint.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.failures import Failure, FailureReason
+    from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
     from tidegate.model.ids import CheckpointId, VertexId

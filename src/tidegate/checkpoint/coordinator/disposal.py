@@ -13,14 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.state_streams import files_of
-from tidegate.checkpoint.commands import (
+from tidegate.checkpoint.coordinator.commands import (
     DeleteFiles,
     DiscardCheckpoint,
     ForgetPointers,
     Ignored,
     SweepShared,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.model.ids import Attempt
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-    from tidegate.checkpoint.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
+    from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
     from tidegate.checkpoint.registry import SharedStateRegistry
-    from tidegate.checkpoint.statistics import StatisticsTracker
     from tidegate.model.control import CheckpointAcknowledged, JobStatus
     from tidegate.model.ids import CheckpointId, OperatorId
 

@@ -29,17 +29,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate.checkpoint import commands, events, requests
-from tidegate.checkpoint.disposal import Disposal
-from tidegate.checkpoint.failures import FailureReason, reason_of
-from tidegate.checkpoint.finishing import Finished, Finisher
-from tidegate.checkpoint.gateways import Gateways
-from tidegate.checkpoint.pending import AcknowledgeResult, PendingCheckpoint, Stage
-from tidegate.checkpoint.plan import Executions, calculate_plan
-from tidegate.checkpoint.reports import Reports
-from tidegate.checkpoint.requests import Load, RequestQueue, TooSoon
-from tidegate.checkpoint.schedule import Schedule
-from tidegate.checkpoint.statistics import StatisticsTracker
+from tidegate.checkpoint.coordinator import commands, events, requests
+from tidegate.checkpoint.coordinator.disposal import Disposal
+from tidegate.checkpoint.coordinator.failures import FailureReason, reason_of
+from tidegate.checkpoint.coordinator.finishing import Finished, Finisher
+from tidegate.checkpoint.coordinator.gateways import Gateways
+from tidegate.checkpoint.coordinator.pending import AcknowledgeResult, PendingCheckpoint, Stage
+from tidegate.checkpoint.coordinator.plan import Executions, calculate_plan
+from tidegate.checkpoint.coordinator.reports import Reports
+from tidegate.checkpoint.coordinator.requests import Load, RequestQueue, TooSoon
+from tidegate.checkpoint.coordinator.schedule import Schedule
+from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.errors import CheckpointAborted as Aborted
 from tidegate.model.control import (
     CheckpointAcknowledged,
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
-    from tidegate.checkpoint.plan import CheckpointPlan
+    from tidegate.checkpoint.coordinator.plan import CheckpointPlan
+    from tidegate.checkpoint.coordinator.requests import Request
+    from tidegate.checkpoint.coordinator.statistics import StatisticsView
     from tidegate.checkpoint.registry import SharedStateRegistry
-    from tidegate.checkpoint.requests import Request
-    from tidegate.checkpoint.statistics import StatisticsView
     from tidegate.errors import TidegateError
     from tidegate.model.chance import Chance
     from tidegate.model.ids import ExecutionId, JobId

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.alternating_barriers import AlternatingBarriers
-from tidegate.checkpoint.barrier_tracker import BarrierTracker
-from tidegate.checkpoint.barriers import AlignedBarriers
+from tidegate.checkpoint.barriers.aligned import AlignedBarriers
+from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
+from tidegate.checkpoint.barriers.tracker import BarrierTracker
 from tidegate.model.settings import CheckpointingMode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers import BarrierHandler
+    from tidegate.checkpoint.barriers.aligned import BarrierHandler
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import CheckpointSettings
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
 from flinkformat.metadata.channels import merge_inputs, merge_outputs
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import FormatError
 
 if TYPE_CHECKING:

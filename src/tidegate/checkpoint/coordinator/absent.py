@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.checkpoint import commands, events
-from tidegate.checkpoint.disposal import Disposal
-from tidegate.checkpoint.statistics import StatisticsTracker
+from tidegate.checkpoint.coordinator import commands, events
+from tidegate.checkpoint.coordinator.disposal import Disposal
+from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
 from tidegate.errors import ConfigError
 from tidegate.model.control import ToOperator
 
 if TYPE_CHECKING:
     from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
+    from tidegate.checkpoint.coordinator.statistics import StatisticsView
     from tidegate.checkpoint.registry import SharedStateRegistry
-    from tidegate.checkpoint.statistics import StatisticsView
     from tidegate.model.ids import CheckpointId, ExecutionId, JobId
     from tidegate.model.settings import CheckpointSettings
 

@@ -3,8 +3,8 @@
 The snapshot is taken when the last barrier has come; what fast channels brought behind theirs is
 in it, and comes again after a restore. Several checkpoints may be counted at a time.
 
-Source: checkpoint coordination §14.4. As in `checkpoint.barriers`, a trigger from the driver waits
-for the channels that are still open to end.
+Source: checkpoint coordination §14.4. As in `checkpoint.barriers.aligned`, a trigger from the
+driver waits for the channels that are still open to end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tidegate.checkpoint.barriers import (
+from tidegate.checkpoint.barriers.aligned import (
     AbortedByDriver,
     BarrierAnnounced,
     BarrierArrived,
@@ -26,12 +26,12 @@ from tidegate.checkpoint.barriers import (
     TimeReached,
     TriggeredByDriver,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidegate.checkpoint.barriers import BarrierCommand, BarrierEvent
+    from tidegate.checkpoint.barriers.aligned import BarrierCommand, BarrierEvent
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import ChannelId, CheckpointId
 

@@ -17,13 +17,13 @@ from flinkformat.snapshots import (
     OperatorState,
     SubtaskState,
 )
-from tidegate.checkpoint.commands import (
+from tidegate.checkpoint.coordinator.commands import (
     NotifyCoordinatorAborted,
     NotifyCoordinatorComplete,
     SnapshotCoordinator,
     TriggerHooks,
 )
-from tidegate.checkpoint.failures import FailureReason
+from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.checkpoint.registry import private_paths
 from tidegate.errors import CheckpointAborted as Aborted
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from flinkformat.snapshots import MasterState
-    from tidegate.checkpoint.plan import CheckpointPlan, Executions
-    from tidegate.checkpoint.requests import Request
+    from tidegate.checkpoint.coordinator.plan import CheckpointPlan, Executions
+    from tidegate.checkpoint.coordinator.requests import Request
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.files import FileChecksum

@@ -1,0 +1,1 @@
+"""Data that barriers have overtaken: shares of several subtasks in one file."""

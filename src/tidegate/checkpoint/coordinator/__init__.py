@@ -1,0 +1,1 @@
+"""The driver's half: when checkpoints are taken, completed and given up."""
