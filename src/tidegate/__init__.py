@@ -282,7 +282,7 @@ def __dir__() -> list[str]:
 
 
 def _importable() -> list[str]:
-    """What `import *` gives: all names, without PySpark all but those made of its classes."""
+    """Names for `import *`; without PySpark, names made of its classes are left out."""
     from importlib.util import find_spec
 
     has_spark = find_spec("pyspark") is not None

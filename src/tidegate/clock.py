@@ -1,4 +1,4 @@
-"""Time: the one place that asks the system for it."""
+"""Time; the only module that asks the system for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from; injected everywhere."""
+    """Source of time, injected everywhere."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds that never go back; their zero means nothing."""
+        """Milliseconds that never go back, from an arbitrary zero."""
         ...
 
     def wall_ms(self) -> int:
@@ -26,13 +26,10 @@ class SystemClock:
     """The clock of this machine."""
 
     def monotonic_ms(self) -> int:
-        """Milliseconds of the system's monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
     def wall_ms(self) -> int:
-        """Milliseconds of the system's wall clock."""
         return time.time_ns() // 1_000_000
 
     def precise_s(self) -> float:
-        """Seconds of the system's performance counter."""
         return time.perf_counter()

@@ -185,7 +185,7 @@ class PeerLost(WorldError):
 
 
 class SlotLost(WorldError):
-    """A slot is gone."""
+    """A slot died, or its connection was lost for good."""
 
 
 class SlotsMissing(WorldError):

@@ -26,15 +26,15 @@ class Counter:
         self._count = 0
 
     def inc(self, n: int = 1) -> None:
-        """Count n up."""
+        """Adds n to the counter."""
         self._count += n
 
     def dec(self, n: int = 1) -> None:
-        """Count n down."""
+        """Subtracts n from the counter."""
         self._count -= n
 
     def get_count(self) -> int:
-        """The number."""
+        """Current value of the counter."""
         return self._count
 
 
@@ -54,15 +54,15 @@ class Meter:
         self._seen = deque([(now_ms(), 0)])
 
     def mark_event(self, value: int = 1) -> None:
-        """So many have happened."""
+        """Records that n events happened."""
         self._count += value
 
     def get_count(self) -> int:
-        """How many have happened in all."""
+        """Number of events so far."""
         return self._count
 
     def get_rate(self) -> float:
-        """How many happen a second."""
+        """Mean number of events per second."""
         now_ms, seen = self._now_ms(), self._seen
         while len(seen) > 1 and seen[1][0] <= now_ms - self._span_ms:
             seen.popleft()
@@ -84,7 +84,7 @@ class Distribution:
         self.greatest = 0
 
     def update(self, value: int) -> None:
-        """Take in a value."""
+        """Adds a value to the distribution."""
         self.least = value if self.count == 0 else min(self.least, value)
         self.greatest = value if self.count == 0 else max(self.greatest, value)
         self.count += 1
@@ -104,22 +104,22 @@ class MetricRegistry:
         return MetricGroup(self, names)
 
     def register(self, name: str, read: Callable[[], float]) -> None:
-        """Add a metric; a second one of the same name takes its place."""
+        """Adds a metric, replacing one of the same name."""
         self._readers[name] = read
 
     def count(self, name: str) -> Counter:
-        """Add a counter; a second one of the same name takes its place."""
+        """Adds a counter, replacing one of the same name."""
         counter = self._counters[name] = Counter()
         self.register(name, counter.get_count)
         return counter
 
     def counted(self, name: str) -> int:
-        """What the counter of that name has come to; 0 where there is none."""
+        """Value of a counter; 0 if there is none of that name."""
         counter = self._counters.get(name)
         return 0 if counter is None else counter.get_count()
 
     def read(self) -> Mapping[str, float]:
-        """The values of all metrics now."""
+        """Current values of all metrics, by full name."""
         return {name: read() for name, read in self._readers.items()}
 
 
@@ -131,31 +131,31 @@ class MetricGroup:
         self._path = path
 
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """The group below this one; with ``extra``, that of a key and its value."""
+        """A group below this one; with ``extra``, the group of a key and its value."""
         below = (name,) if extra is None else (name, extra)
         return MetricGroup(self._registry, (*self._path, *below))
 
     def counter(self, name: str) -> Counter:
-        """A new counter."""
+        """Adds a counter to this group."""
         return self._registry.count(self._full(name))
 
     def counted(self, name: str) -> int:
-        """What a counter of this group has come to; 0 where there is none."""
+        """Value of a counter of this group; 0 if there is none."""
         return self._registry.counted(self._full(name))
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """A value that is asked for when it is read."""
+        """Adds a gauge, whose function is called whenever metrics are read."""
         self._registry.register(self._full(name), read)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """A new meter; its count is a metric of its own."""
+        """Adds a meter; its count becomes a metric as well."""
         made = Meter(self._registry.now_ms, time_span_in_seconds)
         self._registry.register(self._full(name), made.get_rate)
         self._registry.register(self._full(f"{name}.count"), made.get_count)
         return made
 
     def distribution(self, name: str) -> Distribution:
-        """A new distribution; its count, sum, least and greatest are metrics of their own."""
+        """Adds a distribution; its count, sum, minimum and maximum become metrics."""
         made = Distribution()
         self._registry.register(self._full(f"{name}.count"), lambda: made.count)
         self._registry.register(self._full(f"{name}.sum"), lambda: made.total)

@@ -89,7 +89,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def changelog_settings(configuration: ReadableConfig) -> ChangelogSettings | None:
-    """How changes of state are logged; None where they are not."""
+    """Settings of the changelog of state; None if changes are not logged."""
     if not configuration.get(ENABLED):
         return None
     materializes = configuration.get(MATERIALIZE)

@@ -313,7 +313,7 @@ def _storage(configuration: ReadableConfig) -> str:
 
 
 def _folder(configuration: ReadableConfig, option: ConfigOption[str | None]) -> str | None:
-    """The folder as every process of the job sees it: a relative path is taken from here."""
+    """Makes a relative path absolute, so that every process of the job sees the same folder."""
     text = (configuration.get(option) or "").strip()
     if not text:
         return None

@@ -41,7 +41,10 @@ class Configuration:
 
     @staticmethod
     def of(given: object, *, where: str) -> Configuration:
-        """A configuration as it is, or one made of a mapping. Raises ConfigError for neither."""
+        """Returns a configuration as it is, or makes one from a mapping.
+
+        Raises ConfigError for others.
+        """
         if isinstance(given, Configuration):
             return given
         if isinstance(given, Mapping):
@@ -54,7 +57,10 @@ class Configuration:
 
     @staticmethod
     def from_dict(map: Mapping[str, object]) -> Configuration:
-        """A configuration with these settings. Raises ConfigError for a key that is no text."""
+        """Makes a configuration of these settings.
+
+        Raises ConfigError for a key that is not text.
+        """
         configuration = Configuration()
         for key, value in map.items():
             if not isinstance(cast("object", key), str):
@@ -67,7 +73,7 @@ class Configuration:
         return configuration
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The value of an option, else its default."""
+        """Value of an option, else its default."""
         text = self._texts.get(option.key)
         if text is None:
             return option.default
@@ -105,49 +111,49 @@ class Configuration:
         return self
 
     def contains(self, option: ConfigOption[object]) -> bool:
-        """Whether the option is set."""
+        """True if the option is set."""
         return option.key in self._texts
 
     def where_set(self, option: ConfigOption[object] | str) -> str:
-        """Where an option or key was set, such as a file and line; empty where nobody said."""
+        """Where an option or key was set, such as a file and line; empty if unknown."""
         return self._where.get(option if isinstance(option, str) else option.key, "")
 
     def get_string(self, key: str, default_value: str) -> str:
-        """The text under a key, else the given default."""
+        """Text under a key, else the given default."""
         key = canonical_key(key)
         self._asked.add(key)
         return self._texts.get(key, default_value)
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Sets a text; that of a known option has to fit it."""
+        """Sets a text; a known option must accept it."""
         return self.set(key, value)
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """The whole number under a key, else the given default."""
+        """Whole number under a key, else the given default."""
         return self._typed(key, _INTEGER, default_value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
-        """Sets a whole number."""
+        """Sets a whole number under a key."""
         return self.set(key, value)
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """The truth value under a key, else the given default."""
+        """Truth value under a key, else the given default."""
         return self._typed(key, _BOOLEAN, default_value)
 
     def set_boolean(self, key: str, value: bool) -> Configuration:
-        """Sets a truth value."""
+        """Sets a truth value under a key."""
         return self.set(key, value)
 
     def get_float(self, key: str, default_value: float) -> float:
-        """The number under a key, else the given default."""
+        """Number under a key, else the given default."""
         return self._typed(key, _NUMBER, default_value)
 
     def set_float(self, key: str, value: float) -> Configuration:
-        """Sets a number."""
+        """Sets a number under a key."""
         return self.set(key, value)
 
     def get_bytearray(self, key: str, default_value: bytearray) -> bytearray:
-        """The bytes under a key, else the given default. Raises ConfigError for no Base64."""
+        """Bytes under a key, else the given default. Raises ConfigError for invalid Base64."""
         key = canonical_key(key)
         if key not in self._texts:
             return default_value
@@ -165,24 +171,24 @@ class Configuration:
         return self.set(key, b64encode(value).decode())
 
     def key_set(self) -> set[str]:
-        """The keys that are set."""
+        """All keys that are set."""
         return set(self._texts)
 
     def contains_key(self, key: str) -> bool:
-        """Whether a key, or an older spelling of it, is set."""
+        """True if a key, or an older spelling of it, is set."""
         key = canonical_key(key)
         self._asked.add(key)
         return key in self._texts
 
     def remove_config(self, key: str) -> bool:
-        """Forgets a key; whether it was there."""
+        """Removes a key; returns True if it was set."""
         self._check_not_frozen()
         key = canonical_key(key)
         self._where.pop(key, None)
         return self._texts.pop(key, None) is not None
 
     def add_all(self, other: Configuration, prefix: str | None = None) -> Configuration:
-        """Takes over all settings of another; its values win. prefix goes before each key."""
+        """Copies all settings of another configuration over these. prefix goes before each key."""
         for key, text in other._texts.items():
             self.set(f"{prefix or ''}{key}", text, where=other._where.get(key, ""))
         return self
@@ -192,7 +198,7 @@ class Configuration:
         target_dict.update(self._texts)
 
     def to_dict(self) -> dict[str, str]:
-        """All settings as texts."""
+        """All settings as text, by key."""
         return dict(self._texts)
 
     @staticmethod
@@ -211,11 +217,11 @@ class Configuration:
         return frozen
 
     def ignored_keys(self) -> list[str]:
-        """Keys set here that Flink reads and Tidegate does not, in order; worth a warning."""
+        """Keys set here that Flink reads and Tidegate ignores, sorted; each deserves a warning."""
         return sorted(key for key in self._texts if key in FLINK_ONLY)
 
     def unread_keys(self) -> dict[str, str]:
-        """Keys that are no option and that nobody has asked for yet, each with where it was set."""
+        """Keys that are not options and that nobody has read yet, each with its place."""
         unknown = [key for key in self._texts if by_key(key) is None and key not in FLINK_ONLY]
         return {key: self._where.get(key, "") for key in sorted(unknown) if key not in self._asked}
 
@@ -248,7 +254,7 @@ class Configuration:
 
 
 def check_key(key: str, *, where: str = "") -> None:
-    """Refuses a key of ours that does not exist, and what looks like a slip of a known key.
+    """Refuses a key of ours that does not exist, and what looks like a typing error.
 
     Raises ConfigError, naming the closest known key. Other unknown keys pass: they may be the
     program's own.
@@ -266,7 +272,7 @@ def check_key(key: str, *, where: str = "") -> None:
 
 
 def closest_key(key: str) -> str | None:
-    """The known key that has all words of this one, else looks most like it; None for neither."""
+    """The known key with all words of this one, else the most similar one; None without either."""
     spellings = {spelling: o.key for o in ALL for spelling in (o.key, *o.old_keys)}
     words = _words(key)
     longer = [spelling for spelling in spellings if words <= _words(spelling)]

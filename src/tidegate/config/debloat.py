@@ -44,7 +44,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (ENABLED, TARGET, PERIOD, SAM
 
 
 def debloat_settings(configuration: ReadableConfig) -> DebloatSettings | None:
-    """How batches are debloated; None where they are not."""
+    """Settings of debloating; None if it is off."""
     if not configuration.get(ENABLED):
         return None
     return DebloatSettings(

@@ -24,7 +24,7 @@ _POSITIVE: Final = IntegerType(at_least=1)
 
 
 class RuntimeExecutionMode(Enum):
-    """Whether a job runs as a stream, or as a batch: without checkpoints, with final results only.
+    """Kind of execution: a stream, or a batch without checkpoints and with final results only.
 
     AUTOMATIC: as a batch where all sources are bounded.
     """

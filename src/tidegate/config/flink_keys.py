@@ -1,6 +1,6 @@
-"""Keys of Flink 2.3, and of older ones where people still have them in their configurations.
+"""Keys of Flink 2.3, and of older versions if people still have them in their configurations.
 
-So one that Tidegate does not read is told from a slip of the pen.
+They tell a key that Tidegate does not read from a typing error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""High availability: where it is kept who leads a job, and how leaders show that they live."""
+"""High availability: where leadership of jobs is recorded, and how leaders show that they live."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 def zookeeper_settings(
     configuration: ReadableConfig, checkpoints: CheckpointSettings
 ) -> ZooKeeperSettings | None:
-    """Where the job's records are kept, where that is ZooKeeper."""
+    """ZooKeeper settings for the job's records; None if they are kept elsewhere."""
     if configuration.get(HIGH_AVAILABILITY) != "ZOOKEEPER":
         return None
     if checkpoints.directory is None:
@@ -193,7 +193,7 @@ def _quorum(configuration: ReadableConfig) -> str:
 
 
 def _login(configuration: ReadableConfig) -> ZooKeeperLogin | None:
-    """Who the driver is for ZooKeeper; None where nobody says. Raises ConfigError."""
+    """Login at ZooKeeper; None if none is set. Raises ConfigError."""
     username, password = map(configuration.get, (ZOOKEEPER_USERNAME, ZOOKEEPER_PASSWORD))
     if username is None or password is None:
         if username != password:
@@ -212,7 +212,7 @@ def _login(configuration: ReadableConfig) -> ZooKeeperLogin | None:
 
 
 def _tls(configuration: ReadableConfig) -> ZooKeeperTls | None:
-    """How ZooKeeper is reached over TLS; None where it is not. Raises ConfigError."""
+    """TLS settings for ZooKeeper; None for plain connections. Raises ConfigError."""
     stores = ZOOKEEPER_STORES.named(configuration)
     if configuration.get(ZOOKEEPER_TLS):
         some = None if stores == TlsStores() else stores

@@ -28,7 +28,7 @@ _LEVELS_MAX: Final = 100
 
 
 def load_configuration(file: Path | None = None, dynamic: Sequence[str] = ()) -> Configuration:
-    """What a file and ``-D`` arguments say, the latter winning.
+    """Merges the settings of a file and of ``-D`` arguments, which win.
 
     dynamic: texts such as ``execution.checkpointing.interval=1 s``. Raises ConfigError that names
     the file and line of each fault, all of them at once.
@@ -38,7 +38,7 @@ def load_configuration(file: Path | None = None, dynamic: Sequence[str] = ()) ->
 
 
 def read_file(file: Path) -> Configuration:
-    """The settings of one YAML file; an empty file has none."""
+    """Settings of one YAML file; an empty file has none."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -65,7 +65,7 @@ def read_file(file: Path) -> Configuration:
 
 
 def read_dynamic(arguments: Sequence[str]) -> Configuration:
-    """The settings of ``key=value`` arguments; of two for the same key the later one wins."""
+    """Settings of ``key=value`` arguments; the later of two equal keys wins."""
     faults: list[ConfigError] = []
     configuration = Configuration()
     for argument in arguments:
@@ -108,7 +108,7 @@ def _compose(text: str, file: Path) -> Node | None:
 
 
 def _check_size(root: Node | None, file: str) -> None:
-    """Look at each value as often as aliases repeat it. Raises ConfigError."""
+    """Counts each value as often as aliases repeat it. Raises ConfigError if it grows too large."""
     from yaml.nodes import CollectionNode
 
     left: list[tuple[object, int]] = [(root, 0)]

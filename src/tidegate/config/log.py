@@ -1,4 +1,4 @@
-"""Where a process logs: the one place where a logger is made; all else is given it."""
+"""Logging of a process: the only place that makes a logger; all else receives one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAID_OUT: Final = {"exception", "stack"}
 
 
 def process_log() -> FilteringBoundLogger:
-    """The logger of this process: what the program has configured, else standard error.
+    """Logger of this process: the program's configuration, else standard error.
 
     Standard output belongs to the program and to its print sinks. Unless told otherwise by
     ``TIDEGATE_LOG_LEVEL`` only what somebody should act on is logged.
@@ -48,7 +48,7 @@ def process_log() -> FilteringBoundLogger:
 
 
 class _Told:
-    """One line; facts of several lines, such as errors, stand below it, and empty ones nowhere.
+    """Formats one line; facts of several lines, such as errors, follow it; empty ones are left out.
 
     Tracebacks are without the values of variables, of which some are secret.
     """

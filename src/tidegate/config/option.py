@@ -16,16 +16,16 @@ class ValueType(Protocol[T_co]):
 
     @property
     def name(self) -> str:
-        """What the documentation calls it."""
+        """Name of this kind of value in the documentation."""
         ...
 
     @property
     def expects(self) -> str:
-        """What to write, for an error's remedy."""
+        """Text to write instead, for an error's remedy."""
         ...
 
     def parse(self, given: object) -> T_co:
-        """The value that was meant. Raises ValueError, whose text completes "x is …"."""
+        """Parses a value. Raises ValueError, whose text completes "x is …"."""
         ...
 
     def render(self, value: object) -> str:
@@ -50,7 +50,7 @@ class ConfigOption(Generic[T_co]):
     differs: str = ""
 
     def parse(self, given: object, *, where: str = "") -> T_co:
-        """The value that was meant. Raises ConfigError that says what to write instead."""
+        """Parses a value. Raises ConfigError that says what to write instead."""
         try:
             return self.type.parse(given)
         except ValueError as problem:
@@ -61,7 +61,7 @@ class ConfigOption(Generic[T_co]):
             ) from None
 
     def render(self, value: object) -> str:
-        """The value as text that parses to it."""
+        """Text that parses to this value."""
         return self.type.render(value)
 
     @property
@@ -71,15 +71,15 @@ class ConfigOption(Generic[T_co]):
 
 
 class ReadableConfig(Protocol):
-    """The part of a configuration from which a topic makes its settings, as in Flink.
+    """The part of a configuration that a topic needs to make its settings, as in Flink.
 
     ``Configuration`` itself knows the options of all topics, so no topic can know it.
     """
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The value of an option, else its default."""
+        """Value of an option, else its default."""
         ...
 
     def where_set(self, option: ConfigOption[object]) -> str:
-        """Where an option was set, such as a file and line; empty where nobody said."""
+        """Where an option was set, such as a file and line; empty if unknown."""
         ...

@@ -57,10 +57,10 @@ FLINK_ONLY: Final = frozenset(FLINK_KEYS) - _BY_KEY.keys()
 
 
 def by_key(key: str) -> ConfigOption[object] | None:
-    """The option with this key; None where there is none."""
+    """The option with this key; None if there is none."""
     return _BY_KEY.get(key)
 
 
 def canonical_key(key: str) -> str:
-    """The key itself, or today's where an old one is given."""
+    """Current spelling of a key, which may be an old one."""
     return _CANONICAL.get(key, key)

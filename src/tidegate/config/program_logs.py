@@ -1,4 +1,4 @@
-"""How a program has set up Python's logging: its slots are told, so that functions log alike."""
+"""Logging set-up of a program, passed to its slots, so that functions log alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def logs_of_program() -> ProgramLogs | None:
-    """What this process has set up; None without a handler that writes to a standard stream.
+    """Logging set-up of this process; None without a handler that writes to a standard stream.
 
     Handlers of other kinds, such as files, stay with the program: two processes would write over
     each other.
@@ -41,7 +41,6 @@ def _levels(root: logging.Logger) -> dict[str, int]:
 
 
 def _log_as_program(logs: ProgramLogs) -> None:
-    """Set logging up in a slot as its program has it."""
     handler = logging.StreamHandler(sys.stdout if logs.to_stdout else sys.stderr)
     if logs.format is not None:
         handler.setFormatter(logging.Formatter(logs.format, logs.date_format, validate=False))
@@ -52,7 +51,7 @@ def _log_as_program(logs: ProgramLogs) -> None:
 
 @contextlib.contextmanager
 def logging_as(logs: ProgramLogs | None) -> Generator[None]:
-    """This process logs as the program meanwhile; afterwards it is somebody else's again."""
+    """Within this block, the process logs like the program; afterwards it belongs to nobody."""
     if logs is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What a job reports beside the REST interface: the options, and the file of its spans."""
+"""Reports of a job beside REST: the options, and the file of its spans."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def trace_file(configuration: ReadableConfig) -> str | None:
-    """The file that spans are written to; None without a reporter. Raises ConfigError."""
+    """File that spans are written to; None without a reporter. Raises ConfigError."""
     reporters = configuration.get(TRACE_REPORTERS) or ()
     unknown = [name for name in reporters if name != "file"]
     if unknown:

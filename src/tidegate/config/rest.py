@@ -1,4 +1,4 @@
-"""The REST interface of a job: whether its driver serves one, and where."""
+"""REST interface of a job: whether and where its driver serves one."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
-    """Where the REST interface is served; None where it is not. Raises ConfigError."""
+    """Settings of the REST interface; None if there is none. Raises ConfigError."""
     ports = configuration.get(REST_BIND_PORT) or configuration.get(REST_PORT)
     if ports is None:
         return None
@@ -127,7 +127,7 @@ def rest_settings(configuration: ReadableConfig) -> RestSettings | None:
 
 
 def _tls(configuration: ReadableConfig) -> TlsStores | None:
-    """Certificates of the REST interface; None where it speaks plain HTTP. Raises ConfigError."""
+    """Certificates of the REST interface; None for plain HTTP. Raises ConfigError."""
     if not configuration.get(REST_TLS):
         return None
     proved = configuration.get(REST_CLIENTS_PROVED)

@@ -144,7 +144,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def restart_settings(configuration: ReadableConfig, *, checkpointing: bool) -> RestartSettings:
-    """When a failed job is restarted; unset, that depends on whether it is checkpointed."""
+    """Restart strategy; if unset, it depends on whether the job is checkpointed."""
     default = "exponential-delay" if checkpointing else "disable"
     match configuration.get(RESTART_STRATEGY) or default:
         case "fixed-delay":
@@ -187,7 +187,7 @@ def _exponential_delay(configuration: ReadableConfig) -> ExponentialDelay:
 def rescale_settings(
     configuration: ReadableConfig, checkpoints: CheckpointSettings
 ) -> RescaleSettings:
-    """How long a rescale waits for a checkpoint; unset, that depends on how often there is one."""
+    """Longest wait of a rescale for a checkpoint; by default, from the checkpoint interval."""
     failures_max = configuration.get(RESCALE_CHECKPOINT_FAILURES)
     max_delay_ms = configuration.get(RESCALE_MAX_DELAY)
     if max_delay_ms is None:

@@ -131,7 +131,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def rocksdb_settings(configuration: ReadableConfig) -> RocksDBSettings:
-    """How state is kept on disk. Raises ConfigError for a compression that there is not."""
+    """Settings of state on disk. Raises ConfigError for an unknown compression."""
     compression = configuration.get(COMPRESSION)
     unknown = [name for name in compression if name not in COMPRESSIONS]
     if unknown or not compression:

@@ -25,7 +25,7 @@ class StoreOptions:
     truststore_password: Text
 
     def all(self) -> tuple[Text, ...]:
-        """Every option."""
+        """All options of the set."""
         return (
             self.keystore,
             self.keystore_password,
@@ -35,7 +35,7 @@ class StoreOptions:
         )
 
     def read(self, configuration: ReadableConfig, *, both_ends: bool) -> TlsStores | None:
-        """The files that are named; None where there is no keystore. Raises ConfigError.
+        """Files named by the options; None without a keystore. Raises ConfigError.
 
         both_ends: whether the other end has to prove itself too.
         """
@@ -53,12 +53,15 @@ class StoreOptions:
         return named
 
     def named(self, configuration: ReadableConfig) -> TlsStores:
-        """The files that are named, whichever they are."""
+        """Files named by the options, whichever they are."""
         return TlsStores(*(configuration.get(option) for option in self.all()))
 
 
 def store_options(prefix: str, whose: str, other: str) -> StoreOptions:
-    """Options below a prefix. whose: the own end. other: by what the other end is known."""
+    """Options below a prefix. whose: named as own side in texts.
+
+    other: what proves the other side.
+    """
 
     def option(key: str, text: str) -> Text:
         return ConfigOption(f"{prefix}.{key}", TextType(), None, text)
@@ -103,7 +106,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def link_settings(configuration: ReadableConfig) -> LinkSettings:
-    """How links within a job are protected. Raises ConfigError for what contradicts itself."""
+    """Protection of links within a job. Raises ConfigError for contradictions."""
     protection = configuration.get(INTERNAL)
     stores = INTERNAL_STORES.read(configuration, both_ends=True)
     if configuration.get(INTERNAL_TLS):

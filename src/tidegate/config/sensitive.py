@@ -1,4 +1,4 @@
-"""Which settings are secrets: told by their keys, as in Flink's ``GlobalConfiguration``."""
+"""Recognises secrets among settings by their keys, as in Flink's ``GlobalConfiguration``."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SIGNS: Final = (
 
 
 def without_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, with the values of secret ones hidden."""
+    """Copy of the settings, with secret values hidden."""
     return {key: HIDDEN if is_secret(key) else value for key, value in settings.items()}
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of this key is not to be shown."""
+    """True if the value of this key must not be shown."""
     lower = key.lower()
     return any(sign in lower for sign in _SIGNS)

@@ -1,4 +1,4 @@
-"""From a configuration to the settings of one job."""
+"""Makes the settings of one job from a configuration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def job_settings(configuration: Configuration) -> JobSettings:
-    """All settings of a job. Raises ConfigError for what contradicts itself."""
+    """All settings of a job. Raises ConfigError for contradictions."""
     checkpoints = checkpoint_settings(configuration)
     return JobSettings(
         checkpoints=checkpoints,
@@ -46,7 +46,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
 
 
 def configuration_warnings(configuration: Configuration) -> list[str]:
-    """What is set and has no effect, or another than the text says; a sentence each."""
+    """A sentence for each setting that has no effect, or a different one than its text says."""
     warnings = [
         f"{key} is an option of Flink that Tidegate does not read; it has no effect."
         for key in configuration.ignored_keys()

@@ -28,7 +28,7 @@ _ISO_DURATION = re.compile(
 
 
 def span_ms(given: object) -> int:
-    """Milliseconds of a span. Raises ValueError, whose text completes "x is …"."""
+    """Converts a span to milliseconds. Raises ValueError, whose text completes "x is …"."""
     if isinstance(given, timedelta):
         return round(given.total_seconds() * 1000)
     if isinstance(given, Time | Duration):
@@ -48,7 +48,7 @@ def span_ms(given: object) -> int:
 
 
 def millis_of(given: object, *, where: str) -> int:
-    """Milliseconds of a span. Raises GraphError for anything else."""
+    """Converts a span to milliseconds. Raises GraphError for anything else."""
     try:
         return span_ms(given)
     except ValueError as problem:

@@ -73,7 +73,7 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def state_file_settings(configuration: ReadableConfig, *, on_disk: bool) -> StateFileSettings:
-    """How files of state are written, and where they are worked with.
+    """Settings of files of state, and of the folders where state on disk is kept.
 
     on_disk: whether keyed state is in files while the job runs.
     """

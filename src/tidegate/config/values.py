@@ -1,4 +1,4 @@
-"""How the text of an option becomes a value: durations, sizes, enums, lists, maps.
+"""Conversion of option texts to values: durations, sizes, enums, lists, maps.
 
 Each kind of value parses what a person may write (text, or the plain Python value) and renders a
 value as text that parses to the same value. Syntax as in Flink: ``10 s``, ``PT10S``, ``64 mb``,
@@ -20,19 +20,17 @@ E = TypeVar("E", bound=Enum)
 
 @dataclass(frozen=True, slots=True)
 class TextType:
-    """Any text."""
+    """Accepts any text, unchanged."""
 
     name: str = "text"
     expects: str = "a text"
 
     def parse(self, given: object) -> str:
-        """The text itself."""
         if isinstance(given, str):
             return given
         raise ValueError("not a text")
 
     def render(self, value: object) -> str:
-        """The text itself."""
         return str(value)
 
 
@@ -44,7 +42,6 @@ class BooleanType:
     expects: str = "'true' or 'false'"
 
     def parse(self, given: object) -> bool:
-        """A truth value, from text in any case."""
         if isinstance(given, bool):
             return given
         match str(given).strip().lower():
@@ -56,7 +53,6 @@ class BooleanType:
                 raise ValueError("neither true nor false")
 
     def render(self, value: object) -> str:
-        """Lower case, as YAML and Flink write it."""
         return "true" if value else "false"
 
 
@@ -70,11 +66,9 @@ class IntegerType:
 
     @property
     def expects(self) -> str:
-        """What to write."""
         return f"a whole number{_range_text(self.at_least, self.at_most)}"
 
     def parse(self, given: object) -> int:
-        """A whole number, checked against its bounds."""
         if isinstance(given, bool) or not isinstance(given, int | str):
             raise ValueError("not a whole number")
         try:
@@ -85,7 +79,6 @@ class IntegerType:
         return number
 
     def render(self, value: object) -> str:
-        """Decimal digits."""
         return str(value)
 
 
@@ -100,13 +93,11 @@ class NumberType:
 
     @property
     def expects(self) -> str:
-        """What to write."""
         if self.above is not None:
             return f"a number above {self.above}"
         return f"a number{_range_text(self.at_least, self.at_most)}"
 
     def parse(self, given: object) -> float:
-        """A number, checked against its bounds."""
         if isinstance(given, bool) or not isinstance(given, int | float | str):
             raise ValueError("not a number")
         try:
@@ -121,7 +112,6 @@ class NumberType:
         return number
 
     def render(self, value: object) -> str:
-        """Python's shortest text for it."""
         return str(value)
 
 
@@ -137,12 +127,10 @@ class DurationType:
 
     @property
     def expects(self) -> str:
-        """What to write."""
         least = f" of at least {self.at_least_ms} ms" if self.at_least_ms else ""
         return f"a duration{least} such as '10 s', '500 ms', '5 min' or 'PT10S'"
 
     def parse(self, given: object) -> int:
-        """Milliseconds."""
         duration_ms = span_ms(given)
         if duration_ms < 0:
             raise ValueError("negative")
@@ -150,7 +138,6 @@ class DurationType:
         return duration_ms
 
     def render(self, value: object) -> str:
-        """The largest unit that divides it."""
         duration_ms = cast("int", value)
         for unit, size_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
             if duration_ms and duration_ms % size_ms == 0:
@@ -166,7 +153,6 @@ class PortRangeType:
     expects: str = "'0', a port, or a range such as '50100-50200'"
 
     def parse(self, given: object) -> tuple[int, int]:
-        """First and last port, both included."""
         text = str(given) if isinstance(given, int | str) else ""
         if isinstance(given, tuple):
             text = "-".join(str(port) for port in cast("tuple[object, ...]", given))
@@ -180,7 +166,6 @@ class PortRangeType:
         return ports
 
     def render(self, value: object) -> str:
-        """One number where both are the same."""
         first, last = cast("tuple[int, int]", value)
         return str(first) if first == last else f"{first}-{last}"
 
@@ -203,12 +188,10 @@ class MemoryType:
 
     @property
     def expects(self) -> str:
-        """What to write."""
         most = f" of at most {self.render(self.at_most)}" if self.at_most is not None else ""
         return f"a size{most} such as '64 mb', '32kb' or '1g'"
 
     def parse(self, given: object) -> int:
-        """Bytes."""
         if isinstance(given, int) and not isinstance(given, bool):
             size = given
         else:
@@ -221,7 +204,6 @@ class MemoryType:
         return size
 
     def render(self, value: object) -> str:
-        """The largest unit that divides it."""
         size = cast("int", value)
         for unit, bytes_each in (("tb", 1 << 40), ("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1024)):
             if size and size % bytes_each == 0:
@@ -238,11 +220,9 @@ class EnumType(Generic[E]):
 
     @property
     def expects(self) -> str:
-        """The names there are."""
         return _one_of([member.name for member in self.members])
 
     def parse(self, given: object) -> E:
-        """The member that was named."""
         if isinstance(given, self.members):
             return given
         wanted = _fold(str(given))
@@ -252,7 +232,6 @@ class EnumType(Generic[E]):
         raise ValueError("none of the values there are")
 
     def render(self, value: object) -> str:
-        """The member's name."""
         return cast("Enum", value).name
 
 
@@ -266,11 +245,9 @@ class ChoiceType:
 
     @property
     def expects(self) -> str:
-        """The words there are."""
         return _one_of(self.words)
 
     def parse(self, given: object) -> str:
-        """The word that was meant."""
         wanted = _fold(str(given))
         spellings = {_fold(word): word for word in self.words}
         spellings |= {_fold(alias): word for alias, word in self.aliases}
@@ -279,7 +256,6 @@ class ChoiceType:
         return spellings[wanted]
 
     def render(self, value: object) -> str:
-        """The word."""
         return str(value)
 
 
@@ -291,7 +267,6 @@ class ListType:
     expects: str = "a list such as 'a;b' or '[a, b]'"
 
     def parse(self, given: object) -> tuple[str, ...]:
-        """The texts in order; an empty text is an empty list."""
         if isinstance(given, str):
             return parse_list(given)
         if isinstance(given, Sequence):
@@ -299,7 +274,6 @@ class ListType:
         raise ValueError("not a list")
 
     def render(self, value: object) -> str:
-        """Separated by semicolons; as a YAML list where a text holds one."""
         items = [str(item) for item in cast("Sequence[object]", value)]
         plain = ";".join(items)
         if _parses_to(parse_list, plain, tuple(items)):
@@ -325,7 +299,6 @@ class MapType:
     expects: str = "a map such as 'k:v,k2:v2' or '{k: v}'"
 
     def parse(self, given: object) -> dict[str, str]:
-        """The entries in order."""
         if isinstance(given, str):
             return _parse_map(given)
         if isinstance(given, Mapping):
@@ -334,7 +307,6 @@ class MapType:
         raise ValueError("not a map")
 
     def render(self, value: object) -> str:
-        """Separated by commas; as a YAML map where a text would not survive that."""
         entries = cast("Mapping[str, str]", value)
         plain = ",".join(f"{key}:{text}" for key, text in entries.items())
         if _parses_to(_parse_map, plain, dict(entries)):

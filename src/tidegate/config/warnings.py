@@ -1,4 +1,4 @@
-"""What a program is warned about, each by a name, and which warnings it does without."""
+"""Warnings for programs: each has a name, by which a program can silence it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Warn(Enum):
-    """Names of the warnings; docs/guides/warnings.md says of each why it comes and what to do."""
+    """Names of the warnings; docs/guides/warnings.md explains the cause and remedy of each."""
 
     UNKNOWN_OPTION = "unknown-option"
     OPTION_WITHOUT_EFFECT = "option-without-effect"
@@ -62,18 +62,18 @@ OPTIONS: Final = (SILENCED,)
 
 
 class Warnings:
-    """Logs warnings, each with its name, but not those that are silenced."""
+    """Logs warnings with their names, except silenced ones."""
 
     def __init__(self, log: FilteringBoundLogger, silenced: tuple[str, ...]) -> None:
         self._log = log
         self._silenced = frozenset(silenced)
 
     def is_silenced(self, about: Warn) -> bool:
-        """Whether the program does without it."""
+        """True if the program has silenced it."""
         return about.value in self._silenced
 
     def warn(self, about: Warn, text: str, **facts: object) -> None:
-        """Log one. text: what happened and what to do, always the same; facts: of this time."""
+        """Logs a warning. text: cause and remedy, always the same; facts: of this occurrence."""
         if not self.is_silenced(about):
             self._log.warning(text, **facts, warning=about.value)
 

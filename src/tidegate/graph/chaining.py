@@ -1,4 +1,4 @@
-"""Which operators run in one task, by Flink's rules.
+"""Decides which operators run in one task, by Flink's rules.
 
 A chain is a tree: it begins at an operator that cannot be chained to its input and takes in all
 that can be chained behind it. Source: Flink, StreamingJobGraphGenerator.
@@ -34,7 +34,7 @@ class Chain:
 
 
 def chainable(graph: StreamGraph, *, enabled: bool) -> list[bool]:
-    """For each edge whether its two operators may run in one task."""
+    """True for each edge whose two operators may run in one task, by the edge's index."""
     nodes = {node.id: node for node in graph.nodes}
     inputs: dict[int, int] = {}
     for edge in graph.edges:

@@ -1,4 +1,4 @@
-"""A job as people read it: as text, as a Mermaid diagram, and as the JSON of Flink's plan."""
+"""A job for readers: as text, as a Mermaid diagram, and as the JSON of Flink's plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORT_ID: Final = 8
 
 
 def explain_text(graph: JobGraph) -> str:
-    """The job for a terminal: vertices with their operators, and where their rows go."""
+    """Text for a terminal: vertices with their operators, and where their rows go."""
     vertices = graph.topology.vertices
     slots = graph.topology.slots_needed()
     lines = [
@@ -49,7 +49,7 @@ def explain_mermaid(graph: JobGraph) -> str:
 
 
 def execution_plan(stream_graph: StreamGraph, graph: JobGraph) -> str:
-    """Flink's JSON of a plan: the operators as written; beside them ``vertices``, as chained."""
+    """JSON of Flink's plan: the operators as written; ``vertices`` beside them, as chained."""
     nodes = [
         {
             "id": node.id,
@@ -65,7 +65,7 @@ def execution_plan(stream_graph: StreamGraph, graph: JobGraph) -> str:
 
 
 def plan_nodes(topology: Topology) -> list[dict[str, object]]:
-    """The ``nodes`` of the REST interface's plan: vertices, those that feed others last."""
+    """The ``nodes`` of the REST interface's plan; vertices that feed others come last."""
     return [
         {
             "id": vertex.id.hex(),

@@ -64,7 +64,6 @@ class JobGraph:
         return cast("Coordinated", ship.loads(data, name=self.operator(operator).name))
 
     def operator(self, operator: OperatorId) -> OperatorInfo:
-        """What is known of an operator without its code."""
         return next(
             info
             for vertex in self.topology.vertices
@@ -73,7 +72,7 @@ class JobGraph:
         )
 
     def restored_from(self, restore: RestoreSettings) -> JobGraph:
-        """The same job, to start from a snapshot."""
+        """A copy of the job that starts from a snapshot."""
         return replace(self, settings=replace(self.settings, restore=restore))
 
     def _vertex_name(self, vertex: VertexId) -> str:
@@ -233,7 +232,6 @@ class _Translation:
             ship.dumps(output, name=f"key_by before {self._nodes[edge.target].name}")
 
     def coordinators(self) -> dict[OperatorId, bytes]:
-        """The operators that have a coordinator, each by itself."""
         return {
             self._ids[node.id]: ship.dumps(node.operator, name=node.name)
             for node in self._nodes.values()
@@ -241,13 +239,12 @@ class _Translation:
         }
 
     def staged(self) -> dict[OperatorId, Staged]:
-        """What sources have to have written."""
         found = {node.id: getattr(node.operator, "staged", None) for node in self._nodes.values()}
         return {self._ids[node]: staged for node, staged in found.items() if staged is not None}
 
 
 def _sinks(graph: StreamGraph) -> set[int]:
-    """The nodes of sinks: those that are told so, and what stands behind one."""
+    """Nodes that are declared as sinks, and everything behind one."""
     sinks = {node.id for node in graph.nodes if node.kind is NodeKind.SINK}
     for edge in graph.edges:  # by target, and what feeds a node was made before it
         if edge.source in sinks:

@@ -1,4 +1,4 @@
-"""Where jobs run: what a runtime is to a program, and how one is found by name.
+"""Runtimes of jobs: their interface, and how one is found by name.
 
 The surface names no runtime: `local` and `spark` are ours, others come from the entry point group
 `tidegate.runtimes`. What an entry point names is called with the job's configuration (and, for
@@ -48,7 +48,7 @@ class FrameOutput(Protocol):
 
     @property
     def folder(self) -> str:
-        """Where the files go."""
+        """Folder of the Parquet files."""
         ...
 
     def read(self, schema: pa.Schema) -> object:
@@ -57,7 +57,7 @@ class FrameOutput(Protocol):
 
 
 class SparkFrames(Protocol):
-    """What knows Spark's DataFrames: ``tidegate.spark.frames``."""
+    """Interface of ``tidegate.spark.frames``, the module that knows Spark's DataFrames."""
 
     def StagedFrame(self, frame: object, folder: str | None) -> Staged:
         """A DataFrame, to be written before a job reads it."""
@@ -70,7 +70,7 @@ class SparkFrames(Protocol):
         ...
 
     def session_for(self, spark: object | None, slots: int) -> object:
-        """The session handed in, else a new local one with room for so many slots."""
+        """The session handed in, else a new local one with room for this many slots."""
         ...
 
     def declared_schema(self, schema: object) -> pa.Schema:
@@ -79,13 +79,13 @@ class SparkFrames(Protocol):
 
 
 def load_frames() -> SparkFrames:
-    """What knows Spark's DataFrames. Raises ConfigError where PySpark is not installed."""
+    """Loads the module that knows Spark's DataFrames. Raises ConfigError if PySpark is missing."""
     loaded = load_of_spark("tidegate.spark.frames", where="from_spark, to_spark")
     return cast("SparkFrames", loaded)
 
 
 def load_of_spark(module: str, *, where: str) -> ModuleType:
-    """A module that needs PySpark. where: what asks for it. Raises ConfigError without PySpark."""
+    """Loads a module that needs PySpark; raises ConfigError without it. where: named in errors."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -99,18 +99,18 @@ def load_of_spark(module: str, *, where: str) -> ModuleType:
 
 
 def prepare_local() -> None:
-    """Let what slots of local jobs need be loaded while the program builds its first job."""
+    """Starts to load modules for slots of local jobs while the program builds its first job."""
     importlib.import_module("tidegate.minicluster.forking").forking().prepare()
 
 
 def load_check(snapshot: str) -> Runtime:
-    """What lays programs over a snapshot, and raises what came of it instead of running them."""
+    """Loads the function that checks programs against a snapshot and raises its findings."""
     module = importlib.import_module("tidegate.upgrade.program")
     return cast("Runtime", module.ChecksOnly(snapshot))
 
 
 def load_runtime(name: str) -> Callable[..., Runtime]:
-    """What makes the runtime of that name.
+    """Loads the factory of a runtime by its name.
 
     Raises ConfigError for a name that nobody supplies, and for one whose packages are missing.
     """

@@ -87,7 +87,7 @@ class StreamGraph:
     edges: tuple[StreamEdge, ...]
 
     def missing_uids(self) -> dict[str, str]:
-        """A uid to use, by name, for each operator that has state and no uid of its own."""
+        """Suggested uids, by operator name, for operators with state and without a uid."""
         taken = {node.uid for node in self.nodes}
         proposed: dict[str, str] = {}
         for node in self.nodes:

@@ -1,4 +1,4 @@
-"""What a program says, call by call: one node for each operator, partitioning, union, side output.
+"""The program, call by call: one node for each operator, partitioning, union, side output.
 
 The fluent surface makes the nodes and sets what ``name``, ``uid`` and the like say; how they hang
 together never changes. Ids only count the calls, so that a node's inputs have lower ids than it.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class NodeKind(Enum):
-    """What an operator is in a plan; values are Flink's."""
+    """Kind of an operator in a plan; values are Flink's."""
 
     SOURCE = "Data Source"
     OPERATOR = "Operator"
@@ -27,7 +27,7 @@ class NodeKind(Enum):
 
 
 class ChainingStrategy(Enum):
-    """Whether an operator may run in one task with its neighbours; names are Flink's.
+    """An operator's readiness to share a task with its neighbours; names are Flink's.
 
     HEAD begins a chain, NEVER stands alone.
     """
@@ -89,7 +89,7 @@ class UnionTransformation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SideOutputTransformation:
-    """What an operator emits under a tag."""
+    """Rows that an operator emits under a tag."""
 
     input: Transformation
     tag: str

@@ -1,1 +1,1 @@
-"""Who leads a job, which of its checkpoints are complete, and its next checkpoint id."""
+"""Records who leads a job, which of its checkpoints are complete, and its next checkpoint id."""

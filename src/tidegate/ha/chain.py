@@ -48,19 +48,17 @@ class HaStore(Protocol):
     """
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one: False."""
+        """Creates a whole file; returns False if there is one."""
         ...
 
-    async def read(self, path: str) -> bytes | None:
-        """A file's bytes; None where there is none."""
-        ...
+    async def read(self, path: str) -> bytes | None: ...
 
     async def list(self, prefix: str) -> list[str]:
         """The paths below a prefix that ends with a slash, in order."""
         ...
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; those that are not there are no error."""
+        """Deletes files; missing ones are not an error."""
         ...
 
 
@@ -96,7 +94,6 @@ class JobRecord:
 
     @property
     def released(self) -> bool:
-        """Whether its leader has said that it leads no more."""
         return self.status is not JobStatus.RUNNING
 
 
@@ -108,22 +105,20 @@ class Seal:
 
 
 def claim_path(epoch: int) -> str:
-    """Where an epoch is claimed."""
     return f"{_CLAIMS}{epoch:010d}"
 
 
 def place_path(epoch: int, number: int) -> str:
-    """The place of an epoch's record; numbers count from 1."""
+    """Path of a numbered record of an epoch; numbers count from 1."""
     return f"{_CHAINS}{epoch:010d}/{number:010d}"
 
 
 def beat_path(epoch: int, number: int) -> str:
-    """A sign of life."""
+    """Path of a sign of life."""
     return f"{_BEATS}{epoch:010d}-{number:010d}"
 
 
 def encode(record: JobRecord | Seal) -> bytes:
-    """The bytes of a record."""
     match record:
         case Seal(by):
             fields: dict[str, object] = {"seal": by}
@@ -147,7 +142,7 @@ def _fields_of(pointer: Pointer) -> list[object]:
 
 
 def decode(data: bytes, path: str) -> JobRecord | Seal:
-    """The record of these bytes. Raises FormatError that names the path."""
+    """Decodes a record. Raises FormatError that names the path."""
     try:
         fields = cast("dict[str, object]", json.loads(data))
         if fields["version"] != VERSION:
@@ -182,7 +177,7 @@ def decode(data: bytes, path: str) -> JobRecord | Seal:
 
 
 async def claim_epoch(store: HaStore, token: str) -> Epoch:
-    """Takes the next epoch. An epoch whose claim fails is left to nobody."""
+    """Takes the next epoch. If the claim fails, nobody gets that epoch."""
     epoch = await highest_epoch(store) + 1
     while not await store.create(claim_path(epoch), token.encode()):
         epoch += 1
@@ -190,13 +185,13 @@ async def claim_epoch(store: HaStore, token: str) -> Epoch:
 
 
 async def highest_epoch(store: HaStore) -> int:
-    """The highest epoch that was claimed; 0 where there is none."""
+    """Highest epoch that was claimed; 0 if none was."""
     claims = await store.list(_CLAIMS)
     return int(claims[-1].removeprefix(_CLAIMS)) if claims else 0
 
 
 async def seal_below(store: HaStore, epoch: Epoch) -> JobRecord | None:
-    """Ends every chain below an epoch; the newest state there is, which then cannot change."""
+    """Ends every chain below an epoch; returns the newest state, which is final now."""
     for lower in range(epoch - 1, 0, -1):
         await _seal(store, lower, by=epoch)
         record = await _newest_of(store, lower)
@@ -218,7 +213,7 @@ async def _seal(store: HaStore, epoch: int, *, by: Epoch) -> None:
 
 
 async def newest_record(store: HaStore) -> JobRecord | None:
-    """The newest state there is, without leading; None where nobody has led.
+    """The newest state, read without leading; None if nobody has led.
 
     While somebody leads it may be passed by the time it is returned.
     """
@@ -230,20 +225,20 @@ async def newest_record(store: HaStore) -> JobRecord | None:
 
 
 async def last_beat(store: HaStore) -> str:
-    """The newest sign of life; empty where there is none."""
+    """The newest sign of life; empty if there is none."""
     beats = await store.list(_BEATS)
     return beats[-1] if beats else ""
 
 
 async def forget_beats(store: HaStore, epoch: Epoch) -> None:
-    """Deletes the signs of life of an epoch and of those before it."""
+    """Deletes the signs of life of an epoch and of earlier ones."""
     await store.delete(
         [beat for beat in await store.list(_BEATS) if beat < beat_path(epoch + 1, 0)]
     )
 
 
 async def sweep(store: HaStore, epoch: Epoch) -> None:
-    """Deletes what an epoch's leader does not need of lower ones; called once it leads.
+    """Deletes records of lower epochs that a leader no longer needs; called once it leads.
 
     Claims and the last place of each chain stay: they are what holds off the leaders of then.
     """

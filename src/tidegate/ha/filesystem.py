@@ -21,11 +21,9 @@ T = TypeVar("T")
 
 
 class RunBlocking(Protocol):
-    """Runs a blocking call off the loop."""
+    """Runs a blocking call off the loop and returns its result."""
 
-    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]:
-        """The call's result."""
-        ...
+    def __call__(self, call: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class FileSystemHaStore:
@@ -36,12 +34,10 @@ class FileSystemHaStore:
         self._run_blocking = run_blocking
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one. Raises StorageFailed: it may be there."""
+        """Creates a file unless it exists. After StorageFailed the file may exist."""
         return await self._run_blocking(lambda: self._store.create(path, data))
 
     async def read(self, path: str) -> bytes | None:
-        """A file's bytes; None where there is none."""
-
         def read() -> bytes | None:
             try:
                 return self._store.read(path)
@@ -51,12 +47,10 @@ class FileSystemHaStore:
         return await self._run_blocking(read)
 
     async def list(self, prefix: str) -> list[str]:
-        """The paths below a prefix, in order."""
         folder = prefix.rstrip("/")
         return await self._run_blocking(lambda: [info.path for info in self._store.list(folder)])
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files."""
         doomed = list(paths)
         if doomed:
             await self._run_blocking(lambda: self._store.delete(doomed))

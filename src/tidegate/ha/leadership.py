@@ -58,16 +58,14 @@ _FIRST_WAIT_MS: Final = 50
 
 
 class Pause(Protocol):
-    """Lets time pass."""
+    """Sleeps for a number of milliseconds."""
 
-    def __call__(self, duration_ms: int, /) -> Awaitable[None]:
-        """Returns after so many milliseconds."""
-        ...
+    def __call__(self, duration_ms: int, /) -> Awaitable[None]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HaWorld:
-    """What leading needs of the world.
+    """The surroundings that leading needs.
 
     beat_ms: time between two signs of life. lease_ms: a leader whose sign of life has not changed
     for this long is taken for dead. records_kept: newest records of its chain that a leader
@@ -137,7 +135,7 @@ async def lead(
 
 
 def _nothing_retained(name: str, last: JobRecord) -> ConfigError:
-    """To begin from the beginning would read everything again, and write it again."""
+    """Refuses to begin from the start, which would read and write everything again."""
     retention = "execution.checkpointing.externalized-checkpoint-retention"
     if last.next_id == 1:
         helps = "It took no checkpoint; execution.checkpointing.interval has it take some"
@@ -158,12 +156,12 @@ def _nothing_retained(name: str, last: JobRecord) -> ConfigError:
 
 
 async def latest(store: HaStore) -> JobRecord | None:
-    """What is known of a job, without leading it; None where nobody ever has."""
+    """The newest record of a job, read without leading it; None if nobody ever led it."""
     return await newest_record(store)
 
 
 async def _await_vacancy(world: HaWorld, name: str, *, standby: bool) -> None:
-    """Returns once nobody shows a sign of life for the lease, or at once where none is due."""
+    """Waits until no sign of life has come for a lease; returns at once if none is due."""
     seen, since_ms = "", world.clock.monotonic_ms()
     while True:
         record = await newest_record(world.store)
@@ -215,50 +213,47 @@ class Leadership:
 
     @property
     def job(self) -> JobId:
-        """The job's id."""
         return self._record.job
 
     @property
     def epoch(self) -> Epoch:
-        """The number of this run; on everything it writes and says."""
+        """Number of this run; marks everything it writes and says."""
         return self._record.epoch
 
     @property
     def completed(self) -> tuple[Pointer, ...]:
-        """The checkpoints that exist, oldest first."""
         return self._record.completed
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The folders of snapshots that others had made and that became the job's."""
+        """Folders of snapshots that others made and that became the job's."""
         return self._record.claimed
 
     @property
     def next_id(self) -> CheckpointId:
-        """The next id to be given out."""
         return CheckpointId(self._next_id)
 
     @property
     def status(self) -> JobStatus:
-        """RUNNING; how the job has ended where that is all there was to take over."""
+        """RUNNING, or how the job had already ended when it was taken over."""
         return self._record.status
 
     @property
     def previous(self) -> JobRecord | None:
-        """What the run before left; None where there was none."""
+        """The last record of the run before; None if there was none."""
         return self._previous
 
     @property
     def is_lost(self) -> bool:
-        """Whether somebody else is known to lead the job."""
+        """True if another process is known to lead the job."""
         return self._lost.is_set()
 
     async def lost(self) -> None:
-        """Returns once somebody else is known to lead the job."""
+        """Returns once another process is known to lead the job."""
         await self._lost.wait()
 
     async def deleted(self) -> None:
-        """Returns once the claim was found to be gone: somebody deletes files of the job."""
+        """Returns once the claim was found deleted: somebody deletes files of the job."""
         await self._deleted.wait()
 
     async def begin(self) -> None:
@@ -292,7 +287,7 @@ class Leadership:
         *,
         retained: Collection[CheckpointId] | None = None,
     ) -> None:
-        """Makes a completed checkpoint exist; ids go on above its number.
+        """Makes a completed checkpoint exist; later ids are above its number.
 
         retained: the checkpoints whose pointers stand from then on, all unless told otherwise.
         Raises LeadershipLost, or OutcomeUnknown where the pointer may stand or not.
@@ -329,7 +324,7 @@ class Leadership:
 
     @contextlib.asynccontextmanager
     async def starting(self) -> AsyncGenerator[None]:
-        """A start that is refused within leaves the job as it was, for others to lead at once."""
+        """Within this block a refused start leaves the job as it was; others can lead at once."""
         try:
             yield
         except UserError:
@@ -357,7 +352,7 @@ class Leadership:
             await forget_beats(self._world.store, self.epoch)
 
     async def close(self) -> None:
-        """Stops the signs of life without a word; others take over after the lease."""
+        """Stops the signs of life without a record; others take over after the lease."""
         beating, self._beating = self._beating, None
         if beating is not None:
             beating.cancel()
@@ -365,7 +360,6 @@ class Leadership:
                 await beating
 
     async def _settle(self) -> None:
-        """Finds out what became of a write whose outcome is unknown."""
         if self._lost.is_set():
             raise self._deposed()
         if self._pending is not None:
@@ -385,7 +379,7 @@ class Leadership:
             await self._forget_old()
 
     async def _look_at_claim(self) -> None:
-        """Put the claim up again where it was deleted, so that the next driver still finds it."""
+        """Recreates a claim that was deleted, so that the next driver still finds it."""
         store, path, token = self._world.store, claim_path(self.epoch), self._record.token.encode()
         try:
             found = await store.read(path)
@@ -436,7 +430,7 @@ class Leadership:
             await self._world.store.delete([place_path(self.epoch, number) for number in old])
 
     async def _beat(self) -> None:
-        """Shows signs of life until somebody has sealed the chain; cleans up at first."""
+        """Shows signs of life until somebody seals the chain; cleans up first."""
         with contextlib.suppress(StorageFailed):
             await sweep(self._world.store, self.epoch)
         while not self._lost.is_set():

@@ -15,21 +15,17 @@ class MemoryHaStore:
         self.files: dict[str, bytes] = {}
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one."""
         if path in self.files:
             return False
         self.files[path] = data
         return True
 
     async def read(self, path: str) -> bytes | None:
-        """A file's bytes; None where there is none."""
         return self.files.get(path)
 
     async def list(self, prefix: str) -> list[str]:
-        """The paths below a prefix, in order."""
         return sorted(path for path in self.files if path.startswith(prefix))
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files."""
         for path in paths:
             self.files.pop(path, None)

@@ -62,7 +62,7 @@ class ZooKeeperHaStore:
         self._client = _client(settings, self._links)
 
     async def open(self) -> None:
-        """Connects, and makes the job's node. Raises StorageFailed where that cannot be done."""
+        """Connects, and creates the job's node. Raises StorageFailed on failure."""
         connected = self._client.start_async()
         if not await self._run_blocking(lambda: connected.wait(self._limit_s)):
             await self.close()
@@ -92,7 +92,7 @@ class ZooKeeperHaStore:
         await self._run_blocking(close)
 
     async def create(self, path: str, data: bytes) -> bool:
-        """Makes a node unless there is one. Raises StorageFailed: it may be there."""
+        """Creates a node unless it exists. After StorageFailed the node may exist."""
         try:
             await self._answer(f"create {path}", self._client.create_async(self._child(path), data))
         except NodeExistsError:
@@ -102,7 +102,6 @@ class ZooKeeperHaStore:
         return True
 
     async def read(self, path: str) -> bytes | None:
-        """A node's bytes; None where there is none."""
         get = self._client.get_async
         try:
             found = await self._read(f"read {path}", lambda: get(self._child(path)))
@@ -111,20 +110,18 @@ class ZooKeeperHaStore:
         return cast("tuple[bytes, object]", found)[0]
 
     async def list(self, prefix: str) -> list[str]:
-        """The paths below a prefix, in order."""
         get_children = self._client.get_children_async
         found = await self._read(f"list {prefix}", lambda: get_children(self._node))
         listed = (name.replace(".", "/") for name in cast("list[str]", found))
         return sorted(path for path in listed if path.startswith(prefix))
 
     async def delete(self, paths: Iterable[str]) -> None:
-        """Deletes nodes."""
         for path in paths:
             with contextlib.suppress(NoNodeError):
                 await self._answer(f"delete {path}", self._client.delete_async(self._child(path)))
 
     async def _lock(self) -> None:
-        """Makes the job's nodes this user's alone, those too that somebody has left open."""
+        """Restricts the job's nodes to this user, including those that somebody left open."""
         what = "lock the job's node"
         found = await self._answer(what, self._client.get_children_async(self._node))
         children = [f"{self._node}/{name}" for name in cast("list[str]", found)]
@@ -136,7 +133,7 @@ class ZooKeeperHaStore:
         return f"{self._node}/{path.replace('/', '.')}"
 
     async def _read(self, what: str, read: Callable[[], AsyncResult]) -> object:
-        """The answer to a reading that sees every earlier write, whoever made it."""
+        """Result of a read that sees every earlier write, by whichever client."""
         session = self._client.client_id
         written, found = self._client.set_async(self._node, b""), read()
         try:
@@ -149,7 +146,7 @@ class ZooKeeperHaStore:
         return answer
 
     async def _answer(self, what: str, result: AsyncResult) -> object:
-        """The answer to a call. Raises NodeExistsError, NoNodeError, else StorageFailed."""
+        """Result of a call. Raises NodeExistsError, NoNodeError, else StorageFailed."""
         try:
             async with asyncio.timeout(self._limit_s):
                 return await _awaitable(result)
@@ -204,7 +201,6 @@ class ZooKeeperHaStore:
 
 
 def _client(settings: ZooKeeperSettings, links: Links) -> KazooClient:
-    """A client that keeps trying."""
     sasl = None
     if settings.login is not None:
         sasl = {"mechanism": "DIGEST-MD5"} | asdict(settings.login)
@@ -229,7 +225,6 @@ async def open_chain(
 
 
 def _awaitable(answer: AsyncResult) -> Awaitable[object]:
-    """What a thread of the client will say, on this loop."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[object] = loop.create_future()
 

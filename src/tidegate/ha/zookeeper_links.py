@@ -1,4 +1,4 @@
-"""What the client of ZooKeeper has from outside: its links, and its threads."""
+"""Parts that ZooKeeper's client takes from outside: its links and its threads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Links(SequentialThreadingHandler):
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **_: object
     ) -> socket.socket:
-        """Dial a server. What goes wrong in the handshake is an OSError."""
+        """Connects to a server. A failed handshake raises OSError."""
         with contextlib.ExitStack() as undo:
             link = undo.enter_context(socket.create_connection(address, timeout))
             if self._context is not None:
@@ -48,14 +48,14 @@ class Links(SequentialThreadingHandler):
         return link
 
     def select(self, readable: list[Any], *rest: Any) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait for a socket; one whose bytes are already decrypted is ready."""
+        """Waits for a socket; one with decrypted bytes left is ready at once."""
         waiting = [each for each in readable if isinstance(each, ssl.SSLSocket) and each.pending()]
         return (waiting, [], []) if waiting else super().select(readable, *rest)
 
     def spawn(
         self, func: Callable[..., object], *args: object, **kwargs: object
     ) -> threading.Thread:
-        """A thread; that of the links ends for good where a server refuses the login."""
+        """Starts a thread; the links' thread ends for good if a server refuses the login."""
 
         def run() -> None:
             try:

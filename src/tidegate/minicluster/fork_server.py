@@ -94,7 +94,7 @@ class ForkServer:
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
 
     def run(self) -> SlotInvitation | None:
-        """Serve; returns None when the program is gone, and in a forked slot its invitation."""
+        """Serves until the program is gone: None. In a forked slot returns its invitation."""
         while not (self._alone and not any(job.slots for job in self._jobs)):
             for key, _ in self._selector.select(LOOK_S):
                 if key.fileobj is self._program:
@@ -134,7 +134,7 @@ class ForkServer:
             job.kill_at_ms = self._clock.monotonic_ms() + GRACE_MS
 
     def _hear(self, job: _Job) -> SlotInvitation | None:
-        """Do what a job asks for; the invitation in a slot that was forked for it."""
+        """Handles a message of a job; returns the invitation in a slot that was forked for it."""
         match receive(job.channel):
             case JobStart() as start:
                 job.start = start
@@ -195,7 +195,6 @@ class ForkServer:
     # --- in the slot ---
 
     def _become_slot(self, mine: _Job, start: JobStart) -> None:
-        """Leave behind what is the server's, and take on what the program has."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _die_with_parent(self._pid)
@@ -217,7 +216,7 @@ class ForkServer:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Have Linux end this process with its parent, also while a call holds the interpreter."""
+    """Makes Linux end this process together with its parent, even during a call without the GIL."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -225,13 +224,13 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _reseed() -> None:
-    """NumPy's random numbers are not to be the same in all slots; Python's own see to that."""
+    """Reseeds NumPy, so that slots draw different numbers; Python reseeds by itself."""
     if (random := sys.modules.get("numpy.random")) is not None:
         random.seed()
 
 
 def warm_up() -> None:
-    """Load what every slot needs."""
+    """Loads all modules that a slot needs."""
     for module in WARM:
         importlib.import_module(module)
     importlib.import_module("tidegate.transport.tcp").loop_factory()

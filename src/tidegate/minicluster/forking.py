@@ -1,4 +1,4 @@
-"""The program's end of its fork server: started once, and asked for a channel by each job."""
+"""The program's end of its fork server, which is started once and gives each job a channel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANSWER_TIMEOUT_S: Final = 5.0
 
 
 class Forking:
-    """Starts the fork server of this process when it is first needed, and anew where it died."""
+    """Starts the fork server of this process on first use, and again if it died."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,12 +40,12 @@ class Forking:
         self._link: socket.socket | None = None
 
     def prepare(self) -> None:
-        """Let the server load what slots need while the program goes on."""
+        """Starts loading modules for slots in the server while the program goes on."""
         with self._lock:
             self._ensure()
 
     def channel(self) -> socket.socket:
-        """A channel to the server for a job, whose slots print where this process does.
+        """A channel to the server for one job, whose slots print to this process's outputs.
 
         Raises OSError where the server cannot be reached; see `why_it_ended`.
         """
@@ -63,7 +63,7 @@ class Forking:
         return ours
 
     def why_it_ended(self) -> tuple[str, bool]:
-        """How the server ended, for one that is gone, and whether a new one would end so too."""
+        """How a dead server ended, and whether a new one would end in the same way."""
         with self._lock:
             process = self._process
         try:
@@ -75,11 +75,10 @@ class Forking:
 
     @property
     def pid(self) -> int | None:
-        """The server's process; None where there is none."""
         return None if self._process is None else self._process.pid
 
     def end(self) -> None:
-        """End the server, which is over soon; slots that still run have a moment to tidy up."""
+        """Ends the server soon; slots that still run get a moment to tidy up."""
         with self._lock:
             process, self._process = self._process, None
             if process is None or self._owner != os.getpid():
@@ -107,7 +106,7 @@ class Forking:
 
 @functools.cache
 def forking() -> Forking:
-    """The one of this process; it is the process's as its children are, and ends with it."""
+    """The fork server of this process, which starts it and ends with it."""
     made = Forking()
     atexit.register(made.end)
     return made
@@ -137,7 +136,7 @@ def _environment() -> dict[str, str]:
 
 
 def _duplicate(descriptor: int) -> int:
-    """A copy of a descriptor; of nowhere for one that is closed, as a daemon's output may be."""
+    """A copy of a descriptor, or the null device if it is closed, as a daemon's may be."""
     try:
         return os.dup(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""Slots in the driver's own loop, for who debugs: a breakpoint in a function stops all there is."""
+"""Slots in the driver's own loop, for debugging: a breakpoint in a function stops the whole job."""
 
 from __future__ import annotations
 
@@ -45,21 +45,17 @@ class LoopProvider:
         failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
-        """The driver is ready to be dialled."""
         self._invitation = invitation
         self._failed = failed
 
     def request(self, count: int) -> None:
-        """Start that many slots."""
         loop = asyncio.get_running_loop()
         for _ in range(count):
             self._slots.append(loop.create_task(self._serve(f"loop-{len(self._slots)}")))
 
-    def release(self) -> None:
-        """The slots are told by the driver."""
+    def release(self) -> None: ...  # The driver tells the slots.
 
     async def close(self) -> None:
-        """Wait for the slots to end; cancel those that do not."""
         if self._slots:
             _, left = await asyncio.wait(self._slots, timeout=CLOSE_TIMEOUT_S)
             for slot in left:
@@ -69,7 +65,6 @@ class LoopProvider:
 
     @property
     def hint(self) -> str:
-        """What may be the matter."""
         return ""
 
     async def _serve(self, request: str) -> None:

@@ -1,4 +1,4 @@
-"""What a program and its fork server say to each other, over one channel a job."""
+"""Messages between a program and its fork server, over one channel a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANNEL_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """What all slots of a job are told: the program's import path, environment and folder."""
+    """Facts for all slots of a job: the program's import path, environment and folder."""
 
     path: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
@@ -44,7 +44,7 @@ class KillSlot:
 
 @dataclass(frozen=True, slots=True)
 class SlotEnded:
-    """A slot's process has ended, or could not be forked: how, in words."""
+    """A slot's process has ended, or could not be forked. how: in words."""
 
     request: str
     how: str
@@ -54,13 +54,13 @@ ToServer = JobStart | StartSlot | KillSlot
 
 
 def send(channel: socket.socket, message: ToServer | SlotEnded) -> None:
-    """Send a message. Raises OSError where nobody takes it."""
+    """Sends a message. Raises OSError if nobody reads it."""
     data = pickle.dumps(message, protocol=5)
     channel.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def receive(channel: socket.socket) -> object:
-    """The next message; None where the other end is gone."""
+    """The next message; None if the other end is gone."""
     try:
         head = _read(channel, _LENGTH.size)
         return pickle.loads(_read(channel, _LENGTH.unpack(head)[0]))

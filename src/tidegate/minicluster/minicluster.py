@@ -56,7 +56,7 @@ class LocalRuntime:
 
 
 def _flush() -> None:
-    """What the program has printed so far is to stand before what its slots print."""
+    """Flushes the program's output, so that it stands before the output of its slots."""
     for output in filter(None, (sys.stdout, sys.stderr)):
         with contextlib.suppress(OSError, ValueError):
             output.flush()

@@ -32,7 +32,7 @@ LISTEN_MS: Final = 60_000
 
 
 class ProcessProvider:
-    """The `SlotProvider` that has processes forked."""
+    """The `SlotProvider` that forks processes."""
 
     def __init__(self, forking: Forking, security: LinkSecurity) -> None:
         self._forking = forking
@@ -52,12 +52,10 @@ class ProcessProvider:
         failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
-        """The driver is ready to be dialled."""
         self._invitation = replace(invitation, driver_process=os.getpid())
         self._failed = failed
 
     def request(self, count: int) -> None:
-        """Have that many processes forked; these are a few bytes each to who does it."""
         for _ in range(count):
             request = f"process-{self._requests}"
             self._requests += 1
@@ -71,11 +69,9 @@ class ProcessProvider:
                     self._missed(request, SlotLost(text), final=final)
 
     def release(self) -> None:
-        """Start no more; those that run are told by the driver."""
         self._released = True
 
     async def close(self) -> None:
-        """Wait for the processes; kill those that have not gone in time."""
         self._released = True
         await asyncio.get_running_loop().run_in_executor(None, self._end_processes)
 
@@ -99,7 +95,6 @@ class ProcessProvider:
 
     @property
     def hint(self) -> str:
-        """What may be the matter."""
         return "slot processes are slow to start: the machine may be busy"
 
     def _start_one(self, request: str) -> None:
@@ -121,7 +116,7 @@ class ProcessProvider:
         return channel
 
     def _listen(self, channel: socket.socket) -> None:
-        """Hear of slots that end, until the server or the channel does."""
+        """Watches for slots that end, until the server or the channel does."""
         with channel:
             while isinstance(message := _next(channel), SlotEnded):
                 self._missed(message.request, SlotLost(f"slot {message.how}"))
@@ -144,7 +139,6 @@ class ProcessProvider:
 
 
 def _next(channel: socket.socket) -> object:
-    """The next message, however long it takes; None at the channel's end."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     while not poll.poll(LISTEN_MS):
@@ -153,7 +147,7 @@ def _next(channel: socket.socket) -> object:
 
 
 def slot_process(invitation: SlotInvitation) -> int:
-    """Life of a slot process; the result is its exit status."""
+    """Life of a slot process; returns its exit status."""
     from tidegate.slot.process.serve import serve
 
     try:

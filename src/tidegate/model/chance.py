@@ -7,14 +7,12 @@ from typing import Protocol
 
 
 class Chance(Protocol):
-    """Where randomness comes from; an argument of everything that draws."""
+    """Source of randomness, passed to everything that draws."""
 
-    def uniform_ms(self, low: int, high: int) -> int:
-        """A whole number of milliseconds in [low, high]."""
-        ...
+    def uniform_ms(self, low: int, high: int) -> int: ...
 
     def bits64(self) -> int:
-        """64 random bits."""
+        """Draws an integer of 64 random bits."""
         ...
 
 
@@ -25,9 +23,7 @@ class SeededChance:
         self._random = Random(seed)
 
     def uniform_ms(self, low: int, high: int) -> int:
-        """A whole number of milliseconds in [low, high]."""
         return self._random.randint(low, high)
 
     def bits64(self) -> int:
-        """64 random bits."""
         return self._random.getrandbits(64)

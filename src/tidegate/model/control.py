@@ -1,4 +1,4 @@
-"""What the driver and the slots say to each other.
+"""Messages between the driver and its slots.
 
 Every message that concerns a subtask carries its ``ExecutionId``, and with it epoch and attempt:
 whoever holds a lower one is refused.
@@ -49,7 +49,6 @@ class ExecutionState(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing more happens to the attempt."""
         return self in (ExecutionState.FINISHED, ExecutionState.CANCELED, ExecutionState.FAILED)
 
 
@@ -70,15 +69,15 @@ class JobStatus(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the job is over for good (Flink's globally terminal states)."""
+        """True if the job is over for good (Flink's globally terminal states)."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_globally_terminal_state(self) -> bool:
-        """Whether the job is over for good: no driver takes it up again."""
+        """True if the job is over for good; no driver resumes it."""
         return self.is_terminal
 
     def is_terminal_state(self) -> bool:
-        """Whether its driver is done with it: over for good, or suspended for another driver."""
+        """True if the driver is done: the job is over, or suspended for another driver."""
         return self.is_terminal or self is JobStatus.SUSPENDED
 
 
@@ -97,7 +96,7 @@ class ProgramLogs:
 
 @dataclass(frozen=True, slots=True)
 class SlotInvitation:
-    """What a slot must know to join a job. secret: proves both sides; never logged.
+    """All that a slot must know to join a job. secret: proves both sides; never logged.
 
     driver: address to dial. host: address to bind and announce; None finds the one that reaches
     the driver. request: the provider's name for this slot. pyflink: functions of the job import
@@ -279,7 +278,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """What became of rows. read: by sources. written: to sinks. late: dropped behind the watermark.
+    """Rows by their fate. read: by sources. written: to sinks. late: dropped behind the watermark.
 
     skipped: passed over by sources that could not read them. dead_letters: told to side outputs.
     """
@@ -296,7 +295,7 @@ class RowCounts:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a step was seen doing that its author should hear of.
+    """Advice to the author of a program about something that a step was seen doing.
 
     warning: its name. step: of the operator. about: which side output, which time.
     """
@@ -373,7 +372,7 @@ class SubtaskChanged:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFigures:
-    """What a subtask measured of one checkpoint; durations in milliseconds, sizes in bytes.
+    """Measurements of one subtask in one checkpoint; durations in milliseconds, sizes in bytes.
 
     bytes_written: new bytes; what is referenced from earlier checkpoints does not count.
     processed_bytes: what was read between the first barrier and the last. A row counts with the
@@ -450,7 +449,7 @@ class SlotLeaving:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """Lines that functions have printed in a slot: whether to standard error, and the text.
+    """Lines that functions in a slot have printed, to standard output or standard error.
 
     left_out: how many more there were than the driver is to have.
     """

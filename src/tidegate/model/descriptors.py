@@ -1,4 +1,4 @@
-"""Descriptors of this process: how a shortage is put off, and what it is told as."""
+"""File descriptors of this process: how a shortage is put off, and which error reports it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODECS: Final = ("ascii", "latin-1", "idna", "utf-16-le", "utf-16-be")
 
 
 def make_room() -> None:
-    """Let this process open as many files as it may, and load what a shortage must not lack."""
+    """Raises the limit of open files to what is allowed; loads modules while they can be opened."""
     for codec in _CODECS:  # modules, which Python would read when they are first used
         codecs.lookup(codec)
     if sys.platform == "win32":
@@ -38,7 +38,7 @@ def make_room() -> None:
 
 
 def shortage(error: BaseException) -> TooManyOpenFiles | None:
-    """An error that is a shortage of descriptors, or comes of one, as what it is; else None."""
+    """TooManyOpenFiles if the error or its cause is a shortage of descriptors; else None."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, TooManyOpenFiles):
         if isinstance(cause, OSError) and (whose := SHORTAGES.get(cause.errno or 0)):

@@ -13,32 +13,32 @@ class Duration:
 
     @staticmethod
     def of_days(days: int) -> Duration:
-        """So many days of 24 hours."""
+        """A duration of this many days of 24 hours."""
         return Duration.of_hours(24 * days)
 
     @staticmethod
     def of_hours(hours: int) -> Duration:
-        """So many hours."""
+        """A duration of this many hours."""
         return Duration.of_minutes(60 * hours)
 
     @staticmethod
     def of_minutes(minutes: int) -> Duration:
-        """So many minutes."""
+        """A duration of this many minutes."""
         return Duration.of_seconds(60 * minutes)
 
     @staticmethod
     def of_seconds(seconds: int) -> Duration:
-        """So many seconds."""
+        """A duration of this many seconds."""
         return Duration.of_millis(1_000 * seconds)
 
     @staticmethod
     def of_millis(millis: int) -> Duration:
-        """So many milliseconds."""
+        """A duration of this many milliseconds."""
         return Duration(1_000_000 * millis)
 
     @staticmethod
     def of_nanos(nanos: int) -> Duration:
-        """So many nanoseconds."""
+        """A duration of this many nanoseconds."""
         return Duration(nanos)
 
     def to_millis(self) -> int:
@@ -54,27 +54,27 @@ class Time:
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
-        """So many milliseconds."""
+        """A span of this many milliseconds."""
         return Time(milliseconds)
 
     @staticmethod
     def seconds(seconds: int) -> Time:
-        """So many seconds."""
+        """A span of this many seconds."""
         return Time(1_000 * seconds)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
-        """So many minutes."""
+        """A span of this many minutes."""
         return Time.seconds(60 * minutes)
 
     @staticmethod
     def hours(hours: int) -> Time:
-        """So many hours."""
+        """A span of this many hours."""
         return Time.minutes(60 * hours)
 
     @staticmethod
     def days(days: int) -> Time:
-        """So many days of 24 hours."""
+        """A span of this many days of 24 hours."""
         return Time.hours(24 * days)
 
     def to_milliseconds(self) -> int:
@@ -99,7 +99,7 @@ class Instant:
 
     @staticmethod
     def of_epoch_milli(epoch_milli: int) -> Instant:
-        """So many milliseconds since 1970, or before it where negative."""
+        """The instant this many milliseconds after 1970-01-01 UTC; negative means before."""
         seconds, millis = divmod(epoch_milli, 1_000)
         return Instant(seconds, 1_000_000 * millis)
 

@@ -1,4 +1,4 @@
-"""What travels in a channel, in order: batches of records, and the marks between them.
+"""Elements of a channel, in order: batches of records, and the marks between them.
 
 A batch never spans a barrier or a watermark. Batches are read-only once emitted: whoever wants to
 change one makes a new one.
@@ -85,7 +85,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStatus:
-    """Whether a channel counts for the watermark of its reader."""
+    """Tells a reader that a channel is idle, so that its watermark doesn't count, or active."""
 
     idle: bool
 
@@ -100,7 +100,7 @@ class AlignmentType(Enum):
 
 
 class SnapshotKind(Enum):
-    """What a trigger asks for; Flink's snapshot types."""
+    """Kind of snapshot that a trigger asks for; Flink's snapshot types."""
 
     CHECKPOINT = "Checkpoint"
     FULL_CHECKPOINT = "Full Checkpoint"
@@ -110,12 +110,12 @@ class SnapshotKind(Enum):
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether the user owns the result."""
+        """True if the user owns the result."""
         return self not in (SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT)
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether the job stops with it."""
+        """True if the job stops with it."""
         return self in (SnapshotKind.SUSPEND, SnapshotKind.TERMINATE)
 
 
@@ -136,26 +136,26 @@ class CheckpointOptions:
 
     @property
     def is_unaligned(self) -> bool:
-        """Whether the barrier overtakes data."""
+        """True if the barrier overtakes data."""
         return self.alignment is AlignmentType.UNALIGNED
 
     @property
     def is_timeoutable(self) -> bool:
-        """Whether it is aligned and may turn unaligned."""
+        """True if the barrier is aligned and may still become unaligned."""
         return self.alignment is AlignmentType.ALIGNED and self.aligned_timeout_ms is not None
 
     def turned_unaligned(self) -> CheckpointOptions:
-        """Those of the barrier after its time to align is over."""
+        """Options of the barrier once its time to align is over."""
         return replace(self, alignment=AlignmentType.UNALIGNED)
 
     def forced_aligned(self) -> CheckpointOptions:
-        """Those on an edge on which no barrier may overtake; an aligned barrier stays as it is."""
+        """Options on an edge where no barrier may overtake; an aligned barrier's are unchanged."""
         if self.is_unaligned or self.is_timeoutable:
             return replace(self, alignment=AlignmentType.FORCED_ALIGNED)
         return self
 
     def unforced(self) -> CheckpointOptions:
-        """Those that were given before ``forced_aligned``."""
+        """Options as they were before ``forced_aligned``."""
         if self.alignment is not AlignmentType.FORCED_ALIGNED:
             return self
         timed = self.aligned_timeout_ms is not None
@@ -171,7 +171,6 @@ class Barrier:
     options: CheckpointOptions
 
     def under(self, options: CheckpointOptions) -> Barrier:
-        """The same barrier with other options."""
         return self if options == self.options else replace(self, options=options)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a file of state that was written."""
+"""Size and checksums of a file of state."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What one end of a link has, as PEM. own: its key, and its certificate with those above it.
+    """Keys of one end of a link, as PEM. own: its key, and its certificate with those above it.
 
     trusted: certificates by which it knows the other end; empty where that need not prove itself.
     """

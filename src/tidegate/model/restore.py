@@ -1,4 +1,4 @@
-"""What a subtask starts from: state and in-flight data that were dealt out to it."""
+"""Everything a subtask starts from: its share of state and of in-flight data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredOperatorState:
-    """What one subtask gets of one operator: handles of several old subtasks, if rescaled."""
+    """State of one operator for one subtask: handles of several old subtasks after a rescale."""
 
     managed_operator: tuple[OperatorStateHandle, ...] = ()
     raw_operator: tuple[OperatorStateHandle, ...] = ()

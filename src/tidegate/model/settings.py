@@ -20,7 +20,7 @@ class CheckpointingMode(Enum):
 
 
 class ClaimMode(Enum):
-    """Who owns the files of the snapshot that a job starts from."""
+    """Ownership of the files of the snapshot that a job starts from."""
 
     NO_CLAIM = "NO_CLAIM"
     CLAIM = "CLAIM"
@@ -64,7 +64,6 @@ class CheckpointSettings:
 
     @property
     def periodic(self) -> bool:
-        """Whether checkpoints are triggered by time."""
         return self.interval_ms is not None
 
 
@@ -106,7 +105,7 @@ RestartSettings = NoRestart | FixedDelay | FailureRate | ExponentialDelay
 
 
 class FailoverStrategy(Enum):
-    """What is restarted when a subtask fails: what it is connected with, or all."""
+    """Part of a job that restarts when a subtask fails: connected subtasks, or all."""
 
     REGION = "region"
     FULL = "full"
@@ -114,7 +113,7 @@ class FailoverStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestoreSettings:
-    """What to start from (``SavepointRestoreSettings``).
+    """The snapshot that a job starts from (Flink's ``SavepointRestoreSettings``).
 
     path: directory of a checkpoint or savepoint, or its ``_metadata``; None starts empty.
     without_in_flight_of: the checkpoint whose in-flight data are to be lost; None for none.
@@ -263,7 +262,7 @@ class TlsStores:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperLogin:
-    """Who a driver is for ZooKeeper, by SASL with DIGEST-MD5."""
+    """Name and password of a driver at ZooKeeper, by SASL with DIGEST-MD5."""
 
     username: str
     password: str = field(repr=False)
@@ -297,7 +296,7 @@ class ZooKeeperSettings:
 
 
 class LinkProtection(Enum):
-    """Whether links between driver and slots are encrypted; AUTO: where they leave the machine."""
+    """Protection of links between driver and slots; AUTO encrypts those that leave the machine."""
 
     AUTO = "auto"
     ON = "on"
@@ -306,7 +305,7 @@ class LinkProtection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """How links within a job are protected. stores: own certificates; None for the run's own."""
+    """Protection of links within a job. stores: own certificates; None for those of the run."""
 
     protection: LinkProtection = LinkProtection.AUTO
     stores: TlsStores | None = None

@@ -29,17 +29,17 @@ class Partitioner(Enum):
 
     @staticmethod
     def between(producers: int, consumers: int) -> Partitioner:
-        """The one that is taken where a program chooses none."""
+        """The partitioner between two parallelisms when a program chooses none."""
         return Partitioner.FORWARD if producers == consumers else Partitioner.REBALANCE
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether a producer reaches only some consumers."""
+        """True if a producer reaches only some consumers."""
         return self in (Partitioner.FORWARD, Partitioner.RESCALE)
 
     @property
     def is_redistributable(self) -> bool:
-        """Whether rows on their way can be dealt out anew to another number of readers."""
+        """True if rows in flight can be dealt out again to another number of readers."""
         return self in (
             Partitioner.HASH,
             Partitioner.REBALANCE,
@@ -87,7 +87,6 @@ class Vertex:
     parallelism_set: bool = False
 
     def subtasks(self) -> tuple[SubtaskId, ...]:
-        """The subtasks in order of their index."""
         return tuple(SubtaskId(self.id, i) for i in range(self.parallelism))
 
 
@@ -118,7 +117,6 @@ class Topology:
     edges: tuple[Edge, ...]
 
     def vertex(self, vertex: VertexId) -> Vertex:
-        """The vertex of that id."""
         return next(v for v in self.vertices if v.id == vertex)
 
     def name_of(self, subtask: SubtaskId) -> str:
@@ -127,20 +125,16 @@ class Topology:
         return f"{vertex.name} ({subtask.index + 1}/{vertex.parallelism})"
 
     def inputs(self, vertex: VertexId) -> tuple[int, ...]:
-        """Indexes of the edges that end in the vertex."""
         return tuple(i for i, e in enumerate(self.edges) if e.target == vertex)
 
     def outputs(self, vertex: VertexId) -> tuple[int, ...]:
-        """Indexes of the edges that begin in the vertex."""
         return tuple(i for i, e in enumerate(self.edges) if e.source == vertex)
 
     def subtasks(self) -> Iterator[SubtaskId]:
-        """Every subtask, vertex by vertex."""
         for vertex in self.vertices:
             yield from vertex.subtasks()
 
     def channels(self, edge: int) -> tuple[ChannelId, ...]:
-        """Every channel of an edge, by producer and then consumer."""
         made = self.edges[edge]
         producers = self.vertex(made.source).parallelism
         consumers = self.vertex(made.target).parallelism
@@ -152,7 +146,7 @@ class Topology:
         return tuple(ChannelId(edge, p, c) for p, c in pairs)
 
     def lets_overtake(self, edge: int) -> bool:
-        """Whether a barrier may overtake data on an edge.
+        """True if a barrier may overtake data on an edge.
 
         It may where any split of the rows over other readers keeps their meaning: on exchanges
         where each row goes to one of all readers by its key, or to any. A vertex with one input on

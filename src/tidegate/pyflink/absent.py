@@ -1,4 +1,4 @@
-"""What of PyFlink cannot be here, and says so by its name."""
+"""Names of PyFlink that Tidegate cannot offer; using one raises an error that says so."""
 
 from __future__ import annotations
 

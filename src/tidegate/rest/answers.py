@@ -17,13 +17,13 @@ CONTENT_TYPE: Final = "application/json; charset=UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What was asked for is being done."""
+    """Status 202: the requested operation has begun."""
 
     body: Mapping[str, object]
 
 
 class RestError(Exception):
-    """A request that cannot be answered as it would like. status: of HTTP."""
+    """An error as an answer. status: of HTTP."""
 
     status = 500
 
@@ -33,61 +33,61 @@ class RestError(Exception):
 
 
 class BadRequest(RestError):
-    """The request is faulty."""
+    """The request is malformed."""
 
     status = 400
 
 
 class Unauthorized(RestError):
-    """The asker has not said who he is."""
+    """The request carries no valid token."""
 
     status = 401
 
 
 class UnsupportedMediaType(RestError):
-    """The request says that its body is something else than JSON."""
+    """The body is declared as something else than JSON."""
 
     status = 415
 
 
 class Forbidden(RestError):
-    """The asker may not ask."""
+    """The request is not allowed."""
 
     status = 403
 
 
 class NotFound(RestError):
-    """There is no such thing."""
+    """The requested thing does not exist."""
 
     status = 404
 
 
 class RequestTimeout(RestError):
-    """The request is not there in time."""
+    """The request did not arrive in time."""
 
     status = 408
 
 
 class Conflict(RestError):
-    """The job's state does not allow it."""
+    """The job's state does not allow the request."""
 
     status = 409
 
 
 class Moved(RestError):
-    """What is asked for stands elsewhere."""
+    """The requested page is elsewhere."""
 
     status = 308
 
 
 def response(body: object, status: int = 200) -> web.Response:
-    """A body as JSON; what is no number is its name, as in Flink."""
+    """A body as JSON; numbers that JSON lacks become their names, as in Flink."""
     data = json.dumps(_finite(body), separators=(",", ":"), allow_nan=False).encode()
     return web.Response(body=data, status=status, headers={"Content-Type": CONTENT_TYPE})
 
 
 def error_response(status: int, *texts: str) -> web.Response:
-    """An error, in one text or more."""
+    """An error as an answer, in one text or several."""
     return response({"errors": texts}, status)
 
 

@@ -1,4 +1,4 @@
-"""The application: every route, and errors as answers."""
+"""The web application: every route, and errors as answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_app(
     guard: Guard,
     patience: Patience,
 ) -> web.Application:
-    """What answers the requests about one job. dispose: begins to delete a savepoint."""
+    """Makes the application for one job. dispose: begins to delete a savepoint."""
 
     @web.middleware
     async def errors_answered(
@@ -75,7 +75,7 @@ def make_app(
 
 
 def _dialled(request: web.Request) -> str:
-    """The address of this machine that the connection came to."""
+    """Address of this machine at which the connection arrived."""
     transport = request.transport
     name = None if transport is None else transport.get_extra_info("sockname")
     return str(name[0]) if name else ""

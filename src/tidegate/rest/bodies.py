@@ -1,4 +1,4 @@
-"""Bodies of requests; fields that are not known are passed over. Source: REST §4, §5."""
+"""Bodies of requests; unknown fields are ignored. Source: REST §4, §5."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ Body = TypeVar("Body", bound="_Body")
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """What requests share."""
+    """Fields that all bodies share."""
 
     def faulty(self) -> bool:
-        """Whether a value is none of those that its field may have."""
+        """True if a field has an impossible value."""
         return False
 
 
 class Triggering(_Body, frozen=True):
-    """A request that begins an operation, under an id that the client may choose."""
+    """Body of a request that begins an operation, under an id that the client may choose."""
 
     trigger_id: str | None = msgspec.field(default=None, name="triggerId")
 
     def faulty(self) -> bool:
-        """Whether the id is none."""
         return self.trigger_id is not None and not _ID.fullmatch(self.trigger_id)
 
 
@@ -43,7 +42,6 @@ class _Saving(Triggering, frozen=True):
     format: str = msgspec.field(default="CANONICAL", name="formatType")
 
     def faulty(self) -> bool:
-        """Whether the id or the format is none."""
         return super().faulty() or self.format not in SavepointFormatType.__members__
 
 
@@ -67,7 +65,6 @@ class CheckpointTriggerRequestBody(Triggering, frozen=True):
     type: str = msgspec.field(default="CONFIGURED", name="checkpointType")
 
     def faulty(self) -> bool:
-        """Whether the id or the type is none."""
         return super().faulty() or self.type not in ("CONFIGURED", "FULL", "INCREMENTAL")
 
 
@@ -78,7 +75,7 @@ class SavepointDisposalRequest(_Body, frozen=True):
 
 
 async def read_body(request: Request, kind: type[Body]) -> Body:
-    """The body of a request; an empty one is one without fields.
+    """Reads the body of a request; an empty one has no fields.
 
     Raises BadRequest, and RequestTimeout for half a body.
     """

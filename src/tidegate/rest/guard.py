@@ -1,4 +1,4 @@
-"""Who may ask, and for what: looked at before a request is answered.
+"""Decides, before a request is answered, who may send it and to what effect.
 
 A browser sends requests for any page that it shows. So the job answers under its own names alone, a
 change has to look like nothing that a page of another site can send, and where there is a token
@@ -33,7 +33,7 @@ _LINKS_MAX: Final = 16
 
 
 class Guard:
-    """Refuses what strangers ask. token: None where everybody who comes in may ask."""
+    """Refuses requests from strangers. token: None if everybody may ask."""
 
     def __init__(self, settings: RestSettings, token: str | None, clock: Clock) -> None:
         self._names = {"localhost", settings.bind_address.lower()} - {"0.0.0.0", "::", ""}
@@ -48,7 +48,7 @@ class Guard:
     def check(
         self, method: str, path: str, headers: Mapping[str, str], *, here: str, has_body: bool
     ) -> None:
-        """Raises RestError for a request that is not to be answered. here: the address dialled."""
+        """Raises RestError for a request that must not be answered. here: the address dialled."""
         host = headers.get("Host", "")
         if not self._is_ours(_name(host), here):
             raise Forbidden(
@@ -77,7 +77,7 @@ class Guard:
         return f"{LOGIN}?code={code}"
 
     def cookie_for(self, code: str, port: int, *, tls: bool) -> str:
-        """The cookie that a link gives. Raises NotFound for a link that is used up or too old."""
+        """Cookie for a login link. Raises NotFound for a link that was used or is too old."""
         until_ms = self._links.pop(code, 0)
         if until_ms <= self._clock.monotonic_ms():
             raise NotFound("This link has been used, or is too old. Ask for another.")
@@ -121,7 +121,7 @@ def _check_change(method: str, headers: Mapping[str, str], *, has_body: bool) ->
 
 
 def check_own_page(headers: Mapping[str, str]) -> None:
-    """Raises Forbidden for a change by GET unless a browser says that a page of the job asks.
+    """Raises Forbidden for a change by GET, unless the browser says that a page of the job asks.
 
     Any page can make a browser send a GET, so what says nothing is refused too.
     """
@@ -133,7 +133,7 @@ def check_own_page(headers: Mapping[str, str]) -> None:
 
 
 def check_target(location: str | None, folders: tuple[str, ...]) -> None:
-    """Raises Forbidden for a place outside of the folders that requests may name."""
+    """Raises Forbidden for a place outside the folders that requests may name."""
     if location is None or ANYWHERE in folders:
         return
     wanted, allowed = paths.absolute(location), [paths.absolute(folder) for folder in folders]
@@ -150,7 +150,6 @@ def check_target(location: str | None, folders: tuple[str, ...]) -> None:
 
 
 def _name(host: str) -> str:
-    """The name or address of a ``Host`` header, without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()

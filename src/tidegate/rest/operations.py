@@ -1,6 +1,6 @@
-"""Operations that are begun by one request and asked about by others, by an id.
+"""Operations that one request begins and others ask about, by an id.
 
-The client may choose the id. The same one again is the same operation, even if that has failed.
+The client may choose the id. The same id again means the same operation, even if that failed.
 Source: REST §1.1.
 """
 
@@ -44,7 +44,7 @@ class Operations:
         self._known: dict[tuple[str, str], _Operation] = {}
 
     def begin(self, kind: str, id: str, begin: Callable[[], Future[Any]]) -> None:
-        """Begin an operation, unless there is one of this kind and id. Raises what ``begin`` does.
+        """Begins an operation, unless one of this kind and id exists. Raises what ``begin`` raises.
 
         Raises OverflowError where too many are under way.
         """
@@ -58,7 +58,7 @@ class Operations:
         operation.future.add_done_callback(lambda _: self._ended(operation))
 
     def find(self, kind: str, id: str) -> Future[Any] | None:
-        """The operation of that kind and id; None where there is none, or it ended too long ago."""
+        """The operation of that kind and id; None if it is unknown or ended too long ago."""
         with self._lock:
             self._forget()
             operation = self._known.get((kind, id))
@@ -71,12 +71,12 @@ class Operations:
 
     @property
     def awaited(self) -> bool:
-        """Whether somebody has probably still to read how an operation went."""
+        """True if a client has probably still to read an operation's result."""
         with self._lock:
             return self._awaited()
 
     def wait_until_read(self) -> None:
-        """Wait until nobody has any more; at most `LAST_READ_MS`."""
+        """Waits until no result is awaited; at most `LAST_READ_MS`."""
         with self._lock:
             self._all_read.wait_for(lambda: not self._awaited(), LAST_READ_MS / 1000)
 
@@ -91,7 +91,7 @@ class Operations:
         operation.ended_ms = self._clock.monotonic_ms()
 
     def _forget(self) -> None:
-        """Forget what ended too long ago, and the oldest that have where there are too many."""
+        """Drops operations that ended too long ago, and the oldest ended ones beyond the limit."""
         until_ms = self._clock.monotonic_ms() - self._store_ms
         ended = {key: one.ended_ms for key, one in self._known.items() if one.ended_ms is not None}
         spare = len(self._known) - OPERATIONS_MAX + 1

@@ -1,4 +1,4 @@
-"""How long a connection may take until its next request has come."""
+"""Limits the time in which a connection must send its next request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REQUEST_TIMEOUT_S: Final = 10.0
 
 
 class Patience:
-    """Ends connections that do not ask in time; half a request is none.
+    """Ends connections that do not send a whole request in time.
 
     A connection is known by its protocol, which is what a request of aiohttp names.
     """
@@ -24,23 +24,22 @@ class Patience:
         self._guests: dict[object, Guest] = {}
 
     def came(self, protocol: object, guest: Guest) -> None:
-        """A connection has been accepted."""
+        """A connection was accepted."""
         self._guests[protocol] = guest
         self._wait(protocol)
 
     def asked(self, protocol: object) -> None:
-        """The head of a request has come."""
+        """The head of a request has arrived."""
         waiting = self._waiting.pop(protocol, None)
         if waiting is not None:
             waiting.cancel()
 
     def answered(self, protocol: object) -> None:
-        """The request is answered; the next one is waited for."""
+        """The request was answered; the time for the next one begins."""
         if protocol in self._guests:
             self._wait(protocol)
 
     def close(self) -> None:
-        """Wait for nobody."""
         for waiting in self._waiting.values():
             waiting.cancel()
 

@@ -1,4 +1,4 @@
-"""What share of its time each subtask spends at what, from counters seen one after another."""
+"""Shares of time of each subtask, computed from two readings of its counters."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ Key = tuple["VertexId", int, int]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of time, each from 0 to 1: held back by whoever reads, at work, idle."""
+    """Shares of time, each from 0 to 1: blocked by readers, busy, idle."""
 
     blocked: float
     busy: float
 
     @property
     def idle(self) -> float:
-        """Neither."""
         return max(0.0, 1.0 - self.blocked - self.busy)
 
 
 class Rates:
-    """The counters seen lately, by subtask and attempt."""
+    """The latest counters, by subtask and attempt."""
 
     def __init__(self) -> None:
         self._seen: dict[Key, deque[SubtaskFigures]] = {}
 
     def saw(self, job: JobView) -> None:
-        """Note the counters of all subtasks; those that are gone are forgotten."""
+        """Stores the counters of all subtasks, and drops subtasks that are gone."""
         seen: dict[Key, deque[SubtaskFigures]] = {}
         for vertex in job.vertices:
             for subtask in vertex.subtasks:
@@ -50,7 +49,7 @@ class Rates:
         self._seen = seen
 
     def of(self, vertex: VertexId, subtask: SubtaskView) -> Shares | None:
-        """The shares of a subtask's time; None before its counters were seen twice."""
+        """Shares of a subtask's time; None until its counters were read twice."""
         known = self._seen.get((vertex, subtask.index, subtask.attempt))
         if known is None or len(known) < 2:
             return None

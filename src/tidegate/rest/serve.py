@@ -1,4 +1,4 @@
-"""Whether a job is served: what every runtime asks before it starts a driver."""
+"""Decides whether a job is served; every runtime asks before it starts a driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def rest_server(graph: JobGraph) -> RestServer | None:
-    """The REST interface of a job, its port taken; None where the settings ask for none.
+    """Server of a job's REST interface, with its port bound; None if the settings ask for none.
 
     Raises ConfigError where it cannot be served.
     """

@@ -34,7 +34,7 @@ _NUMBER: Final = re.compile("[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers a method at a path: with a body, or with an ``Accepted``."""
+    """Function that answers a method at a path, with a body or an ``Accepted``."""
 
     method: str
     path: str
@@ -61,17 +61,16 @@ class ServedJob:
 
     @property
     def now_ms(self) -> int:
-        """The time of the server."""
         return self._clock.wall_ms()
 
     async def view(self) -> JobView:
-        """What the job is doing."""
+        """Current state of the job."""
         seen = cast("JobView", await self._run_blocking(self.client.view))
         self.rates.saw(seen)
         return seen
 
     async def watch(self) -> None:
-        """Look at the job as often as its counters change, for rates."""
+        """Reads the job whenever its counters change, to compute rates."""
         every_s = (await self.view()).settings.slot.pulse_ms / 1000
         while True:
             await asyncio.sleep(every_s)
@@ -79,19 +78,19 @@ class ServedJob:
                 await self.view()
 
     def job_id(self, request: Request) -> JobId:
-        """The id of the job that the path names. Raises BadRequest, NotFound."""
+        """Id of the job in the path. Raises BadRequest, NotFound."""
         wanted, job = path_id(request, "jobid"), self.client.get_job_id()
         if wanted != job:
             raise NotFound(f"Could not find Flink job ({wanted})")
         return job
 
     async def job(self, request: Request) -> JobView:
-        """The job that the path names. Raises BadRequest, NotFound."""
+        """The job in the path. Raises BadRequest, NotFound."""
         self.job_id(request)
         return await self.view()
 
     async def vertex(self, request: Request) -> tuple[JobView, VertexView]:
-        """The job and the vertex that the path names. Raises BadRequest, NotFound."""
+        """Job and vertex of the path. Raises BadRequest, NotFound."""
         job, wanted = await self.job(request), path_id(request, "vertexid")
         for vertex in job.vertices:
             if vertex.id.hex() == wanted:
@@ -99,7 +98,7 @@ class ServedJob:
         raise NotFound(f"Could not find job vertex {wanted} in job {job.job}")
 
     async def subtask(self, request: Request) -> tuple[JobView, VertexView, SubtaskView]:
-        """The job, the vertex and the subtask of the path. Raises BadRequest, NotFound."""
+        """Job, vertex and subtask of the path. Raises BadRequest, NotFound."""
         (job, vertex), index = await self.vertex(request), path_number(request, "index")
         for subtask in vertex.subtasks:
             if subtask.index == index:
@@ -109,7 +108,7 @@ class ServedJob:
     def begin(
         self, kind: str, trigger_id: str | None, begin: Callable[[str], Future[Any]]
     ) -> Object:
-        """Begin an operation, unless one of that kind and id is known already.
+        """Begins an operation, unless one of that kind and id exists.
 
         begin: called with the id. Raises BadRequest for what cannot be asked for.
         """
@@ -129,7 +128,7 @@ class ServedJob:
         whose: str = "",
         failure: str = "failure-cause",
     ) -> Object:
-        """How far an operation is. result: what is said of its result; failure: where its error is.
+        """Progress of an operation. result: describes its result; failure: describes its error.
 
         Raises NotFound for an id of which nothing is known.
         """
@@ -144,7 +143,7 @@ class ServedJob:
 
 
 def failure_cause(error: BaseException) -> Object:
-    """Why an operation has failed; there is no Java to make sense of a serialised throwable."""
+    """Cause of a failed operation, as text; there is no Java here to serialise a throwable."""
     text = f"{type(error).__name__}: {error}"
     return {
         "class": type(error).__name__,
@@ -154,12 +153,12 @@ def failure_cause(error: BaseException) -> Object:
 
 
 def path_id(request: Request, name: str) -> str:
-    """An id of 32 digits in the path. Raises BadRequest."""
+    """Parses an id of 32 digits in the path. Raises BadRequest."""
     return _path(request, name, _ID).lower()
 
 
 def path_number(request: Request, name: str) -> int:
-    """A number in the path. Raises BadRequest."""
+    """Parses a number in the path. Raises BadRequest."""
     return int(_path(request, name, _NUMBER))
 
 

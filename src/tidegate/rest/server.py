@@ -50,7 +50,7 @@ _TOKEN_MIN: Final = 16
 
 
 class RestServer:
-    """Serves one job. Takes its port at once: raises ConfigError where none is to be had."""
+    """Serves one job. Binds its port at once; raises ConfigError if no port is free."""
 
     def __init__(
         self,
@@ -83,7 +83,6 @@ class RestServer:
         self._ended = False
 
     def open(self, client: JobClient, epoch: Epoch) -> None:
-        """Answer requests about the job from now on. Blocking."""
         served = ServedJob(client, self._operations, self._clock, self._chance, self._run_blocking)
         with self._lock:
             if self._ended:
@@ -96,7 +95,7 @@ class RestServer:
         self._log.info("rest endpoint listens", url=self.url, epoch=epoch)
 
     def shut(self) -> None:
-        """The job has ended: end too, or as soon as the last results were read. Blocking."""
+        """Ends with the job, or as soon as the last results were read. Blocking."""
         with self._lock:
             self._ended = True
         if self._thread is None:
@@ -165,7 +164,6 @@ class RestServer:
 
 
 def _bound(settings: RestSettings) -> socket.socket:
-    """A socket at the first port that is free."""
     first, last = settings.ports
     problem: OSError | None = None
     for port in range(first, last + 1):

@@ -1,4 +1,4 @@
-"""Which address of the driver the executors can reach, as Spark itself knows it."""
+"""Finds the address of the driver that executors can reach, as Spark knows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DriverAddress:
 
 
 def driver_address(spark: SparkSession) -> DriverAddress:
-    """Where this session's executors find the driver.
+    """Address at which this session's executors find the driver.
 
     A local master's executors are on this machine. Elsewhere it is ``spark.driver.host``, to which
     the executors have connected already, bound at ``spark.driver.bindAddress`` where that is set.
@@ -34,5 +34,5 @@ def driver_address(spark: SparkSession) -> DriverAddress:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether driver and executors are one machine."""
+    """True if driver and executors are on one machine."""
     return (spark.sparkContext.master or "").startswith("local")

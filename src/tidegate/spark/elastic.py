@@ -101,14 +101,12 @@ class ElasticProvider:
         failed: Callable[[str, TidegateError, bool], None],
         ended: Callable[[str], None],
     ) -> None:
-        """The driver is ready to be dialled."""
         near = os.getpid() if is_local(self._spark) else None
         self._invitation = replace(invitation, driver_process=near)
         self._failed = failed
         self._ended = ended
 
     def request(self, count: int) -> None:
-        """Submit that many Spark jobs."""
         from pyspark import InheritableThread
 
         for _ in range(count):
@@ -119,11 +117,9 @@ class ElasticProvider:
             thread.start()
 
     def release(self) -> None:
-        """No more slots are needed; those that run are told by the driver."""
         self._released.set()
 
     async def close(self) -> None:
-        """Wait for the slots' jobs; cancel those that do not end, such as ones without a core."""
         self._released.set()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._join, CLOSE_TIMEOUT_S)
@@ -133,7 +129,7 @@ class ElasticProvider:
 
     @property
     def hint(self) -> str:
-        """What slots that do not come wait for, as Spark knew it when they still could."""
+        """Reason why slots don't come, as of the last time when Spark could tell."""
         if not self._released.is_set():
             asked = sum(thread.is_alive() for thread in self._threads)
             with contextlib.suppress(Py4JError, AttributeError, OSError):  # Spark is gone
@@ -148,7 +144,6 @@ class ElasticProvider:
         self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def _run(self, request: str) -> None:
-        """Host one slot; on a thread of its own for as long as the slot lives."""
         context = self._spark.sparkContext
         invitation = self._invitation
         assert invitation is not None, "started before anything is requested"

@@ -68,14 +68,14 @@ class StagedFrame:
         self._cancelled = False
 
     def root(self, checkpoints: str | None) -> str:
-        """The folder that was given, else the checkpoints', else one for temporary files.
+        """The given folder, else the checkpoints', else one for temporary files.
 
         Raises ConfigError where there is none, and other machines than this one write.
         """
         return self._folder or _root(self._frame.sparkSession, checkpoints, "from_spark")
 
     def write(self, folder: str) -> None:
-        """Have Spark write it. Raises StorageFailed, or JobCanceled after `cancel`."""
+        """Lets Spark write it. Raises StorageFailed, or JobCanceled after `cancel`."""
         session = self._frame.sparkSession
         counted = Observation()
         frame = self._frame.observe(counted, sql.count(sql.lit(1)).alias("rows"))
@@ -101,13 +101,12 @@ class StagedFrame:
             )
 
     def cancel(self) -> None:
-        """End what Spark does for it."""
         self._cancelled = True
         _interrupt(self._frame.sparkSession, self._tag)
 
     @contextmanager
     def _turn(self, session: SparkSession) -> Generator[None]:
-        """The session writes times as we read them; one frame after another, unless cancelled."""
+        """Lets frames take turns until cancelled; the session writes times as we read them."""
         while not _WRITING.acquire(timeout=_LOOK_AGAIN_S):
             if self._cancelled:
                 raise JobCanceled("the job ended before its DataFrame was written")
@@ -156,7 +155,6 @@ class FrameOutput:
         atexit.register(_delete, self.folder)
 
     def read(self, schema: pa.Schema) -> DataFrame:
-        """What is there as a DataFrame."""
         columns = spark_types.StructType(
             [spark_types.StructField(field.name, spark_type(field.type)) for field in schema]
         )
@@ -166,7 +164,7 @@ class FrameOutput:
 
 
 def declared_schema(schema: object) -> pa.Schema:
-    """A schema of Arrow, of Spark, or of Spark in words (``"id bigint, name string"``) as Arrow's.
+    """Converts a schema of Arrow, of Spark, or in words (``"id bigint, name string"``) to Arrow.
 
     Raises ConfigError for anything else, and for a type that Parquet would not give back.
     """
@@ -207,7 +205,7 @@ _PLAIN: Final[tuple[tuple[type[spark_types.DataType], pa.DataType], ...]] = (
 
 
 def arrow_type(kind: spark_types.DataType) -> pa.DataType:
-    """Arrow's type of what Spark writes to Parquet in this type."""
+    """Arrow type of what Spark writes to Parquet for a type."""
     if isinstance(kind, spark_types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, spark_types.ArrayType):
@@ -237,7 +235,7 @@ def spark_type(kind: pa.DataType) -> spark_types.DataType:
 
 
 def hadoop_path(folder: str) -> str:
-    """A folder as Spark names it: without a scheme it would be on its default file system."""
+    """A folder as Spark names it: without a scheme it would be on the default file system."""
     if paths.is_local(folder):
         return f"file://{folder}"
     scheme, _, rest = folder.partition(":")
@@ -266,7 +264,7 @@ def _check(frame: DataFrame) -> None:
 
 
 def _refuse(schema: spark_types.StructType, where: str) -> None:
-    """Raise ConfigError that names all columns which Parquet would not give back as they were."""
+    """Raises a ConfigError that names all columns which Parquet would not give back unchanged."""
     unfit = [f"'{name}' ({kind}: {remedy})" for name, kind, remedy in _unfit(schema, "")]
     if unfit:
         raise ConfigError(
@@ -277,7 +275,7 @@ def _refuse(schema: spark_types.StructType, where: str) -> None:
 
 
 def _unfit(kind: spark_types.DataType, name: str) -> Iterator[tuple[str, str, str]]:
-    """Name, type and remedy of the columns at fault, nested ones by their path."""
+    """Name, type and remedy of the faulty columns; nested ones by path."""
     match kind:
         case spark_types.StructType() if name and not kind.fields:
             yield name, kind.simpleString(), "leave it out, it holds nothing"
@@ -330,7 +328,7 @@ def _is_connect(session: object) -> bool:
 
 @contextmanager
 def _tagged(session: Any, tag: str) -> Generator[None]:
-    """What this thread has Spark do meanwhile can be ended by the tag."""
+    """Tags the Spark jobs of this thread within the block, so that they can be ended."""
     tags = (session.addTag, session.removeTag)
     if not _is_connect(session):
         # The session's own tags are known to the thread that set them alone.

@@ -25,7 +25,7 @@ SLOT_TAG: Final = "tidegate-slot"
 def keep_slots_at_signals(
     context: SparkContext, log: structlog.typing.FilteringBoundLogger
 ) -> None:
-    """Let no signal that tells the program to stop take slots away; may be done many times."""
+    """Keeps slots alive when a signal tells the program to stop; may be called repeatedly."""
     if threading.current_thread() is threading.main_thread():
         installed: Any = signal.getsignal(signal.SIGINT)
         if getattr(installed, "__module__", "").startswith("pyspark."):
@@ -37,7 +37,7 @@ def keep_slots_at_signals(
 
 
 def _take_ctrl_c(context: Any) -> None:
-    """As PySpark does it, slots left alone."""
+    """Handles Ctrl-C as PySpark does, but leaves slots alone."""
     try:
         active = context.statusTracker().getActiveJobsIds()
         spark = context._jsc.sc()  # PySpark has no word of its own for what follows
@@ -63,13 +63,13 @@ def _keep_jvm_at_sigterm(context: Any) -> None:
 
 
 class _PassedOn:
-    """What the JVM does with a signal: this process is to take it."""
+    """Passes a signal of the JVM on to this process."""
 
     def handle(self, taken: Any) -> None:
-        """A signal has come. taken: a ``sun.misc.Signal``."""
+        """Receives a signal. taken: a ``sun.misc.Signal``."""
         os.kill(os.getpid(), taken.getNumber())
 
     class Java:
-        """What this is for the JVM, as Py4J asks for it."""
+        """Names the Java interface, as Py4J requires."""
 
         implements = ("sun.misc.SignalHandler",)

@@ -1,4 +1,4 @@
-"""Python files on their way to executors on other machines, which import them as Spark does."""
+"""Ships Python files to executors on other machines, which import them as Spark does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def ship_python_files(spark: SparkSession, files: Iterable[str]) -> None:
-    """Give modules and archives to all executors of a session; a folder goes as an archive.
+    """Gives modules and archives to all executors of a session; a folder goes as an archive.
 
     files: absolute paths. They stay with the session, as what ``addPyFile`` was given does.
     """

@@ -1,4 +1,4 @@
-"""Whether Spark encrypts what it ships to executors, the keys of our links among it."""
+"""Checks that Spark encrypts what it ships to executors, such as the keys of our links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENCRYPTS: Final = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 
 
 def tell_of_plain_rpc(spark: SparkSession, log: structlog.typing.FilteringBoundLogger) -> None:
-    """Warn where whoever reads along between driver and executors reads the keys too."""
+    """Warns if an eavesdropper between driver and executors could read the keys."""
     conf = spark.sparkContext.getConf()
     if not any((conf.get(key) or "false").lower() == "true" for key in _ENCRYPTS):
         log.warning(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def session_for(spark: object | None, slots: int) -> SparkSession:
-    """The session handed in, else a new local one with room for so many slots.
+    """The session handed in, else a new local one with room for this many slots.
 
     Raises ConfigError for a session that jobs cannot run in, and where Spark does not start.
     """
@@ -83,7 +83,7 @@ def _refuse_unfit(spark: SparkSession) -> None:
 
 @contextmanager
 def workers_python(spark: SparkSession) -> Generator[None]:
-    """What is planned meanwhile runs on this interpreter, where nobody has chosen another.
+    """Lets Spark use this interpreter within the block, if nobody has chosen another.
 
     On one machine Spark would take the ``python3`` of the PATH, which for a driver in a virtual
     environment is another one, without its packages. Elsewhere the driver's path means nothing.
@@ -101,7 +101,7 @@ def workers_python(spark: SparkSession) -> Generator[None]:
 
 
 def cores_of(spark: SparkSession) -> int | None:
-    """Tasks that can run at once, where that is known: on a local master."""
+    """Number of tasks that can run at once, if known: on a local master."""
     master = spark.sparkContext.master or ""
     if not master.startswith("local["):
         return 1 if master == "local" else None
@@ -110,7 +110,7 @@ def cores_of(spark: SparkSession) -> int | None:
 
 
 def check_cores(spark: SparkSession, slots: int) -> None:
-    """Refuse at once what Spark would wait for silently, for ever."""
+    """Refuses at once a number of slots for which Spark would wait silently for ever."""
     cores = cores_of(spark)
     per_task = int(spark.sparkContext.getConf().get("spark.task.cpus", "1"))
     if cores is not None and slots * per_task > cores:

@@ -20,7 +20,7 @@ REPLACED = "replaced"
 
 @dataclass(frozen=True, slots=True)
 class SlotTask:
-    """What the task is given. path: the driver's import path on the same machine, else ()."""
+    """Input of the task. path: the driver's import path on the same machine, else ()."""
 
     invitation: SlotInvitation
     path: tuple[str, ...]
@@ -29,7 +29,7 @@ class SlotTask:
 def slot_function(
     task: SlotTask,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``; it returns when the job is over, with one row: why."""
+    """The function for ``mapInArrow``; it returns one row when the job is over: the reason."""
 
     def serve_slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow

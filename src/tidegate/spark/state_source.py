@@ -1,8 +1,8 @@
 """State of snapshots as DataFrames: the PySpark data source ``tidegate.state``.
 
-A partition is a run of key groups of one subtask. Equality on the key becomes the one key group
-that it lies in; Spark offers it as a filter where the session allows Python sources to be offered
-any, and refuses sources that can take filters where it does not, so that there are two of them.
+A partition is a run of key groups of one subtask. A filter for one key reads only the key group of
+that key. Spark offers filters to Python sources only if the session allows it, and otherwise
+refuses sources that can take filters; hence there are two sources.
 """
 
 from __future__ import annotations
@@ -82,27 +82,24 @@ class StateDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` calls it."""
         return NAME
 
     def schema(self) -> StructType:
-        """Of the state's table."""
+        """Schema of the state's table."""
         return from_arrow_schema(_table(self.options).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the state by runs of key groups."""
         return StateSourceReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Makes a savepoint of what it is given."""
+        """Creates a savepoint from the rows it is given."""
         return StateSourceWriter(_put_of(self.options, schema, overwrite=overwrite))
 
 
 class FilteredStateDataSource(StateDataSource):
-    """The same, for sessions that offer filters to Python sources."""
+    """A `StateDataSource` for sessions that offer filters to Python sources."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the state by runs of key groups, and of these only what filters leave."""
         return FilteringStateSourceReader(dict(self.options), schema)
 
 
@@ -138,7 +135,6 @@ def state_options(
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
-    """The schema that Spark wants batches of."""
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
     return to_arrow_schema(schema)  # Spark 4.0 takes UTC for granted
@@ -156,7 +152,7 @@ def _required(options: Any, name: str) -> str:
 
 
 def _number(options: Any, name: str, otherwise: int) -> int:
-    """An option that is a positive number. Spark gives options by their names in lower case."""
+    """A positive number from an option. Spark gives option names in lower case."""
     given = str(options.get(name.lower(), otherwise))
     if not given.isdecimal() or not int(given):
         raise ConfigError(
@@ -193,7 +189,7 @@ def _put_of(options: Any, schema: StructType, *, overwrite: bool) -> StatePut:
 
 
 class Part(WriterCommitMessage):
-    """What a task has written; None without rows."""
+    """Result of a writing task; None without rows."""
 
     def __init__(self, handle: KeyGroupsStateHandle | None) -> None:
         self.handle = handle
@@ -206,16 +202,14 @@ class StateSourceWriter(DataSourceArrowWriter):
         self._put = put
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Part:
-        """Encode the rows of a task."""
         return Part(self._put.part(iterator))
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the savepoint."""
         handles = (each.handle for each in messages if each is not None)
         self._put.commit([handle for handle in handles if handle is not None])
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """Leave nothing behind."""
+        """Deletes everything written."""
         self._put.abort()
 
 
@@ -254,7 +248,6 @@ class StateSourceReader(DataSourceReader):
             self._keys = [key_from_text(options["key"], self._info.key_type or STRING)]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Runs of key groups, or the keys that are asked for."""
         if self._keys is not None:
             return [Keys(self._keys)]
         snapshot = Snapshot.open(self._path)
@@ -286,7 +279,7 @@ class FilteringStateSourceReader(StateSourceReader):
     """Takes filters that say which keys or key groups are wanted."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keeps equality on ``key`` and ``key_group``; gives back what Spark has to do."""
+        """Takes equality on ``key`` and ``key_group``; returns the filters left to Spark."""
         from pyspark.sql.datasource import EqualTo, In
 
         for each in filters:
@@ -307,7 +300,7 @@ class FilteringStateSourceReader(StateSourceReader):
 
 
 def key_from_text(text: str, key_type: TypeInformation) -> Any:
-    """The key that the option ``key`` means. Raises ConfigError for a text that is none."""
+    """Key meant by the option ``key``. Raises ConfigError for a text that is not one."""
     if key_type in (STRING, CHAR):
         return text
     try:

@@ -1,4 +1,4 @@
-"""What Spark knows of slots that have been asked for and have not come."""
+"""Describes slots that were requested and have not come, as far as Spark knows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class Waiting:
     cores: int | None
 
     def __str__(self) -> str:
-        """What a slot waits for, for the user."""
         if self.executors == 0:
             return (
                 "no executor has registered with Spark yet: its cluster has no room, or they "
@@ -58,9 +57,9 @@ class Waiting:
 
 
 def look(spark: SparkSession, tag: str, asked: int) -> Waiting:
-    """Ask Spark. tag: of the Spark jobs that host slots; asked: how many of them there are.
+    """Asks Spark. tag: of the Spark jobs that host slots; asked: how many of them there are.
 
-    Raises Py4JError where its JVM does not answer, AttributeError where the session is stopped.
+    Raises Py4JError if the JVM does not answer, AttributeError if the session is stopped.
     """
     context: Any = spark.sparkContext
     tracker = context.statusTracker()

@@ -42,35 +42,30 @@ class ArrowStore:
 
     @staticmethod
     def open(url: str) -> ArrowStore:
-        """The store at a URL whose scheme Arrow knows."""
         with _failures("reach", url):
             file_system, folder = fs.FileSystem.from_uri(url)
         return ArrowStore(file_system, folder, paths.absolute(url))
 
     @property
     def root(self) -> str:
-        """The folder, as a URL."""
         return self._root
 
     @property
     def guarantees(self) -> StoreGuarantees:
-        """No atomic create; atomic rename where the file system has real folders."""
+        """No atomic create; atomic rename if the file system has real folders."""
         return StoreGuarantees(atomic_create=False, atomic_rename=self._fs.type_name in _RENAMING)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file. Raises FileMissing."""
         with _failures("read", self._url(path)), self._fs.open_input_file(self._full(path)) as file:
             length = file.size() - offset if size is None else min(size, file.size() - offset)
             return file.read_at(length, offset) if length > 0 else b""
 
     def info(self, path: str) -> FileInfo | None:
-        """A file's size; None where there is no such file."""
         with _failures("read", self._url(path)):
             found = self._fs.get_file_info(self._full(path))
         return FileInfo(path, found.size) if found.type == fs.FileType.File else None
 
     def open_new(self, path: str) -> ArrowWriter:
-        """Starts a file. Raises StorageFailed where there is one."""
         if self.info(path) is not None:
             raise StorageFailed(f"The file {path} exists", where=self._url(path))
         with _failures("create", self._url(path)):
@@ -78,13 +73,12 @@ class ArrowStore:
             return ArrowWriter(self, self._fs.open_output_stream(self._full(path)), path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Not offered: two creators could both be told that they made it."""
+        """Always refuses: Arrow could tell two creators that each made the file."""
         raise StorageFailed(
             "This store cannot create a file atomically", where=f"{self._url(path)} {len(data)}"
         )
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file, replacing the target. Raises FileMissing."""
         if self.info(source) is None:
             raise missing(source, self._root)
         with _failures("rename", self._url(source)):
@@ -92,27 +86,22 @@ class ArrowStore:
             self._fs.move(self._full(source), self._full(target))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, where they are there."""
         try_all(partial(self._delete_one, path) for path in paths)
 
     def delete_folder(self, path: str) -> None:
-        """Deletes a folder with all that is in it."""
         with _failures("delete", self._url(path)):
             if self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory:
                 self._fs.delete_dir(self._full(path))
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder, where the file system has such things."""
         with _failures("make", self._url(path)):
             self._make(self._full(path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name, or a file below it."""
         with _failures("read", self._url(path)):
             return self._fs.get_file_info(self._full(path)).type == fs.FileType.Directory
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, in order."""
         selector = fs.FileSelector(self._full(prefix), recursive=True, allow_not_found=True)
         with _failures("list", self._url(prefix)):
             found = self._fs.get_file_info(selector)
@@ -152,19 +141,17 @@ class ArrowWriter:
         self._checksum = Checksum()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds bytes at the end."""
         self._checksum.add(data)
         with _failures("write", self._path):
             self._stream.write(data)
 
     def close(self) -> Written:
-        """Completes the file."""
         with _failures("write", self._path):
             self._stream.close()
         return Written(self._path, self._checksum.size, self._checksum.crc32c)
 
     def abort(self) -> None:
-        """Deletes the file; Arrow can only close it first."""
+        """Deletes the file; Arrow offers no other way than to close it first."""
         with contextlib.suppress(OSError, pa.ArrowException):
             self._stream.close()
         self._store.delete([self._path])

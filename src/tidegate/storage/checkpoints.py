@@ -44,7 +44,7 @@ UNFINISHED_MAX: Final = 64
 
 
 class CheckpointScope(Enum):
-    """Whose a file of state is; Flink's ``CheckpointedStateScope``."""
+    """Owner of a file of state; Flink's ``CheckpointedStateScope``."""
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"
@@ -61,7 +61,7 @@ class CheckpointStorageWorkerView:
     def resolve_checkpoint_storage_location(
         self, checkpoint: CheckpointId, target: str | None
     ) -> CheckpointStreamFactory:
-        """Where the state goes that is this checkpoint's own. target: the folder of a savepoint."""
+        """Resolves the folder for a checkpoint's own state. target: the folder of a savepoint."""
         found = self._factories.get((checkpoint, target))
         if found is None:
             found = self.storage.stream_factory(
@@ -108,7 +108,6 @@ class CheckpointStorage:
 
     @property
     def root(self) -> str:
-        """The checkpoint folder; ``memory:`` where there is none."""
         return self._root
 
     # The driver's half
@@ -131,7 +130,7 @@ class CheckpointStorage:
             ) from error
 
     def initialize_location(self, checkpoint: CheckpointId) -> str:
-        """Makes the folder of a checkpoint, and says which it is.
+        """Creates the folder of a checkpoint and returns its location.
 
         Raises StorageFailed where a ``_metadata`` is in it: nobody's checkpoint is replaced.
         """
@@ -146,7 +145,7 @@ class CheckpointStorage:
         return self.location(checkpoint)
 
     def location(self, checkpoint: CheckpointId) -> str:
-        """The folder of a checkpoint."""
+        """Folder of a checkpoint."""
         return paths.join(self._root, paths.exclusive_folder(self._job, checkpoint))
 
     def initialize_savepoint_location(self, target: str, bits64: int) -> str:
@@ -163,7 +162,7 @@ class CheckpointStorage:
         return paths.join(store.root, folder)
 
     def kept(self) -> tuple[list[CheckpointId], int]:
-        """The completed checkpoints in the job's folder, and the bytes of all its files."""
+        """The completed checkpoints in the job's folder, and the size of all its files in bytes."""
         infos = list(self._store.list(paths.job_folder(self._job)))
         folders = [paths.parent(info.path) for info in infos if info.path.endswith(paths.METADATA)]
         found = [paths.checkpoint_of(folder) for folder in folders]
@@ -251,7 +250,7 @@ class CheckpointStorage:
     def stream_factory(
         self, checkpoint: CheckpointId, scope: CheckpointScope, *, target: str | None = None
     ) -> CheckpointStreamFactory:
-        """Where streams of a checkpoint go; as for `create_stream`."""
+        """Stream factory of a checkpoint; arguments as for `create_stream`."""
         exclusive = scope is CheckpointScope.EXCLUSIVE or target is not None
         if target is not None:
             folder = paths.absolute(target)

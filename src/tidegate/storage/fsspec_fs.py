@@ -67,12 +67,11 @@ class FsspecStore:
 
     @property
     def root(self) -> str:
-        """The folder, as a URL."""
         return self._root
 
     @property
     def guarantees(self) -> StoreGuarantees:
-        """What the driver is known for and a trial has shown."""
+        """Guarantees that the driver is known for and a trial has confirmed."""
         if self._guarantees is None:
             created = False
             if any(protocol in CONDITIONAL_CREATE for protocol in self._protocols):
@@ -85,7 +84,6 @@ class FsspecStore:
         return self._guarantees
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file. Raises FileMissing."""
         end = None if size is None else offset + size
         with self._failures("read", path):
             if end == offset:
@@ -93,7 +91,6 @@ class FsspecStore:
             return cast("bytes", self._fs.cat_file(self._full(path), start=offset, end=end))
 
     def info(self, path: str) -> FileInfo | None:
-        """A file's size; None where there is no such file."""
         try:
             with self._failures("read", path):
                 found = cast("dict[str, Any]", self._fs.info(self._full(path)))
@@ -102,7 +99,6 @@ class FsspecStore:
         return FileInfo(path, int(found["size"] or 0)) if found["type"] == "file" else None
 
     def open_new(self, path: str) -> FsspecWriter:
-        """Starts a file. Raises StorageFailed where there is one."""
         if self.info(path) is not None:
             raise StorageFailed(f"The file {path} exists", where=f"{self._root}/{path}")
         with self._failures("create", path):
@@ -110,7 +106,7 @@ class FsspecStore:
             return FsspecWriter(self, self._fs.open(self._full(path), "wb"), path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one. Only where ``atomic_create``."""
+        """Creates a whole file unless it exists, if ``atomic_create``."""
         if not self.guarantees.atomic_create:
             raise StorageFailed(
                 "This store cannot create a file atomically", where=f"{self._root}/{path}"
@@ -118,7 +114,6 @@ class FsspecStore:
         return self._create(path, data)
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file, replacing the target. Raises FileMissing."""
         if self.info(source) is None:
             raise missing(source, self._root)
         with self._failures("rename", source):
@@ -126,26 +121,21 @@ class FsspecStore:
             self._fs.mv(self._full(source), self._full(target))
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, where they are there."""
         try_all(partial(self._delete_one, path) for path in paths)
 
     def delete_folder(self, path: str) -> None:
-        """Deletes a folder with all that is in it."""
         with contextlib.suppress(FileMissing), self._failures("delete", path):
             self._fs.rm(self._full(path), recursive=True)
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder, where the file system has such things."""
         with self._failures("make", path):
             self._fs.makedirs(self._full(path), exist_ok=True)
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name, or a file below it."""
         with self._failures("read", path):
             return bool(self._fs.isdir(self._full(path)))
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, in order."""
         try:
             with self._failures("list", prefix):
                 found = cast(
@@ -200,17 +190,15 @@ class FsspecWriter:
         self._checksum = Checksum()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds bytes at the end."""
         self._checksum.add(data)
         self._call("write", data)
 
     def close(self) -> Written:
-        """Completes the file."""
         self._call("close")
         return Written(self._path, self._checksum.size, self._checksum.crc32c)
 
     def abort(self) -> None:
-        """Drops what was sent where the driver can, and deletes the file."""
+        """Discards uploaded parts if the driver can, and deletes the file."""
         for step in ("discard", "close"):
             with contextlib.suppress(StorageFailed, AttributeError, NotImplementedError):
                 self._call(step)
@@ -230,7 +218,7 @@ class FsspecWriter:
 
 
 def _modified_ms(info: dict[str, Any]) -> int | None:
-    """Each driver has a name of its own for it."""
+    """Modification time; each driver has another name for it."""
     found = [info[name] for name in ("mtime", "LastModified", "last_modified") if name in info]
     match found:
         case [datetime() as at, *_]:

@@ -56,12 +56,11 @@ class LocalStore:
 
     @property
     def root(self) -> str:
-        """The folder's absolute path."""
         return str(self._root)
 
     @property
     def guarantees(self) -> StoreGuarantees:
-        """Atomic rename always; atomic create where links work, which is tried once."""
+        """Atomic rename always; atomic create if links work, which is tried once."""
         if self._guarantees is None:
             name = f".probe-{os.urandom(8).hex()}"
             created = probe_create(self.create, name)
@@ -71,13 +70,11 @@ class LocalStore:
         return self._guarantees
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file. Raises FileMissing."""
         with _failures("read", self._root / path), (self._root / path).open("rb") as file:
             file.seek(offset)
             return file.read(-1 if size is None else size)
 
     def info(self, path: str) -> FileInfo | None:
-        """A file's size; None where there is no such file."""
         file = self._root / path
         try:
             with _failures("read", file):
@@ -86,12 +83,10 @@ class LocalStore:
             return None
 
     def open_new(self, path: str) -> LocalWriter:
-        """Starts a file. Raises StorageFailed where there is one."""
         self._make(self._root / path, folder_of=True)
         return LocalWriter(self._root / path, path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one."""
         file = self._root / path
         self._make(file, folder_of=True)
         beside = file.with_name(f".{file.name[:100]}.{os.urandom(8).hex()}.part")
@@ -107,24 +102,20 @@ class LocalStore:
         return True
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file, replacing the target. Raises FileMissing."""
         self._make(self._root / target, folder_of=True)
         with _failures("rename", self._root / source):
             (self._root / source).replace(self._root / target)
             _sync_folder((self._root / target).parent)
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, where they are there."""
         try_all(partial(_unlink, self._root / path) for path in paths)
 
     def delete_folder(self, path: str) -> None:
-        """Deletes a folder with all that is in it."""
         folder = self._root / path
         with _failures("delete", folder), contextlib.suppress(FileNotFoundError):
             shutil.rmtree(folder)
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder. Raises StorageFailed where nobody may write in it."""
         folder = self._root / path
         self._make(folder)
         with _failures("write in", folder):
@@ -132,12 +123,11 @@ class LocalStore:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name."""
         with _failures("read", self._root / path):
             return (self._root / path).is_dir()
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, in order; files under way of ``create`` are left out."""
+        """All files below a folder, sorted, without unfinished files of ``create``."""
         folder = self._root / prefix if prefix else self._root
         with _failures("list", folder):
             return iter(sorted(self._walk(folder), key=lambda info: info.path))
@@ -180,7 +170,6 @@ class LocalWriter:
             self._stream = file.open("xb", buffering=1 << 18)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds bytes at the end."""
         self._checksum.add(data)
         with _failures("write", self._file):
             self._stream.write(data)
@@ -190,7 +179,6 @@ class LocalWriter:
                 self._unsynced = 0
 
     def close(self) -> Written:
-        """Syncs the file and its folder."""
         with _failures("write", self._file):
             try:
                 self._stream.flush()
@@ -201,7 +189,6 @@ class LocalWriter:
         return Written(self._path, self._checksum.size, self._checksum.crc32c)
 
     def abort(self) -> None:
-        """Closes and deletes the file."""
         with contextlib.suppress(OSError):
             self._stream.close()
         _unlink(self._file)

@@ -38,34 +38,28 @@ class MemoryStore:
 
     @property
     def root(self) -> str:
-        """The folder, as a URL."""
         return self._root
 
     @property
     def guarantees(self) -> StoreGuarantees:
-        """All there are."""
         return StoreGuarantees(atomic_create=True, atomic_rename=True)
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file. Raises FileMissing."""
         data = self._world.files.get(self._full(path))
         if data is None:
             raise missing(path, self._root)
         return data[offset : None if size is None else offset + size]
 
     def info(self, path: str) -> FileInfo | None:
-        """A file's size; None where there is no such file."""
         data = self._world.files.get(self._full(path))
         return None if data is None else FileInfo(path, len(data))
 
     def open_new(self, path: str) -> MemoryWriter:
-        """Starts a file. Raises StorageFailed where there is one."""
         if self.info(path) is not None:
             raise StorageFailed(f"The file {path} exists", where=self._full(path))
         return MemoryWriter(self, path)
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one."""
         with self._world.lock:
             if self._full(path) in self._world.files:
                 return False
@@ -73,7 +67,6 @@ class MemoryStore:
             return True
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file, replacing the target. Raises FileMissing."""
         with self._world.lock:
             data = self._world.files.pop(self._full(source), None)
             if data is None:
@@ -81,13 +74,11 @@ class MemoryStore:
             self._world.files[self._full(target)] = data
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files, where they are there."""
         with self._world.lock:
             for path in paths:
                 self._world.files.pop(self._full(path), None)
 
     def delete_folder(self, path: str) -> None:
-        """Deletes a folder with all that is in it."""
         folder = self._full(path)
         with self._world.lock:
             for file in [file for file in self._world.files if file.startswith(f"{folder}/")]:
@@ -99,12 +90,10 @@ class MemoryStore:
             }
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder."""
         with self._world.lock:
             self._world.folders.add(self._full(path))
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name, or a file below it."""
         folder = self._full(path)
         with self._world.lock:
             everything = (*self._world.folders, *self._world.files)
@@ -113,7 +102,6 @@ class MemoryStore:
         )
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
-        """All files below a folder, in order."""
         folder = self._full(prefix)
         with self._world.lock:
             found = [
@@ -137,14 +125,12 @@ class MemoryWriter:
         self._checksum = Checksum()
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds bytes at the end."""
         assert self._pieces is not None, "the file is closed"
         piece = bytes(data)
         self._checksum.add(piece)
         self._pieces.append(piece)
 
     def close(self) -> Written:
-        """Publishes the file."""
         assert self._pieces is not None, "the file is closed"
         data = b"".join(self._pieces)
         self._pieces = None
@@ -153,5 +139,4 @@ class MemoryWriter:
         return Written(self._path, self._checksum.size, self._checksum.crc32c)
 
     def abort(self) -> None:
-        """Forgets the file."""
         self._pieces = None

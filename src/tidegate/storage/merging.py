@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FileMerging:
-    """Writes states one behind the other; nothing of them counts before `close`.
+    """Writes states one after another; none of them counts before `close`.
 
     max_bytes: a file of at least this size takes no further state. One state at a time, by one
     thread at a time.
@@ -38,11 +38,14 @@ class FileMerging:
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """The files that are durable: crc32c and size by place."""
+        """crc32c and size of the durable files, by place."""
         return self._written
 
     def segment(self, name: str) -> Segment:
-        """A place for one more state. name: never used before; a new file takes it."""
+        """Place for one more state.
+
+        name: never used before; given to a new file, if one is needed.
+        """
         if self._file is not None and self._position >= self._max_bytes:
             self.close()
         if self._file is None:
@@ -52,21 +55,21 @@ class FileMerging:
         return Segment(self, self._place, self._position, name)
 
     def write(self, data: bytes) -> int:
-        """Add bytes at the end of the file; the result is where it ends now."""
+        """Adds bytes at the end of the file; returns the new end."""
         assert self._file is not None, "a segment of it was given out"
         self._file.write(data)
         self._position += len(data)
         return self._position
 
     def close(self) -> None:
-        """Make all that was written durable. Raises StorageFailed; then call ``abort``."""
+        """Makes all written states durable. After StorageFailed call ``abort``."""
         if self._file is not None:
             written = self._file.close()
             self._written[self._place] = FileChecksum(written.crc32c, written.size)
             self._file = None
 
     def abort(self) -> None:
-        """Give up the file under way; those that are durable are left to the caller."""
+        """Drops the unfinished file; the caller deletes durable ones."""
         file, self._file = self._file, None
         if file is not None:
             file.abort()
@@ -84,20 +87,18 @@ class Segment:
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """Nothing: the file is not this state's alone."""
+        """Empty: the file belongs to several states."""
         return {}
 
     def write(self, data: bytes) -> None:
-        """Add bytes at the end."""
         before, self._end = self._end, self._merging.write(data)
         assert before + len(data) == self._end, "one state at a time"
 
     def close(self) -> SegmentFileStateHandle:
-        """Say where the state is, once the file is durable."""
         size = self._end - self._start
         return SegmentFileStateHandle(
             self._place, self._start, size, StateScope.EXCLUSIVE, self._name
         )
 
     def abort(self) -> None:
-        """Leave what was written of it in the file, where no handle names it."""
+        """Leaves the bytes in the shared file, where no handle names them."""

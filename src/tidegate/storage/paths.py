@@ -1,4 +1,4 @@
-"""Every path that Tidegate makes, and how paths and URLs are taken apart.
+"""All paths that Tidegate makes, and functions that take paths and URLs apart.
 
 Layout below a checkpoint folder, Flink's save for the last three lines::
 
@@ -43,7 +43,7 @@ _NAME_MAX: Final = 180
 
 
 def absolute(location: str) -> str:
-    """The one form of a place: an absolute path, or a URL; no slash at the end.
+    """The canonical form of a place: an absolute path, or a URL, without a slash at the end.
 
     ``file:`` URLs become paths; relative paths are taken from the current folder.
     """
@@ -54,12 +54,12 @@ def absolute(location: str) -> str:
 
 
 def is_local(location: str) -> bool:
-    """Whether this names a file or folder of this machine."""
+    """True for a file or folder of this machine."""
     return _SCHEME.match(location) is None or scheme_of(location) == "file"
 
 
 def scheme_of(location: str) -> str:
-    """The scheme of a URL in lower case; ``file`` for a path."""
+    """Scheme of a URL in lower case; ``file`` for a path."""
     return location.partition(":")[0].lower() if _SCHEME.match(location) else "file"
 
 
@@ -70,48 +70,45 @@ def _local_path(location: str) -> str:
 
 
 def join(folder: str, *names: str) -> str:
-    """A place below a folder."""
     return "/".join([folder.rstrip("/"), *names])
 
 
 def parent(location: str) -> str:
-    """The folder that holds this file or folder."""
     return location.rstrip("/").rpartition("/")[0] or "/"
 
 
 def name(location: str) -> str:
-    """The last part of a path."""
     return location.rstrip("/").rpartition("/")[2]
 
 
 def job_folder(job: JobId) -> str:
-    """Where a job keeps its checkpoints, below the checkpoint folder."""
+    """Folder of a job's checkpoints, below the checkpoint folder."""
     return job
 
 
 def is_job_folder(folder: str) -> bool:
-    """Whether this is named like the folder of a job."""
+    """True for the name of a job's folder."""
     return _JOB.fullmatch(name(folder)) is not None
 
 
 def exclusive_folder(job: JobId, checkpoint: CheckpointId) -> str:
-    """Where a checkpoint keeps what is its own."""
+    """Folder of the files that belong to one checkpoint alone."""
     return join(job_folder(job), exclusive_name(checkpoint))
 
 
 def exclusive_name(checkpoint: CheckpointId) -> str:
-    """Name of a folder for what is one checkpoint's own."""
+    """Name of the folder for files of one checkpoint alone."""
     return f"chk-{checkpoint}"
 
 
 def checkpoint_of(folder: str) -> CheckpointId | None:
-    """The checkpoint whose `exclusive_folder` this is; None of any other folder."""
+    """Checkpoint of an `exclusive_folder`; None for any other folder."""
     found = _EXCLUSIVE.fullmatch(name(folder))
     return CheckpointId(int(found[1])) if found else None
 
 
 def folders_of(snapshot: str) -> tuple[str, ...]:
-    """The folders in which a snapshot's own files are: its own, and those that its job shares."""
+    """Folders of a snapshot's files: its own, and those shared within its job."""
     if checkpoint_of(snapshot) is None:
         return (snapshot,)
     job = parent(snapshot)
@@ -119,23 +116,22 @@ def folders_of(snapshot: str) -> tuple[str, ...]:
 
 
 def is_below(place: str, folder: str) -> bool:
-    """Whether a file is in a folder or deeper, as their names say it."""
+    """True if a file is in a folder or deeper, judged by names alone."""
     place, folder = absolute(place), absolute(folder)
     return place.startswith(f"{folder.rstrip('/')}/") and ".." not in place.split("/")
 
 
 def shared_folder(job: JobId) -> str:
-    """Where a job keeps files that several checkpoints use."""
+    """Folder of files that several checkpoints of a job use."""
     return join(job_folder(job), SHARED)
 
 
 def task_owned_folder(job: JobId) -> str:
-    """Where a job's slots keep files of their own."""
     return join(job_folder(job), TASK_OWNED)
 
 
 def staged_folder(job: JobId) -> str:
-    """Where a job keeps what was written once for its sources to read."""
+    """Folder of data that is written once for a job's sources to read."""
     return join(job_folder(job), STAGED)
 
 
@@ -145,54 +141,53 @@ def savepoint_folder(job: JobId, bits64: int) -> str:
 
 
 def is_savepoint_folder(folder: str) -> bool:
-    """Whether this is named like a `savepoint_folder`."""
+    """True for the name of a `savepoint_folder`."""
     return _SAVEPOINT.fullmatch(name(folder)) is not None
 
 
 def state_file(epoch: Epoch, attempt: Attempt, bits64: int) -> str:
-    """Name of a new file of state: unique, and telling who wrote it. bits64: 64 random bits."""
+    """Unique name of a new file of state, which tells who wrote it. bits64: 64 random bits."""
     return f"{epoch}-{attempt}-{bits64:016x}"
 
 
 def epoch_of(file: str) -> Epoch | None:
-    """The run that wrote a `state_file`; None of any other file."""
+    """Epoch in the name of a `state_file`; None for any other file."""
     found = _STATE_FILE.fullmatch(name(file))
     return Epoch(int(found[1])) if found else None
 
 
 def attempt_of(file: str) -> tuple[Epoch, Attempt] | None:
-    """The run, and the attempt in it, that wrote a `state_file`; None of any other file."""
+    """Epoch and attempt in the name of a `state_file`; None for any other file."""
     found = _STATE_FILE.fullmatch(name(file))
     return (Epoch(int(found[1])), Attempt(int(found[2]))) if found else None
 
 
 def chain_folder(job_name: str) -> str:
-    """Where the record chain of a named job lies, below the checkpoint folder."""
+    """Folder of a named job's record chain, below the checkpoint folder."""
     return join(jobs_folder(), quoted_name(job_name))
 
 
 def jobs_folder() -> str:
-    """Where the record chains of named jobs lie, below the checkpoint folder."""
+    """Folder of the record chains of named jobs, below the checkpoint folder."""
     return ".jobs"
 
 
 def job_names(files: Iterable[str]) -> list[str]:
-    """The jobs that have files among these, below `jobs_folder`; a very long name is shortened."""
+    """Names of jobs with files among these, below `jobs_folder`; very long names are shortened."""
     return list(dict.fromkeys(unquote(file.split("/")[1]) for file in files if "/" in file))
 
 
 def door_file(job_name: str, epoch: Epoch) -> str:
-    """Where a job's driver says how other processes reach it, below the checkpoint folder."""
+    """File that says how other processes reach a job's driver, below the checkpoint folder."""
     return join(doors_folder(job_name), f"{epoch:010d}")
 
 
 def doors_folder(job_name: str) -> str:
-    """Where these are."""
     return join(chain_folder(job_name), "doors")
 
 
 def quoted_name(text: str) -> str:
-    """A text as the name of one file: readable, safe everywhere, different for each text."""
+    """File name for any text: readable, safe on every file system, different for each text."""
     quoted = quote(text, safe="")
     if quoted.startswith("."):
         quoted = f"%2E{quoted[1:]}"

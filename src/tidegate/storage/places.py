@@ -1,4 +1,4 @@
-"""Where one subtask's share of one checkpoint is written."""
+"""Destination of one subtask's share of one checkpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NONE: Final = CheckpointId(0)
 
 
 class CheckpointPlace:
-    """Where one subtask's share of one checkpoint is written, and what was written there.
+    """Destination of one subtask's share of one checkpoint; remembers what was written there.
 
     draw: 64 random bits a call, for the files' names. merging: the files that its states share;
     None for a file each. Streams of their own may be written by several threads at once.
@@ -70,7 +70,7 @@ class CheckpointPlace:
                 return SharingFilesStrategy.NO_SHARING
 
     def new_name(self) -> str:
-        """A name that nothing else has, and that tells who has made it."""
+        """A unique file name that tells who made it."""
         return paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
 
     def stream(
@@ -99,7 +99,7 @@ class CheckpointPlace:
         *,
         merged: bool = True,
     ) -> StreamStateHandle:
-        """Write one state, and say where it is. Blocking.
+        """Writes one state and returns its handle. Blocking.
 
         Raises StorageFailed, and CheckpointAborted between two parts once it was given up.
         """
@@ -113,7 +113,7 @@ class CheckpointPlace:
             stream.close()
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: `write` ends at its next part. From any thread."""
+        """Tells `write` to end at its next part, since nobody waits any more. From any thread."""
         self._given_up = True
 
     def _go_on(self) -> None:
@@ -124,12 +124,12 @@ class CheckpointPlace:
             )
 
     def close(self) -> None:
-        """Make durable what the states share. Blocking. Raises StorageFailed."""
+        """Makes states in shared files durable. Blocking. Raises StorageFailed."""
         if self._merging is not None:
             self._merging.close()
 
     def discard(self) -> None:
-        """Delete what was written: nobody will hear of it. Blocking."""
+        """Deletes everything written, since nobody will learn of it. Blocking."""
         for stream in self._streams:
             with contextlib.suppress(StorageFailed):
                 stream.close()
@@ -141,7 +141,7 @@ class CheckpointPlace:
             self._storage.files.delete_files(self._written)
 
     def names(self, checksums: Mapping[str, FileChecksum], fresh_bytes: int) -> None:
-        """The snapshot counts on files that were written before, and stay whatever becomes of it.
+        """Adds references to files that were written before and outlive this snapshot.
 
         fresh_bytes: that were written for it.
         """
@@ -150,12 +150,12 @@ class CheckpointPlace:
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of all streams, and those that were written for it elsewhere."""
+        """Bytes of all streams, and of files written for it elsewhere."""
         return sum(stream.position for stream in self._streams) + self._named_bytes
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:
-        """crc32c and size of each file that was written or named, by its place."""
+        """crc32c and size of each written or named file, by its place."""
         return {**self._named, **self._written}
 
     @property
@@ -170,7 +170,7 @@ class CheckpointPlace:
 
 
 class SharedPlace:
-    """Where one subtask writes files that are of no single checkpoint.
+    """Destination of files of a subtask that belong to no single checkpoint.
 
     draw: 64 random bits a call, for the files' names. sharing: which files of older checkpoints
     may be named beside them.
@@ -190,13 +190,12 @@ class SharedPlace:
         self._streams: list[CheckpointStateOutputStream] = []
 
     def new_name(self) -> str:
-        """A name that nothing else has, and that tells who has made it."""
         return paths.state_file(self._execution.epoch, self._execution.attempt, self._draw())
 
     def stream(
         self, scope: CheckpointScope = CheckpointScope.SHARED, *, merged: bool = False
     ) -> CheckpointStateOutputStream:
-        """A new stream, whose file is shared whatever is asked for."""
+        """A new stream; its file is shared whatever the caller asks for."""
         factory = self._storage.stream_factory(_NONE, CheckpointScope.SHARED)
         stream = factory.create_stream(self.new_name())
         self._streams.append(stream)
@@ -209,7 +208,6 @@ class SharedPlace:
         *,
         merged: bool = False,
     ) -> StreamStateHandle:
-        """Write one state, and say where it is. Blocking. Raises StorageFailed."""
         stream = self.stream()
         try:
             for part in parts:
@@ -219,13 +217,12 @@ class SharedPlace:
             stream.close()
 
     def delete(self, places: Iterable[str]) -> None:
-        """Delete files that nobody has heard of, as far as that can be. Blocking."""
+        """Deletes files of which nobody knows, as far as possible. Blocking."""
         with contextlib.suppress(StorageFailed):
             self._storage.files.delete_files(places)
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:
-        """crc32c and size of each file written, by its place."""
         return {
             place: written
             for stream in self._streams

@@ -1,4 +1,4 @@
-"""Reading the state that a subtask starts from: whole, unchanged, or not at all."""
+"""Reads the state that a subtask starts from: complete and unchanged, or not at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REMEDY: Final = "Put the file back as it was, or start from another checkpoint.
 
 
 class StateReader:
-    """Reads handles of one snapshot, and holds each file against what is known of it.
+    """Reads handles of one snapshot, and checks each file against its known size and checksum.
 
     checksums: of files, by their places; of another file the size alone is held, and of a part of a
     file too, save where snapshots are signed: then both are refused. where: for errors. May be used
@@ -62,22 +62,21 @@ class StateReader:
         self._given_up = given_up or threading.Event()
 
     def at(self, where: str) -> StateReader:
-        """The same reader, whose errors name a place, such as an operator and its checkpoint."""
+        """A reader of the same files, whose errors name a place, such as an operator."""
         return StateReader(self._files, self._checksums, where=where, given_up=self._given_up)
 
     def give_up(self) -> None:
-        """Nobody waits for the state any more: what is under way ends at its next part."""
+        """Gives up: calls under way end at their next part. From any thread."""
         self._given_up.set()
 
     def read(self, handle: StreamStateHandle) -> bytes:
-        """All bytes of a handle. Blocking. Raises as `copy`."""
         found = BytesIO()  # in which all bytes are but once
         for part in self.parts(handle):
             found.write(part)
         return found.getvalue()
 
     def read_part(self, handle: StreamStateHandle, start: int, size: int | None) -> bytes:
-        """So many bytes from an offset, or all behind it; unchecked, and less at the end. Blocking.
+        """Reads bytes from an offset, or all after it; unchecked, and fewer at the end. Blocking.
 
         Raises RestoreRefused where the file is gone, StorageFailed where it cannot be read.
         """
@@ -99,7 +98,7 @@ class StateReader:
     def view(
         self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
     ) -> memoryview:
-        """All bytes of a handle; many of them not in memory. Blocking. Raises as `copy`.
+        """All bytes of a handle, mapped rather than loaded if large. Blocking. Raises as `copy`.
 
         A file of this machine is mapped once it was checked: it may be deleted meanwhile, and
         nobody makes a file of state shorter. Others are copied to a new file, which soon has no
@@ -124,7 +123,7 @@ class StateReader:
             file.unlink(missing_ok=True)
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write all bytes of a handle to a new file of this machine. Blocking.
+        """Writes all bytes of a handle to a new file of this machine. Blocking.
 
         Raises RestoreRefused where the file is gone or has another size, FormatError where its
         bytes are others, StorageFailed where it cannot be read, or the new one not be written, or
@@ -142,7 +141,7 @@ class StateReader:
             ) from error
 
     def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        """Whether a file of this machine has what was written as that handle. Blocking."""
+        """True if a file of this machine has exactly the bytes of that handle. Blocking."""
         try:
             if isinstance(handle, ByteStreamStateHandle):
                 return file.read_bytes() == handle.data
@@ -156,7 +155,7 @@ class StateReader:
         return True
 
     def parts(self, handle: StreamStateHandle) -> Iterator[bytes]:
-        """All bytes of a handle, some at a time. Blocking. Raises as `copy`, at its end too."""
+        """All bytes of a handle, part by part. Blocking. Raises as `copy`, also at the end."""
         found = self._checksum_for(handle)
         size = _LOCAL_PART_BYTES if is_local(handle.physical_id) else PART_BYTES
         try:
@@ -178,7 +177,10 @@ class StateReader:
         )
 
     def _checksum_for(self, handle: StreamStateHandle) -> Checksum:
-        """For the bytes of a handle. Raises RestoreRefused where these should be signed."""
+        """Checksum of a handle's bytes.
+
+        Raises RestoreRefused if they should be signed and are not.
+        """
         known = self._known(handle)
         signed = known is not None and bool(known.sha256)
         if self._files.signed and not signed and not isinstance(handle, _IN_METADATA):
@@ -222,40 +224,35 @@ def _told(file: FileChecksum) -> str:
 
 
 class InlineReader:
-    """Reads what stays in its handle, where there is no storage. where: for errors."""
+    """Reads bytes kept in the handle itself, where there is no storage. where: for errors."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
     def read(self, handle: StreamStateHandle) -> bytes:
-        """All bytes of a handle."""
         assert isinstance(handle, ByteStreamStateHandle), "nothing else is inline"
         return handle.data
 
     def view(
         self, handle: StreamStateHandle, new_file: Callable[[], Path] | None = None
     ) -> memoryview:
-        """The same, without a file."""
         return memoryview(self.read(handle))
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write them to a new file."""
         target.write_bytes(self.read(handle))
 
     def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        """Whether a file has them."""
         return file.read_bytes() == self.read(handle)
 
 
 def _own_file(handle: StreamStateHandle) -> Path | None:
-    """The file of this machine that a handle has for itself."""
     if not isinstance(handle, FileStateHandle | RelativeFileStateHandle):
         return None
     return Path(absolute(handle.physical_id)) if is_local(handle.physical_id) else None
 
 
 def _mapped(file: Path) -> memoryview | None:
-    """A file's bytes as they are looked at; None where it is empty, gone, or can't be mapped."""
+    """A file's bytes, mapped; None if it is empty, missing, or can't be mapped."""
     try:
         with file.open("rb") as stream:
             return memoryview(mmap(stream.fileno(), 0, access=ACCESS_READ))

@@ -14,7 +14,7 @@ SNAPSHOTS_KEY_FILE: Final = "tidegate.security.snapshots.key-file"
 
 
 def read_secret(path: str, what: str, *, where: str) -> str:
-    """What the file holds, without space around it. what: "the token", for errors.
+    """Content of a secret file, without surrounding space. what: named in errors, like "the token".
 
     where: the option that names the file. Raises ConfigError for one that cannot be read, that
     others may read, or that holds too little.
@@ -43,7 +43,7 @@ def read_secret(path: str, what: str, *, where: str) -> str:
 
 
 def signing_key(key_file: str | None) -> bytes | None:
-    """The key of snapshots that a file holds; None without one. Raises ConfigError."""
+    """Key that signs snapshots, from a file; None without one. Raises ConfigError."""
     if key_file is None:
         return None
     return read_secret(key_file, "the key", where=SNAPSHOTS_KEY_FILE).encode()

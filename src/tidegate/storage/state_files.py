@@ -1,4 +1,4 @@
-"""Files of snapshots, whichever job they are of: state by its handle, ``_metadata``, both deleted.
+"""Files of snapshots, of any job: state by its handle, ``_metadata``, and their deletion.
 
 Everything is named by its absolute place, so that nothing has to be known of a job. Where a running
 job puts its checkpoints is said by `tidegate.storage.checkpoints`. All calls block.
@@ -50,7 +50,7 @@ class MetadataFile:
 
     @contextlib.contextmanager
     def being_decoded(self) -> Generator[None]:
-        """Errors about its bytes say which file they are in, and what to do."""
+        """Within this block, errors about the bytes name the file and a remedy."""
         try:
             yield
         except (FormatError, RestoreRefused) as error:
@@ -71,7 +71,7 @@ class StateFiles:
         self.signed = signed
 
     def open_handle(self, handle: StreamStateHandle, *, buffer_bytes: int = 1 << 20) -> BinaryIO:
-        """A handle's bytes as a seekable stream, from their begin to their end.
+        """A handle's bytes as a seekable stream.
 
         buffer_bytes: as of `open_stream`. Raises FileMissing where the file is gone, StorageFailed
         where it cannot be read.
@@ -94,7 +94,7 @@ class StateFiles:
             return stream.read(-1 if size is None else size)
 
     def streams_into(self, folder: str, *, inline_threshold_bytes: int) -> CheckpointStreamFactory:
-        """Makes streams for the state of a snapshot that stands alone in a folder.
+        """Stream factory for the state of a snapshot that stands alone in a folder.
 
         inline_threshold_bytes: state smaller than this stays in its handle.
         """
@@ -103,7 +103,7 @@ class StateFiles:
         return CheckpointStreamFactory(folder, store, True, inline_threshold_bytes, self.signed)
 
     def write_metadata(self, location: str, data: bytes) -> str:
-        """Makes a snapshot of its folder, durably; the result is its external pointer.
+        """Completes a snapshot by writing its ``_metadata``; returns its external pointer.
 
         Raises StorageFailed where there is a ``_metadata``; as after every failed write, it is
         open whether this one stands.
@@ -115,7 +115,7 @@ class StateFiles:
     def check_snapshot(
         self, location: str, metadata: tuple[int, int], files: Mapping[str, int]
     ) -> None:
-        """Looks whether this process can read a snapshot. metadata: size and crc32c of that file.
+        """Checks that this process can read a snapshot. metadata: size and crc32c of that file.
 
         files: sizes of the others by path. Raises StorageFailed where one is not what was written.
         """
@@ -168,7 +168,7 @@ class StateFiles:
         return MetadataFile(data, directory, paths.join(directory, paths.METADATA))
 
     def missing(self, files: Iterable[str]) -> list[str]:
-        """Which of these absolute places no file is at, in order; a listing for each folder."""
+        """Absolute places without a file, in order; lists each folder once."""
         wanted = sorted(files)
         there = {
             paths.join(folder, info.path)
@@ -189,13 +189,13 @@ class StateFiles:
         try_all((partial(self.delete_files, list(files)), partial(store.delete_folder, folder)))
 
     def delete_files(self, files: Iterable[str]) -> None:
-        """Deletes files by their absolute places; those that are not there are no error."""
+        """Deletes files by absolute place; missing ones are not an error."""
         located = [self._stores.locate(file) for file in files]
         try_all(partial(store.delete, [name]) for store, name in located)
 
 
 def resolve_relative(value: T, directory: str) -> T:
-    """The same metadata or handle, its relative handles told which folder they lie in."""
+    """A copy of metadata or a handle whose relative handles are resolved against a folder."""
     folder = paths.absolute(directory)
 
     def resolved(stream: Stream) -> StreamStateHandle:

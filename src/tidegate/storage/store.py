@@ -1,4 +1,4 @@
-"""What a place for files has to offer, and the parts that all stores share.
+"""Interface of a place for files, and the parts that all stores share.
 
 A `Store` is rooted at a folder; paths are relative to it, with ``/`` between names. All calls
 block: shells run them through an injected ``run_blocking``. Stores may be called from several
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreGuarantees:
-    """What a store can promise beyond reading and writing.
+    """Guarantees of a store beyond reading and writing.
 
     atomic_create: ``create`` never replaces a file, and of two callers one is told so; the file
     is there whole or not at all. atomic_rename: ``rename`` does all or nothing.
@@ -57,7 +57,7 @@ class Written:
 
 
 class Writer(Protocol):
-    """A new file under way. It counts for nothing until ``close`` has returned."""
+    """A new file under construction. It does not count until ``close`` has returned."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Adds bytes at the end."""
@@ -68,7 +68,7 @@ class Writer(Protocol):
         ...
 
     def abort(self) -> None:
-        """Gives the file up and deletes what there is of it; nothing after ``close``."""
+        """Gives up and deletes the file; does nothing after ``close``."""
         ...
 
 
@@ -82,11 +82,11 @@ class Store(Protocol):
 
     @property
     def guarantees(self) -> StoreGuarantees:
-        """What this store promises; found out by trying, at the first look."""
+        """Guarantees of this store; the first access tries them out."""
         ...
 
     def read(self, path: str, *, offset: int = 0, size: int | None = None) -> bytes:
-        """Bytes of a file, fewer where it ends earlier. Raises FileMissing."""
+        """Bytes of a file, fewer if it ends earlier. Raises FileMissing."""
         ...
 
     def info(self, path: str) -> FileInfo | None:
@@ -98,27 +98,27 @@ class Store(Protocol):
         ...
 
     def create(self, path: str, data: bytes) -> bool:
-        """Makes a whole file unless there is one: False. Only where ``atomic_create``."""
+        """Creates a whole file; returns False if it exists. Needs ``atomic_create``."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Moves a file, replacing the target; atomic where ``atomic_rename``. FileMissing."""
+        """Moves a file over the target; atomic with ``atomic_rename``. Raises FileMissing."""
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Deletes files; those that are not there are no error. Tries all, then raises."""
+        """Deletes files; missing ones are not an error. Tries all, then raises."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Deletes a folder with all that is in it; none there is no error."""
+        """Deletes a folder and its content; a missing one is not an error."""
         ...
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder where the store knows such things. Raises where nobody may write."""
+        """Creates a folder, if the store has folders. Raises if it is not writable."""
         ...
 
     def is_folder(self, path: str) -> bool:
-        """Whether there is a folder of this name, or a file below it."""
+        """True if a folder, or a file below it, has this name."""
         ...
 
     def list(self, prefix: str = "") -> Iterator[FileInfo]:
@@ -127,7 +127,7 @@ class Store(Protocol):
 
 
 class Checksum:
-    """The crc32c and size of bytes that come in pieces; their SHA-256 too where that is asked."""
+    """crc32c and size of bytes that arrive in pieces, and their SHA-256 on request."""
 
     def __init__(self, *, sha256: bool = False) -> None:
         self.size = 0
@@ -135,7 +135,6 @@ class Checksum:
         self._digest = hashlib.sha256() if sha256 else None
 
     def add(self, data: bytes | memoryview) -> None:
-        """Takes in the next piece."""
         piece = data if isinstance(data, bytes) else bytes(data)
         self.crc32c = extend(self.crc32c, piece)
         self.size += len(piece)
@@ -144,7 +143,6 @@ class Checksum:
 
     @property
     def file(self) -> FileChecksum:
-        """Of a file of all bytes so far."""
         digest = "" if self._digest is None else self._digest.hexdigest()
         return FileChecksum(self.crc32c, self.size, digest)
 
@@ -166,25 +164,20 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def readable(self) -> bool:
-        """True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves the position."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def tell(self) -> int:
-        """The position."""
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """So many bytes from the position on, or all, in one read; fewer at the end."""
         left = max(0, self._size - self._position)
         wanted = left if size < 0 else min(size, left)
         if wanted == 0:
@@ -194,11 +187,9 @@ class RangeReader(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """All bytes from the position on, in one read."""
         return self.read()
 
     def readinto(self, buffer: object) -> int:
-        """Fills a buffer from the position on."""
         view = memoryview(cast("bytearray", buffer)).cast("B")
         data = self.read(len(view))
         view[: len(data)] = data
@@ -224,7 +215,7 @@ def open_stream(
 
 
 def publish(store: Store, path: str, data: bytes) -> Written:
-    """Makes a file that is there whole or not at all, by the best means the store has.
+    """Publishes a file, whole or not at all, by the best means that the store has.
 
     Raises StorageFailed where such a file exists, as far as the store can tell.
     """
@@ -250,7 +241,7 @@ def publish(store: Store, path: str, data: bytes) -> Written:
 
 
 def write_new(store: Store, path: str, data: bytes) -> Written:
-    """Writes a file in one go; what there is of it is deleted where that fails."""
+    """Writes a file in one go; deletes the remains on failure."""
     writer = store.open_new(path)
     try:
         writer.write(data)
@@ -261,24 +252,23 @@ def write_new(store: Store, path: str, data: bytes) -> Written:
 
 
 def failed(what: str, where: str, error: Exception) -> StorageFailed:
-    """What to raise where a library that reads or writes has raised something."""
+    """The StorageFailed for an exception that a library raised."""
     if (short := shortage(error)) is not None:
         return TooManyOpenFiles(what, where=where, remedy=short.remedy)
     return StorageFailed(what, where=where)
 
 
 def missing(path: str, root: str) -> FileMissing:
-    """The error of a file that is not there."""
+    """The error for a missing file."""
     return FileMissing(f"There is no file {name_of(path)}", where=f"{root}/{path}")
 
 
 def name_of(path: str) -> str:
-    """The last part of a path."""
     return path.rpartition("/")[2]
 
 
 def try_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Makes every call, then raises the first StorageFailed there was."""
+    """Makes every call, then raises the first StorageFailed."""
     first: StorageFailed | None = None
     for call in calls:
         try:
@@ -290,7 +280,7 @@ def try_all(calls: Iterable[Callable[[], None]]) -> None:
 
 
 def probe_create(create: Callable[[str, bytes], bool], name: str) -> bool:
-    """Whether ``create`` refuses a second file of one name; the caller deletes it."""
+    """True if ``create`` refuses to replace a file; the caller deletes the trial file."""
     try:
         return create(name, b"probe") and not create(name, b"probe again")
     except StorageFailed:

@@ -1,4 +1,4 @@
-"""From a place to the store that reaches it."""
+"""Finds the store for a path or URL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Stores:
         self._lock = threading.Lock()
 
     def open(self, location: str) -> Store:
-        """The store rooted at a folder. Raises ConfigError where nothing reaches it."""
+        """The store rooted at a folder. Raises ConfigError if no driver handles it."""
         root = paths.absolute(location)
         with self._lock:
             store = self._opened.pop(root, None) or self._new(root)
@@ -44,7 +44,7 @@ class Stores:
         return store
 
     def locate(self, file: str) -> tuple[Store, str]:
-        """The store of a file's folder, and the file's name there."""
+        """The store of a file's folder, and the file's name in it."""
         file = paths.absolute(file)
         return self.open(paths.parent(file)), paths.name(file)
 

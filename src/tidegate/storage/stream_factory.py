@@ -1,4 +1,4 @@
-"""Where the streams of one checkpoint go: files of a folder, or the handles themselves."""
+"""Destination of the streams of one checkpoint: files of a folder, or the handles themselves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class CheckpointStreamFactory:
     def create_stream(
         self, name: str, *, merging: FileMerging | None = None
     ) -> CheckpointStateOutputStream:
-        """A stream for one state; as `CheckpointStorage.create_stream`."""
         store = self.store
         place = paths.join(self.folder, name)
         if store is None:

@@ -27,11 +27,11 @@ _PART_BYTES: Final = 8 << 20
 
 
 class StateFile(Protocol):
-    """Where one state goes that is too large for its handle."""
+    """Destination of a state that is too large for its handle."""
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """A file of its own, once it is durable: its place, crc32c and size."""
+        """Place, crc32c and size of a file that is this state's alone; empty until durable."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -39,11 +39,11 @@ class StateFile(Protocol):
         ...
 
     def close(self) -> FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle:
-        """Says where the state is; a file of its own is durable then."""
+        """Returns where the state is; a file of its own is durable then."""
         ...
 
     def abort(self) -> None:
-        """Gives the state up; deletes a file of its own."""
+        """Gives up the state; deletes a file of its own."""
         ...
 
 
@@ -62,40 +62,34 @@ class OwnFile:
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """The file, once it is durable: its place, crc32c and size."""
         if self._written is None:
             return {}
         digest = "" if self._digest is None else self._digest.hexdigest()
         return {self._place: FileChecksum(self._written.crc32c, self._written.size, digest)}
 
     def write(self, data: bytes) -> None:
-        """Adds bytes at the end."""
         self._writer.write(data)
         if self._digest is not None:
             self._digest.update(data)
 
     def close(self) -> FileStateHandle | RelativeFileStateHandle:
-        """Makes the file durable."""
         written = self._written = self._writer.close()
         if self._relative:
             return RelativeFileStateHandle(self._name, written.size, file_path=self._place)
         return FileStateHandle(self._place, written.size)
 
     def abort(self) -> None:
-        """Deletes the file."""
         self._writer.abort()
 
 
 class StatePlace(Protocol):
-    """Where the states of one operator's snapshot go."""
+    """Destination of the states of one operator's snapshot."""
 
-    def stream(self) -> CheckpointStateOutputStream:
-        """A new stream for one state."""
-        ...
+    def stream(self) -> CheckpointStateOutputStream: ...
 
 
 class CheckpointStateOutputStream:
-    """Takes the bytes of one state; its handle counts only once it was asked for.
+    """Takes the bytes of one state, which count only once its handle was requested.
 
     Bytes are held back up to ``buffer_max`` and go to a file after that; where none can be opened
     they are refused. place: where a file of its own would lie. Used by one thread at a time.
@@ -114,16 +108,15 @@ class CheckpointStateOutputStream:
 
     @property
     def position(self) -> int:
-        """Bytes written so far: where the next ones begin."""
         return self._position
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """The file that was written for it alone: its place, crc32c and size."""
+        """Place, crc32c and size of the file that was written for it alone."""
         return {} if self._file is None else self._file.checksums
 
     def write(self, data: bytes | memoryview) -> None:
-        """Adds bytes at the end. Raises StorageFailed; then only ``close`` is left to do."""
+        """Adds bytes at the end. After StorageFailed only ``close`` is allowed."""
         assert not self._closed, "the stream is closed"
         piece = bytes(data)
         self._position += len(piece)
@@ -141,7 +134,7 @@ class CheckpointStateOutputStream:
     def close_and_get_handle(
         self,
     ) -> ByteStreamStateHandle | FileStateHandle | RelativeFileStateHandle | SegmentFileStateHandle:
-        """Says where the bytes are, and makes them durable unless they share a file.
+        """Returns the handle; makes the bytes durable unless they share a file.
 
         Raises StorageFailed, and then leaves nothing behind.
         """
@@ -158,7 +151,7 @@ class CheckpointStateOutputStream:
         return handle
 
     def close(self) -> None:
-        """Gives the state up unless its handle was given out; deletes what was written."""
+        """Gives up the state unless its handle was requested; deletes the written bytes."""
         if self._closed:
             return
         self._closed = True
@@ -187,7 +180,7 @@ class CheckpointStateOutputStream:
 def written_beside(
     write: Callable[[bytes], None],
 ) -> Generator[Callable[[bytes | memoryview], None]]:
-    """Writes on a thread of its own, in order, while the caller makes what comes next.
+    """Writes on a thread of its own, in order, while the caller makes the next piece.
 
     Gives what takes pieces; some 40 MB of them wait at most. What a write raises, a later piece or
     the end of the block raises, and no further write begins. None is under way behind the block.

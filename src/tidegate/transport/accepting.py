@@ -1,7 +1,7 @@
-"""Takes connections off a listening socket, however many strangers knock.
+"""Accepts connections on a listening socket, however many strangers connect.
 
 Connections whose other end has not proved itself are few, and the oldest makes room for the next.
-The last descriptors of the process are not for strangers: the files of checkpoints need them.
+Strangers never get the last descriptors of the process: the files of checkpoints need them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Guest:
 
     @property
     def waiting(self) -> bool:
-        """Whether the connection is open and unproved."""
+        """True if the connection is open and not yet proved."""
         return not self.proved and self.link.fileno() >= 0
 
     def cut(self) -> None:
-        """End the connection; its protocol hears of it as of any lost one."""
+        """Ends the connection; its protocol is told as for any lost connection."""
         with contextlib.suppress(OSError):
             self.link.shutdown(socket.SHUT_RDWR)
 
@@ -79,7 +79,7 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept)
 
     async def close(self) -> None:
-        """Accept no more, and give up what is unproved."""
+        """Stops accepting, and drops connections that have not proved themselves."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._loop.remove_reader(self._listening)

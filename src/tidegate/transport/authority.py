@@ -32,7 +32,6 @@ class Authority:
         self._trusted = certificate.public_bytes(Encoding.PEM)
 
     def issue(self, name: str) -> Keys:
-        """Keys for a process. name: what its certificate calls it."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._sign(_name(name), key.public_key(), is_authority=False)
         own = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

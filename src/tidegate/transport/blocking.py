@@ -41,7 +41,6 @@ class Frames:
 
 
 def framed(data: bytes) -> bytes:
-    """A frame of these bytes."""
     return _LENGTH.pack(len(data)) + data
 
 
@@ -92,11 +91,10 @@ class BlockingLink:
 
     @property
     def waits_on(self) -> socket.socket:
-        """What becomes readable when the other end has said something."""
+        """Object to pass to ``select``; readable once the other end has sent something."""
         return self._socket
 
     def send(self, frame: bytes) -> None:
-        """Send one frame. Raises OSError where the link is over."""
         if self._seal is not None:
             frame += self._seal.tag([frame])
         self._socket.sendall(framed(frame))
@@ -123,11 +121,10 @@ class BlockingLink:
         return [bytes(self._checks.opened(memoryview(frame))) for frame in frames]
 
     def close(self) -> None:
-        """End the link."""
         self._socket.close()
 
     def _encrypt(self, keys: Keys) -> bytes:
-        """Put TLS on the connection; the result is what its proof is bound to."""
+        """Puts TLS on the connection; returns the bytes to which its proof is bound."""
         link = dialling_context(keys).wrap_socket(self._socket, server_hostname=TLS_NAME)
         self._socket = link
         return fingerprint(link.getpeercert(binary_form=True))

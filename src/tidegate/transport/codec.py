@@ -58,7 +58,7 @@ def decode(data: memoryview) -> Element:
 
 
 def check_batch(data: memoryview) -> None:
-    """Look at the frame of a batch without unpickling anything. Raises FormatError."""
+    """Checks the frame of a batch without unpickling anything. Raises FormatError."""
     kind, extra = _KIND.unpack_from(data) if len(data) >= _KIND.size else (0, 0)
     body = data[_KIND.size :]
     pickled = body[:extra] if kind == _ARROW else body
@@ -77,7 +77,7 @@ def _encode_rows(batch: RowBatch) -> list[Buffer]:
 
 
 def _by_value(columns: object) -> bytes:
-    """For objects of classes that cannot be imported elsewhere, such as those of a script."""
+    """Pickles by value objects of classes that cannot be imported elsewhere, such as a script's."""
     from tidegate.typeinfo.by_value import pickled_by_value  # 30 ms that only such rows pay for
 
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def credit_for(rows: int, credit_max: int) -> int:
-    """How many batches of so many rows may be on the way in a channel.
+    """Number of batches of this many rows that may be in flight in a channel.
 
     Where a row takes long one is enough beside the one that is worked on.
     """
@@ -45,16 +45,15 @@ class CreditedSender:
 
     @property
     def has_room(self) -> bool:
-        """Whether nothing waits."""
+        """True if nothing waits for credit."""
         return not self._waiting
 
     @property
     def waiting(self) -> int:
-        """Elements that wait for credit."""
         return len(self._waiting)
 
     def batches_waiting(self) -> list[Batch]:
-        """The batches that wait for credit, in order; they go on waiting."""
+        """Batches that wait for credit, in order, without removing them."""
         return [
             self._rest(position, each)
             for position, each in enumerate(self._waiting)
@@ -62,13 +61,13 @@ class CreditedSender:
         ]
 
     def holds(self, checkpoint: CheckpointId) -> bool:
-        """Whether a checkpoint's barrier waits."""
+        """True if the barrier of this checkpoint waits."""
         return any(
             isinstance(each, Barrier) and each.checkpoint == checkpoint for each in self._waiting
         )
 
     def take_barrier(self, checkpoint: CheckpointId) -> tuple[Barrier | None, list[Batch]]:
-        """Take a checkpoint's barrier out of what waits, and say which batches it overtakes."""
+        """Removes a checkpoint's barrier from what waits; returns the batches that it overtakes."""
         overtaken: list[Batch] = []
         for position, each in enumerate(self._waiting):
             if isinstance(each, RowBatch | ArrowBatch):
@@ -79,17 +78,17 @@ class CreditedSender:
         return None, []
 
     def offer(self, element: Element) -> Sequence[Element]:
-        """What of the element may go at once; the rest is kept until ``grant`` returns it."""
+        """Elements to send at once; the rest is kept until ``grant`` returns it."""
         self._waiting.append(element)
         return () if len(self._waiting) > 1 else self._going()
 
     def grant(self, credit: int) -> Sequence[Element]:
-        """More credit has come; the elements that may go now, in order."""
+        """Adds credit; returns the elements to send now, in order."""
         self._credit += credit
         return self._going()
 
     def batches_left(self) -> float:
-        """What was offered last and has still to go, in batches of the size that is asked for."""
+        """Batches still to send of the element offered last, in the size asked for."""
         last = self._waiting[-1] if self._waiting else None
         if not isinstance(last, RowBatch | ArrowBatch):
             return 0.0
@@ -119,7 +118,6 @@ class CreditedSender:
         return self.rows if isinstance(batch, RowBatch) else self.arrow_rows
 
     def _rest(self, position: int, batch: Batch) -> Batch:
-        """What has still to go of the batch that waits there."""
         if position or not self._begun:
             return batch
         return batch.piece(self._begun, len(batch))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in front of a reader: rows, in how many batches, in how many channels."""
+    """Rows in front of a reader: how many, in how many batches and channels."""
 
     rows: int = 0
     batches: int = 0
@@ -39,16 +39,15 @@ class DebloatedSize:
 
     @property
     def rows(self) -> int:
-        """Rows of a batch, as the senders have been told."""
         return self._rows
 
     @property
     def in_flight_ms(self) -> int:
-        """How long the reader needs for what was in flight when it was last measured."""
+        """Time that the reader needed for the rows in flight at the last measurement."""
         return self._in_flight_ms
 
     def measured(self, rows_read: int, active_ms: float, backlog: Backlog) -> bool:
-        """So many rows were read while there was something to read; whether the size changes.
+        """Records rows read while there was something to read; returns True if the size changes.
 
         active_ms: above 0. A channel that has something waiting has one batch more on its way: its
         sender sends whenever it can, and then holds the one for which there is no credit.
@@ -68,11 +67,11 @@ class DebloatedSize:
         return self._change_to(round(self._average))
 
     def emptied(self) -> None:
-        """The reader has read all that there was."""
+        """Records that the reader has emptied its input."""
         self._in_flight_ms = 0
 
     def _change_to(self, rows: int) -> bool:
-        """A small change is not worth a word, but the least and the greatest size are reached."""
+        """Changes the size if the step is worth a message, or if it reaches a limit."""
         change = abs(rows - self._rows) * 100
         is_limit = rows in (1, self._rows_max)
         if change == 0 or (change < self._rows * self._settings.threshold_percent and not is_limit):

@@ -51,15 +51,14 @@ class Handshake:
 
     @property
     def peer(self) -> str:
-        """The name that the proved peer gave."""
         return self._peer_name.decode()
 
     def greeting(self) -> bytes | None:
-        """What this side sends before it has received anything."""
+        """Bytes that this side sends before it has received anything."""
         return MAGIC + self._nonce if self._server else None
 
     def receive(self, frame: bytes) -> bytes | None:
-        """Take a frame of the exchange; the result, if any, is to be sent. Raises PeerLost."""
+        """Takes a frame of the exchange; returns the reply to send, if any. Raises PeerLost."""
         if self._server:
             return self._receive_as_server(frame)
         return self._receive_as_client(frame)
@@ -86,7 +85,7 @@ class Handshake:
 
     @property
     def seals(self) -> tuple[Seal, Seal] | None:
-        """The seals of what this side sends and receives behind the proof, where there are any."""
+        """Seals for sending and receiving after the proof; None on links without tags."""
         assert self.done, "keys come from both nonces"
         if not self._sealed:
             return None

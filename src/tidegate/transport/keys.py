@@ -35,7 +35,7 @@ _JKS: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 
 
 def read_keys(stores: TlsStores, *, prefix: str) -> Keys:
-    """The certificates of a configuration. prefix: of the option keys, such as `security.ssl.rest`.
+    """Reads the certificates of a configuration. prefix: of option keys, like `security.ssl.rest`.
 
     Raises ConfigError for a file that is missing, is none, or does not open with its password.
     """
@@ -50,7 +50,7 @@ def read_keys(stores: TlsStores, *, prefix: str) -> Keys:
 
 
 def server_context(keys: Keys, *, oldest: ssl.TLSVersion) -> ssl.SSLContext:
-    """How a port greets. Peers have to prove themselves where the keys say whom to trust."""
+    """TLS context of a port. Peers must prove themselves if the keys say whom to trust."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, keys, oldest)
     if keys.trusted:
@@ -59,14 +59,14 @@ def server_context(keys: Keys, *, oldest: ssl.TLSVersion) -> ssl.SSLContext:
 
 
 def link_contexts(keys: Keys) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """How a process greets on links within a job, and how it dials: TLS 1.3, both ends proved."""
+    """TLS 1.3 contexts for links within a job, listening and dialling; both ends are proved."""
     serving = server_context(keys, oldest=ssl.TLSVersion.TLSv1_3)
     serving.num_tickets = 0  # no link is resumed
     return serving, dialling_context(keys)
 
 
 def dialling_context(keys: Keys) -> ssl.SSLContext:
-    """How a process dials within a job. Any certificate that the keys trust is good."""
+    """TLS context for dialling within a job. Any certificate that the keys trust is accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # Slots have no lasting names; that the certificate is the job's own says enough.
     context.check_hostname = False
@@ -75,7 +75,7 @@ def dialling_context(keys: Keys) -> ssl.SSLContext:
 
 
 def service_context(keys: Keys, *, check_names: bool) -> ssl.SSLContext:
-    """How a process dials a service outside of the job.
+    """TLS context for dialling a service outside of the job.
 
     The service is known by what the keys trust, else by what this machine trusts. check_names:
     whether its certificate has to be that of the host that was dialled.
@@ -89,7 +89,7 @@ def service_context(keys: Keys, *, check_names: bool) -> ssl.SSLContext:
 
 
 def fingerprint(certificate: bytes | None) -> bytes:
-    """What stands for a certificate (DER) in a proof."""
+    """Hash that represents a certificate (DER) in a proof."""
     assert certificate is not None, "both ends of a link within a job have one"
     return hashlib.sha256(certificate).digest()
 
@@ -145,7 +145,7 @@ class _Store:
             )
 
     def key_and_chain(self, key_password: str | None) -> bytes:
-        """The private key, without a password, and the certificates that go with it."""
+        """The private key, without a password, and its chain of certificates."""
         from cryptography.hazmat.primitives import serialization
 
         key, certificates = self._parts(key_password)
@@ -162,7 +162,6 @@ class _Store:
         return own + _pem(certificates)
 
     def certificates(self) -> bytes:
-        """The certificates alone."""
         _, certificates = self._parts(None)
         if not certificates:
             raise self._unfit("holds no certificate", "Put those in that are to be trusted.")

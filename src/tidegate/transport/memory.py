@@ -25,14 +25,12 @@ class MemoryNetwork:
         self._next = 0
 
     async def listen(self, accept: Accept) -> MemoryListener:
-        """Take links from anybody who shares this network."""
         address = f"memory:{self._next}"
         self._next += 1
         self._listeners[address] = accept
         return MemoryListener(self._listeners, address)
 
     async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
-        """Open a link; raises PeerLost where nobody listens."""
         accept = self._listeners.get(address)
         if accept is None:
             raise PeerLost(f"nobody listens at {address}")
@@ -53,12 +51,11 @@ class MemoryListener:
         self.address = address
 
     async def close(self) -> None:
-        """Take no more links."""
         self._listeners.pop(self.address, None)
 
 
 class MemoryWire:
-    """One end of a link."""
+    """One end of a link inside a process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
         self._loop = loop
@@ -68,24 +65,21 @@ class MemoryWire:
         self._open = True
 
     def join(self, other: MemoryWire) -> None:
-        """Tie both ends together."""
         self._other = other
 
     def handled_by(self, handler: WireHandler) -> None:
-        """Who gets what comes; the link may have been closed by the one who made him."""
+        """Sets the handler of incoming frames; its creator may have closed the link already."""
         self._handler = handler
         if not self._open:
             self._loop.call_soon(handler.on_closed, None)
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Deliver a frame to the other end in a later turn of the loop."""
         other = self._other
         if self._open and other is not None:
             frame_bytes(parts, self.peer)
             self._loop.call_soon(other.deliver, b"".join(parts))
 
     def deliver(self, frame: bytes) -> None:
-        """Hand a frame to this end's handler."""
         if self._open and self._handler is not None:
             try:
                 self._handler.on_frame(memoryview(frame))
@@ -93,7 +87,6 @@ class MemoryWire:
                 self._end_both(not_understood(self.peer, error))
 
     def close(self) -> None:
-        """End the link on both sides."""
         self._end_both(None)
 
     def _end_both(self, reason: PeerLost | None) -> None:
@@ -103,7 +96,6 @@ class MemoryWire:
         self.end(reason)
 
     def end(self, error: PeerLost | None) -> None:
-        """This side of the link is over."""
         if not self._open:
             return
         self._open = False

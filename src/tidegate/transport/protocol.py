@@ -20,7 +20,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class FrameKind(IntEnum):
-    """What a frame carries."""
+    """Purpose of a frame on a link."""
 
     ELEMENT = 1
     CREDIT = 2
@@ -39,7 +39,6 @@ class FrameHeader:
 
 
 def pack(header: FrameHeader) -> bytes:
-    """The header's bytes."""
     channel = header.channel
     return _HEADER.pack(
         header.kind,
@@ -53,7 +52,7 @@ def pack(header: FrameHeader) -> bytes:
 
 
 def unpack(frame: memoryview) -> FrameHeader:
-    """The header of a frame. Raises FormatError where it is none."""
+    """Parses the header of a frame. Raises FormatError."""
     try:
         kind, edge, producer, consumer, epoch, attempt, number = _HEADER.unpack_from(frame)
         return FrameHeader(

@@ -1,4 +1,4 @@
-"""A tag on each frame of a link without TLS: who changes, drops or repeats a frame is found out.
+"""Tags on the frames of links without TLS: a changed, missing or repeated frame is detected.
 
 Each direction of each link has a key of its own, and its frames are counted.
 """
@@ -29,7 +29,7 @@ class Seal:
         self._count = 0
 
     def tag(self, parts: Iterable[Buffer]) -> bytes:
-        """The tag of the next frame."""
+        """Tag of the next frame."""
         digest = blake2b(_COUNT.pack(self._count), digest_size=TAG_BYTES, key=self._key)
         self._count += 1
         for part in parts:
@@ -37,7 +37,7 @@ class Seal:
         return digest.digest()
 
     def opened(self, frame: memoryview) -> memoryview:
-        """The next frame without its tag. Raises PeerLost where the tag is not the peer's."""
+        """The next frame without its tag. Raises PeerLost if the tag is wrong."""
         body, tag = frame[:-TAG_BYTES], frame[-TAG_BYTES:]
         if len(frame) < TAG_BYTES or not hmac.compare_digest(self.tag([body]), tag):
             raise PeerLost(

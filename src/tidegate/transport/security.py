@@ -1,4 +1,4 @@
-"""How one run of a driver protects its links, and what its slots are told of it."""
+"""Protection of the links of one run of a driver; makes the invitations that tell slots of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class LinkSecurity:
     def network(
         self, *, announce: str | None = None, ports: tuple[int, int] = (0, 0)
     ) -> TcpNetwork:
-        """What the driver listens with."""
         return TcpNetwork(
             secret=self.secret,
             host=self._host,
@@ -60,7 +59,7 @@ class LinkSecurity:
         )
 
     def invite(self, invitation: SlotInvitation, request: str) -> SlotInvitation:
-        """What one slot is told. request: the provider's name for it."""
+        """Invitation for one slot. request: the provider's name for it."""
         return replace(invitation, request=request, keys=self._keys(request), sealed=self.sealed)
 
     def _keys(self, name: str) -> Keys | None:
@@ -68,7 +67,7 @@ class LinkSecurity:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is bound to this address stays on the machine."""
+    """True if connections to this address stay on the machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -38,7 +38,7 @@ _HEAR_FIRST_S = 1.0
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the loop of a process: uvloop's where it is installed."""
+    """Loop factory of a process: uvloop's if installed."""
     if sys.platform == "win32":
         return None
     import uvloop
@@ -79,7 +79,6 @@ class TcpNetwork:
         self._timeout_s = connect_timeout_s
 
     async def listen(self, accept: Accept) -> TcpListener:
-        """Take links from peers that know the secret. Raises ConfigError where no port is free."""
         loop = asyncio.get_running_loop()
         listening = await self._bound()
 
@@ -111,7 +110,6 @@ class TcpNetwork:
         )
 
     async def connect(self, address: str, name: str, handler: WireHandler) -> Wire:
-        """Open a link and prove both sides. Raises PeerLost within the deadline."""
         loop = asyncio.get_running_loop()
         host, _, port = address.rpartition(":")
         proved: asyncio.Future[None] = loop.create_future()
@@ -176,7 +174,6 @@ class TcpListener:
         self.address = address
 
     async def close(self) -> None:
-        """Take no more links, and give up those that are being made."""
         await self._acceptor.close()
 
 

@@ -1,4 +1,4 @@
-"""What a link between two processes offers: whole frames, in order, or a clear end."""
+"""A link between two processes: frames arrive whole and in order, or the link ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FRAME_BYTES_MAX = 1 << 30
 
 
 def frame_bytes(parts: Sequence[Buffer], peer: str) -> int:
-    """Bytes of a frame. Raises BadRecord where no peer would take it."""
+    """Length of a frame in bytes. Raises BadRecord if no peer would accept it."""
     size = sum(len(part) for part in parts)
     if size > FRAME_BYTES_MAX:
         raise BadRecord(
@@ -27,7 +27,7 @@ def frame_bytes(parts: Sequence[Buffer], peer: str) -> int:
 
 
 def not_understood(peer: str, error: Exception) -> PeerLost:
-    """Why a link is ended whose handler has raised."""
+    """Reason given for ending a link whose handler has raised."""
     return PeerLost(f"a frame of {peer} was not understood: {type(error).__name__}: {error}")
 
 
@@ -36,27 +36,27 @@ class Wire(Protocol):
 
     @property
     def peer(self) -> str:
-        """What the other side called itself."""
+        """Name that the other side gave."""
         ...
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send one frame made of these parts; never waits, and drops it once the link is over."""
+        """Sends one frame made of these parts; never waits, and drops it if the link is over."""
         ...
 
     def close(self) -> None:
-        """End the link after what was sent. The own handler's ``on_closed`` is called."""
+        """Ends the link after what was sent; calls the own handler's ``on_closed`` too."""
         ...
 
 
 class WireHandler(Protocol):
-    """Gets what comes over a wire; called on the loop."""
+    """Receives frames of a wire; called on the loop."""
 
     def on_frame(self, frame: memoryview) -> None:
-        """A frame has come; the memory is the handler's to keep."""
+        """Receives a frame; the handler may keep its memory."""
         ...
 
     def on_closed(self, error: PeerLost | None) -> None:
-        """The link is over; error is None where this side closed it. Called once."""
+        """The link is over; error is None if this side closed it. Called once."""
         ...
 
 

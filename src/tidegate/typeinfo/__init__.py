@@ -1,1 +1,1 @@
-"""What a value is, how it becomes bytes or a column, whether old bytes still fit, its key hash."""
+"""Types of values: conversion to bytes and columns, compatibility of old bytes, hashes of keys."""

@@ -1,4 +1,4 @@
-"""Types as Arrow's, and Arrow's as types."""
+"""Conversion of types to Arrow's and back."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _FROM_ARROW: Final = (
 
 
 def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
-    """The Arrow type of a column of such values.
+    """Arrow type of a column of such values.
 
     Raises GraphError, with the field, for a type that has none: pickled objects and integers
     without bounds.
@@ -90,7 +90,7 @@ def arrow_type_of(type_info: TypeInformation) -> pa.DataType:
 
 
 def schema_of(type_info: TypeInformation) -> pa.Schema:
-    """The schema of a batch of such values: a column a field, or one named `value`.
+    """Schema of a batch of such values: a column for each field, or one named `value`.
 
     Raises GraphError, with the field, for a type that has no Arrow type.
     """
@@ -126,7 +126,7 @@ def _fields(type_info: TypeInformation, path: str) -> list[pa.Field]:
 
 
 def type_of_arrow(arrow: pa.DataType) -> TypeInformation:
-    """The type of a column's values; a pickled one where there is none."""
+    """Type of a column's values; a pickled type if nothing better exists."""
     is_a = pa.types
     if is_a.is_timestamp(arrow):
         return SQL_TIMESTAMP if arrow.tz is None else INSTANT
@@ -142,5 +142,4 @@ def type_of_arrow(arrow: pa.DataType) -> TypeInformation:
 
 
 def type_of_schema(schema: pa.Schema) -> RowTypeInfo:
-    """The row type of a schema: a field a column."""
     return RowTypeInfo([type_of_arrow(each.type) for each in schema], schema.names)

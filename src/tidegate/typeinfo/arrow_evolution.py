@@ -1,4 +1,4 @@
-"""Whether values of one Arrow type can be read for another; `evolution` for columns.
+"""Compatibility of Arrow types: can old columns be read as a new type? `evolution` for columns.
 
 Wider numbers, finer times, other layouts of the same texts and bytes, and structs with added fields
 (null in old values), removed ones or another order fit; all else does not.
@@ -16,7 +16,7 @@ _UNITS: Final = ("s", "ms", "us", "ns")
 
 
 def arrow_faults(old: pa.DataType, new: pa.DataType) -> list[str]:
-    """Why values of the old type are none of the new one, field by field; none where they are."""
+    """Reasons by field why values of the old type don't fit the new one; empty if they do."""
     faults: list[str] = []
     _compare(old, new, "", faults)
     return faults

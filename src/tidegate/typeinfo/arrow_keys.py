@@ -37,7 +37,7 @@ _NANOS = {"s": _NANOS_A_SECOND, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
 def key_type_of_column(column: pa.Array | pa.ChunkedArray, where: str) -> TypeInformation:
-    """The type of the keys in a column.
+    """Type of the keys in a column.
 
     Raises UnsupportedKey for a type without a stable hash and for nulls.
     """
@@ -60,7 +60,7 @@ def key_type_of_column(column: pa.Array | pa.ChunkedArray, where: str) -> TypeIn
 def codes_of_column(
     column: pa.Array | pa.ChunkedArray, key_type: TypeInformation, where: str
 ) -> Codes:
-    """Hash code of each key; key_type: the column's own, or a narrower one that was declared."""
+    """Hash code of each key. key_type: the column's own, or a narrower declared one."""
     array: pa.Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(array.type):
         of_dictionary = codes_of_column(array.dictionary, key_type, where)

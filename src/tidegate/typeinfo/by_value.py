@@ -15,14 +15,14 @@ _CACHE: Final = "__msgspec_cache__"
 
 
 def pickled_by_value(value: object) -> bytes:
-    """A pickle of protocol 5. Raises whatever the value's own hooks raise."""
+    """Pickles a value with protocol 5. Raises whatever the value's own hooks raise."""
     buffer = io.BytesIO()
     _Pickler(buffer, protocol=5).dump(value)
     return buffer.getvalue()
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Sees to what cloudpickle makes of the attributes of a class that goes by value.
+    """Corrects what cloudpickle makes of the attributes of a class that is pickled by value.
 
     What msgspec keeps with a class that it has read or written cannot be pickled; it is made anew
     where it is missed. And a field without default says so by a value that is known by identity:

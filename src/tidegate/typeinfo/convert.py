@@ -1,4 +1,4 @@
-"""Values as a declared type has them, a batch at a time.
+"""Converts values to a declared type, a batch at a time.
 
 A tuple becomes a `Row` where a row is declared, a `Row` a tuple where a tuple is; FLOAT narrows to
 single precision, times lose what is below a millisecond; numbers of NumPy become Python's. None is
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class Misfit(Exception):
-    """A value that is not of the type and can't become so.
+    """A value that is not of the type and cannot be converted.
 
     index: of the value in its batch. path: of the field in the value, outermost first.
     """
@@ -80,7 +80,7 @@ class Converter:
         self._shape = _shape(type_info)
 
     def batch(self, values: list[object]) -> list[object]:
-        """The values as the type has them; the list itself where all are so. Raises Misfit."""
+        """Values of the type; the same list if all are so already. Raises Misfit."""
         if self._columns and self._fit(values, self._columns):
             return values
         if self._shape is not None and (parts := self._plain_parts(values)) is not None:
@@ -108,7 +108,7 @@ class Converter:
         return self._type.field_names if isinstance(self._type, RowTypeInfo) else None
 
     def _plain_parts(self, values: list[object]) -> Sequence[object] | None:
-        """What msgspec may look at: values or tuples, the fields of rows; None for a mixture."""
+        """Parts for msgspec to check: values, tuples, or fields of rows; None for a mixture."""
         if not isinstance(self._type, TupleTypeInfo | RowTypeInfo):
             return values
         kinds = set(map(type, values))
@@ -141,7 +141,7 @@ class Converter:
         return converted
 
     def _check_each_is_itself(self, values: list[object]) -> None:
-        """Refuses a list or Row that was given twice: it is as the last call left it.
+        """Refuses a list or Row that occurs twice, since it has the content of its last use.
 
         Values of types that can change are copied as they are emitted; tuples are not.
         """
@@ -163,7 +163,7 @@ _Fitting = tuple[type, int | None]
 
 
 def _columns(type_info: TypeInformation) -> tuple[_Fitting, ...]:
-    """What fits each column of a tuple, or a value; nothing where that is not seen from types."""
+    """Python types that fit each column; empty if types alone can't tell."""
     fields = type_info.children if isinstance(type_info, TupleTypeInfo) else (type_info,)
     columns = tuple(_fitting(field) for field in fields)
     return tuple(each for each in columns if each is not None) if None not in columns else ()
@@ -189,7 +189,7 @@ def _all_fit(column: _Fitting, values: Sequence[Any]) -> bool:
 
 
 def _shape(type_info: TypeInformation) -> Any:
-    """The batch as msgspec checks it; None for what it can't check, or where values may change."""
+    """Shape of the batch for msgspec; None if it can't check it, or if values may change."""
     if isinstance(type_info, TupleTypeInfo | RowTypeInfo):
         leaves = [_leaf(each) for each in type_info.field_types]
         if not leaves or None in leaves:
@@ -225,7 +225,7 @@ rest of the check, and a greater number is refused by name where it becomes a co
 
 
 def _converter(type_info: TypeInformation) -> Convert | None:
-    """What brings one value to a type; None where any value is of the type."""
+    """Function that converts one value; None if any value fits."""
     match type_info:
         case TupleTypeInfo():
             return _Fields(type_info).as_tuple
@@ -258,7 +258,7 @@ def _scalar_converter(type_info: TypeInformation, bring: Convert) -> Convert:
 
 
 class _Refused(Exception):
-    """Why a value is not of a scalar type."""
+    """Reason why a value is not of a scalar type."""
 
 
 def _integer_converter(type_info: TypeInformation, bound: int) -> Convert:
@@ -291,7 +291,7 @@ def _float(value: Any) -> float:
 
 
 def single(value: float) -> float:
-    """A float of single precision; beyond its range, infinity."""
+    """Rounds to single precision; infinity beyond its range."""
     try:
         return cast("float", _SINGLE.unpack(_SINGLE.pack(value))[0])
     except OverflowError:
@@ -435,7 +435,7 @@ def _map_converter(type_info: MapTypeInfo) -> Convert:
 
 
 class _Fields:
-    """What tuples, rows and records have in common: values in an order, each of its own type."""
+    """Base of tuples, rows and records: values in order, each of its own type."""
 
     def __init__(self, type_info: TupleTypeInfo | RowTypeInfo | RecordTypeInfo) -> None:
         self._type = type_info
@@ -443,11 +443,10 @@ class _Fields:
         self._converters = tuple(map(_converter, type_info.children))
 
     def as_tuple(self, value: Any) -> tuple[Any, ...] | None:
-        """A tuple of the fields."""
         return None if value is None else tuple(self._converted(self._parts(value)))
 
     def as_row(self, value: Any) -> Row | None:
-        """A row with the names of the fields, of the kind that a row has already."""
+        """A row with the names of the fields and, if the value is a row, its kind."""
         if value is None:
             return None
         row = Row.named(self._names, self._converted(self._parts(value)))
@@ -456,7 +455,6 @@ class _Fields:
         return row
 
     def as_record(self, value: Any) -> object:
-        """An object of the record's class."""
         if value is None:
             return None
         fields = dict(zip(self._names, self._converted(self._parts(value)), strict=True))
@@ -473,7 +471,6 @@ class _Fields:
         return converted
 
     def _parts(self, value: Any) -> Sequence[Any]:
-        """The parts of a value, in the order of the fields."""
         kind = type(value)
         if isinstance(self._type, RecordTypeInfo):
             if kind is self._type.python_class:

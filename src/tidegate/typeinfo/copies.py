@@ -1,4 +1,4 @@
-"""Copies of values that somebody still needs while a user may change what he holds of them."""
+"""Copies of values that are still needed while user code may change the originals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ _LAZY: Final = (GeneratorType, CoroutineType, AsyncGeneratorType)
 
 
 class ReturnedLazily(TypeError):
-    """A function gave something that has still to run, where a record is due. kind: its type."""
+    """A function returned something lazy, such as a generator, instead of a record.
+
+    kind: its type.
+    """
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"a {kind} is no record")
@@ -41,7 +44,7 @@ class ReturnedLazily(TypeError):
 
 
 def private_copy(value: object) -> object:
-    """A copy that shares nothing that can be changed with the value; itself where nothing can."""
+    """A copy that shares nothing mutable with the value; the value itself if it is immutable."""
     kind = type(value)
     if kind in IMMUTABLE:
         return value
@@ -65,19 +68,19 @@ def private_copy(value: object) -> object:
 
 
 def _is_frozen(value: object) -> bool:
-    """Whether nothing in a value can be changed; for tuples in tuples."""
+    """True if the value is deeply immutable; looks into tuples."""
     if type(value) is tuple:
         return all(map(_is_frozen, cast("tuple[object, ...]", value)))
     return type(value) in IMMUTABLE
 
 
 def copier_of(type_info: TypeInformation | None) -> Callable[[object], object] | None:
-    """What copies values of a type; None where they can't be changed."""
+    """Function that copies values of a type; None if they are immutable."""
     return None if type_info is not None and is_immutable(type_info) else private_copy
 
 
 def copier_of_results(type_info: TypeInformation | None) -> Callable[[object], object] | None:
-    """What copies what a function gives, which is brought to its type later; None for no need.
+    """Function that copies results that are converted later; None if no copy is needed.
 
     What is given for a scalar or for a tuple of scalars is looked at then: see
     `Converter.batch`, which refuses there what was changed meanwhile.
@@ -88,7 +91,7 @@ def copier_of_results(type_info: TypeInformation | None) -> Callable[[object], o
 
 
 def is_immutable(type_info: TypeInformation) -> bool:
-    """Whether no value of the type can be changed, down to its parts."""
+    """True if values of the type are immutable, down to their parts."""
     if isinstance(type_info, TupleTypeInfo):
         return all(map(is_immutable, type_info.children))
     return type_info == BYTES or isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo)

@@ -16,12 +16,12 @@ _MAKING: Final = threading.Lock()
 
 
 def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of MessagePack for a class, or a type made of classes."""
+    """A MessagePack decoder for a class, or a type made of classes."""
     with _MAKING:
         return msgspec.msgpack.Decoder(kind)
 
 
 def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """A decoder of JSON for a class, or a type made of classes."""
+    """A JSON decoder for a class, or a type made of classes."""
     with _MAKING:
         return msgspec.json.Decoder(kind)

@@ -61,7 +61,7 @@ _NAMED: Final[Mapping[str, TypeInformation]] = {
 
 
 def describe(type_info: TypeInformation) -> object:
-    """The type as a JSON value; `type_described` is the way back."""
+    """Type as a JSON value; `type_described` is the inverse."""
     match type_info:
         case BasicTypeInfo(name) | SqlTimeTypeInfo(name):
             return name
@@ -89,7 +89,7 @@ def describe(type_info: TypeInformation) -> object:
 
 
 def type_described(description: object) -> TypeInformation:
-    """The type of a description; records come without their class.
+    """Type of a description; records come without their class.
 
     Raises FormatError for what is no description.
     """

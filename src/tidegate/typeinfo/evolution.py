@@ -1,4 +1,4 @@
-"""Whether bytes that one serializer has written can be read for another.
+"""Compatibility of state: can bytes of one serializer be read for another?
 
 The same type reads as it is. Added fields of a record that have a default, removed fields, another
 order of fields, and wider numbers migrate: old bytes are read as values of the new type, and the
@@ -69,7 +69,7 @@ class Migrate:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The old bytes don't fit; `reason` shows both shapes and where they part."""
+    """The old bytes don't fit; `reason` shows both shapes and where they differ."""
 
     reason: str
 
@@ -78,7 +78,7 @@ Verdict = AsIs | Migrate | Refuse
 
 
 def judge(old: SerializerSnapshot, new: Serializer) -> Verdict:
-    """Whether values that were written under an old snapshot can be read for a serializer."""
+    """Judges whether values written under an old snapshot can be read for a serializer."""
     fault = _fault_of_format(old, new)
     if fault is not None:
         return Refuse(fault)
@@ -92,7 +92,7 @@ def judge(old: SerializerSnapshot, new: Serializer) -> Verdict:
 
 
 def judge_key(old: SerializerSnapshot, new: Serializer) -> AsIs | Refuse:
-    """The same for keys, which may not change at all, since their hashes place them.
+    """Judges keys, which may not change at all, since their hashes place them.
 
     Types of keys that are equal are no change: a named tuple and a tuple, undeclared numbers.
     """
@@ -107,7 +107,7 @@ def judge_key(old: SerializerSnapshot, new: Serializer) -> AsIs | Refuse:
 def reader_for(
     old: SerializerSnapshot, new: Serializer, *, where: str, key: bool = False
 ) -> Reader:
-    """What reads values that were written under an old snapshot.
+    """Reader of values that were written under an old snapshot.
 
     where: names the state and its operator. key: the values are keys.
     Raises SerializerIncompatible where they don't fit.
@@ -138,14 +138,14 @@ def _both_shapes(old: SerializerSnapshot, new: Serializer, fault: str) -> str:
 
 
 class _Change:
-    """From one type to another. by_name: whether no record that is written by position differs."""
+    """A change of type. by_name: False once a record that is written by position differs."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
         self.by_name = True
 
     def same(self, old: TypeInformation, new: TypeInformation, path: str) -> bool:
-        """Whether they are the same; False where they differ, with a fault unless it migrates."""
+        """True if both are the same; else False, with a fault unless the change can migrate."""
         match old, new:
             case RecordTypeInfo(), RecordTypeInfo() if old.kind == new.kind:
                 return self._same_fields(old, new, path, new.defaulted)

@@ -1,4 +1,4 @@
-"""Whether what a function says it returns can be what was declared for it, before anything runs."""
+"""Compares the type hint of a function with its declared type, before anything runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ACCEPTED: Final[dict[TypeInformation, frozenset[TypeInformation]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two types of which one can't become the other. path: of the field, outermost first."""
+    """Two types that can't be converted. path: of the field, outermost first."""
 
     declared: TypeInformation
     found: TypeInformation
@@ -68,7 +68,7 @@ class Conflict:
 
 
 def conflict(declared: TypeInformation, found: TypeInformation) -> Conflict | None:
-    """Why no value of a type can become one of the declared type; None where it may.
+    """Reason why no value of a type can become one of the declared type; None if one might.
 
     What is pickled may be anything, so it fits and all fits it.
     """

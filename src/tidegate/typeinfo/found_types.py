@@ -1,4 +1,4 @@
-"""The type that undeclared values turn out to have."""
+"""Infers the type of undeclared values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LONG_BOUND: Final = 1 << 63
 
 
 def type_of_values(values: Iterable[object]) -> TypeInformation:
-    """The type that all these values have in common; a pickled one where they have none.
+    """Common type of all these values; a pickled type if they have none.
 
     Parts that are None are of every type. A dict of texts whose values differ in type is a record.
     """
@@ -68,7 +68,7 @@ def _type_of(value: Any) -> TypeInformation:
 
 
 def _type_of_dict(value: dict[object, object]) -> TypeInformation:
-    """A record of its texts, which turns out to be a map where all values are of one type."""
+    """A record of texts, which becomes a map if all values have one type."""
     items = tuple(map(_type_of, value.values()))
     if value and all(type(key) is str for key in value):
         names = tuple(str(key) for key in value)
@@ -129,7 +129,7 @@ def _pairwise(one: TypeInformation, other: TypeInformation) -> list[TypeInformat
 
 
 def _settled(found: TypeInformation) -> TypeInformation:
-    """The type with what nothing is known of as pickled."""
+    """The type, with a pickled type for unknown parts."""
     match found:
         case BasicTypeInfo("Nothing"):
             return PICKLED

@@ -37,7 +37,7 @@ _INVERSES: Final = _powers(_INVERSE_OF_31)
 
 
 def key_groups_of_codes(codes: Codes, max_parallelism: int) -> NDArray[np.int16]:
-    """Key groups of keys with these hash codes; `flinkformat.java_hash.mix` for each, modulo."""
+    """Key groups of keys with these hash codes, as `flinkformat.java_hash.mix` gives for each."""
     if len(codes) <= SMALL_BATCH:
         groups = [key_group_of_hash(code, max_parallelism) for code in codes.tolist()]
         return np.array(groups, np.int16)
@@ -69,7 +69,6 @@ def key_groups_of_codes(codes: Codes, max_parallelism: int) -> NDArray[np.int16]
 
 
 def codes_of_longs(numbers: NDArray[np.int64]) -> Codes:
-    """`Long.hashCode` of each."""
     halves = np.ascontiguousarray(numbers).view(np.uint32).reshape(-1, 2)
     return halves[:, 0] ^ halves[:, 1]
 
@@ -80,18 +79,16 @@ def codes_of_ints(numbers: NDArray[np.int64]) -> Codes:
 
 
 def codes_of_booleans(values: NDArray[np.bool_]) -> Codes:
-    """`Boolean.hashCode` of each."""
     return np.where(values, np.uint32(1231), np.uint32(1237))
 
 
 def codes_of_doubles(numbers: NDArray[np.float64]) -> Codes:
-    """`Double.hashCode` of each."""
     bits = np.where(np.isnan(numbers), _CANONICAL_DOUBLE_NAN, numbers.view(np.uint64))
     return codes_of_longs(bits.view(np.int64))
 
 
 def codes_of_numbers(numbers: NDArray[np.float64]) -> Codes:
-    """Of each number its hash by value: `Long.hashCode` of whole ones within 64 bits."""
+    """Hash of each number by value: `Long.hashCode` of whole numbers within 64 bits."""
     # 2^63 is a float, and the first one that is too great.
     whole = (np.trunc(numbers) == numbers) & (numbers >= -(2.0**63)) & (numbers < 2.0**63)
     longs = np.where(whole, numbers, 0).astype(np.int64)
@@ -99,12 +96,10 @@ def codes_of_numbers(numbers: NDArray[np.float64]) -> Codes:
 
 
 def codes_of_floats(numbers: NDArray[np.float32]) -> Codes:
-    """`Float.hashCode` of each."""
     return np.where(np.isnan(numbers), _CANONICAL_FLOAT_NAN, numbers.view(np.uint32))
 
 
 def codes_of_strings(texts: list[str]) -> Codes:
-    """`String.hashCode` of each."""
     # A NUL between the texts adds nothing to the sums, and finding it is faster than asking each
     # text for its length (which counts code points anyway, not UTF-16 units).
     joined = "\0".join(texts)
@@ -125,7 +120,6 @@ def codes_of_strings(texts: list[str]) -> Codes:
 
 
 def codes_of_bytes(values: list[bytes]) -> Codes:
-    """`Arrays.hashCode(byte[])` of each."""
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     ends = np.cumsum(lengths)
     return codes_of_signed_bytes(np.frombuffer(b"".join(values), np.int8), ends - lengths, ends)
@@ -148,7 +142,7 @@ def codes_of_units(
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
 ) -> Codes:
-    """31-polynomial of each stretch units[start:end]; starts and ends ascend."""
+    """Polynomial to base 31 of each stretch units[start:end]; starts and ends ascend."""
     if len(ends) == 0 or ends[-1] - starts[0] <= _UNITS_MAX:
         return _codes_of_stretch(units, starts, ends)
     parts: list[Codes] = []

@@ -58,7 +58,7 @@ _INHERITED: Final = ("__reduce__", "__reduce_ex__", "__getstate__")
 
 
 def type_of_hint(hint: object) -> TypeInformation:
-    """The type that a hint stands for; a pickled one where it stands for none. Never raises."""
+    """Type for a type hint; a pickled type for unknown hints. Never raises."""
     if isinstance(hint, TypeInformation):
         return hint
     if hint in _PLAIN:
@@ -69,7 +69,7 @@ def type_of_hint(hint: object) -> TypeInformation:
 
 
 def declared_type(given: TypeHint | None, *, where: str) -> TypeInformation | None:
-    """The type that a call was given; None for none.
+    """Type passed to a call; None if none was.
 
     Raises GraphError for what is neither a type nor a hint, such as a value or a text.
     """
@@ -86,7 +86,7 @@ def declared_type(given: TypeHint | None, *, where: str) -> TypeInformation | No
 
 
 def declared_key_type(given: TypeHint | None, *, where: str) -> TypeInformation | None:
-    """As `declared_type`, of keys; those may be of an enumeration, UUIDs and lengths of time too.
+    """Declared type of keys, which may also be enumerations, UUIDs and timedeltas.
 
     Values of these types are pickled.
     """
@@ -109,7 +109,7 @@ def _key_type(hint: object) -> TypeInformation:
 def type_of_return(
     function: Callable[..., object], *, iterable: bool = False
 ) -> TypeInformation | None:
-    """The type that a function says it returns; None where it says nothing.
+    """Type that a function's hint promises; None without a hint.
 
     iterable: the function returns an iterable, as flat_map's does, and its elements are meant.
     """
@@ -161,7 +161,7 @@ def _type_of_class(kind: type) -> TypeInformation:
 
 
 def _is_record(kind: type) -> bool:
-    """Whether a class is a dataclass or NamedTuple that is its fields and nothing else."""
+    """True for a dataclass or NamedTuple that consists of its fields alone."""
     if any(_is_own(getattr(kind, name), getattr(object, name)) for name in _INHERITED):
         return False
     return _is_named_tuple(kind) or (
@@ -174,12 +174,15 @@ def _is_named_tuple(kind: type) -> bool:
 
 
 def _is_own(method: object, inherited: object) -> bool:
-    """Whether a class pickles in a way of its own; what @dataclass itself adds is none."""
+    """True if a class defines its own pickling; methods that @dataclass adds don't count."""
     return method is not inherited and getattr(method, "__module__", "") != "dataclasses"
 
 
 def _record(kind: Any, type_of: Callable[[object], TypeInformation]) -> TypeInformation:
-    """The record of a class, or a pickled type where a field is. type_of: of a field's hint."""
+    """Record type of a class, or a pickled type if a field is one.
+
+    type_of: type of a field's hint.
+    """
     form: typing.Literal["dataclass", "namedtuple"]
     if _is_named_tuple(kind):
         form, names, defaulted = "namedtuple", kind._fields, frozenset[str](kind._field_defaults)

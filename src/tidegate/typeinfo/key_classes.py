@@ -1,4 +1,4 @@
-"""Classes of keys, and which types of keys are the same."""
+"""Classes of keys, and equality between types of keys."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tidegate.typeinfo.types import (
 
 
 def is_importable(kind: type) -> bool:
-    """Whether another process finds a class by its name."""
+    """True if another process finds a class by its name."""
     return kind.__module__ != "__main__" and class_named(kind.__module__, kind.__qualname__) is kind
 
 
 def class_named(module: str, name: str) -> object:
-    """The class of a module; None where there is none."""
+    """A class of a module, by name; None if there is none."""
     try:
         return attrgetter(name)(sys.modules.get(module) or importlib.import_module(module))
     except (ImportError, AttributeError):
@@ -36,12 +36,12 @@ def class_named(module: str, name: str) -> object:
 
 
 def is_number(type_info: TypeInformation) -> bool:
-    """Whether keys of the type hash by value, so that they are the same for each such type."""
+    """True if keys of the type hash by value, so that they equal keys of other number types."""
     return type_info == LONG or isinstance(type_info, NumberTypeInfo)
 
 
 def may_be_alike(one: TypeInformation, other: TypeInformation) -> bool:
-    """Whether two types of keys may be the same: of a field that was None nothing is known."""
+    """True if two types of keys may be equal; the type of a field that was None is unknown."""
     if _has_fields(one) and _has_fields(other):
         tuples = _is_tuple(one) and _is_tuple(other)
         same = tuples or (type(one) is type(other) and _name(one) == _name(other))
@@ -51,7 +51,7 @@ def may_be_alike(one: TypeInformation, other: TypeInformation) -> bool:
 
 
 def are_alike(one: TypeInformation, other: TypeInformation) -> bool:
-    """Whether keys of one type are found where those of the other were written."""
+    """True if keys of one type are found where keys of the other were written."""
     unknown = holds_pickled(one) or holds_pickled(other)
     return one == other or (not unknown and may_be_alike(one, other))
 
@@ -61,7 +61,7 @@ def _has_fields(type_info: TypeInformation) -> bool:
 
 
 def _is_tuple(type_info: TypeInformation) -> bool:
-    """Whether keys of the type are equal to tuples of their fields."""
+    """True if keys of the type equal tuples of their fields."""
     return not (isinstance(type_info, RecordTypeInfo) and type_info.kind == "dataclass")
 
 
@@ -70,7 +70,7 @@ def _name(type_info: TypeInformation) -> object:
 
 
 def with_key_classes(type_info: TypeInformation) -> TypeInformation:
-    """A type from a snapshot with the classes of its undeclared keys. Those not found are None."""
+    """Type of a snapshot with the classes of undeclared keys; None for classes not found."""
     match type_info:
         case TupleTypeInfo(types):
             return TupleTypeInfo(list(map(with_key_classes, types)))
@@ -89,13 +89,13 @@ def _class(module: str, name: str) -> type | None:
 
 
 def lacks_class(type_info: TypeInformation) -> bool:
-    """Whether some part of the keys is of a class that is not known."""
+    """True if the class of some part of the keys is unknown."""
     unknown = isinstance(type_info, RecordTypeInfo | EnumTypeInfo) and not type_info.python_class
     return unknown or any(map(lacks_class, type_info.children))
 
 
 def with_numbers(type_info: TypeInformation) -> TypeInformation:
-    """The one type of undeclared keys that are equal: each whole number is a number like others."""
+    """One type for undeclared keys that are equal: all whole numbers become plain numbers."""
     match type_info:
         case TupleTypeInfo(types):
             return TupleTypeInfo(list(map(with_numbers, types)))
@@ -106,12 +106,12 @@ def with_numbers(type_info: TypeInformation) -> TypeInformation:
 
 
 def has_numbers(type_info: TypeInformation) -> bool:
-    """Whether some part of the keys hashes by value."""
+    """True if some part of the keys hashes by value."""
     return is_number(type_info) or any(map(has_numbers, type_info.children))
 
 
 def in_one_form(key: Any, type_info: TypeInformation) -> Any:
-    """A key as it is written where equal ones have to be written alike.
+    """A key in the form in which all equal keys are written.
 
     Tuples with and without names may be mixed; each becomes what the type has.
     """
@@ -130,7 +130,7 @@ def in_one_form(key: Any, type_info: TypeInformation) -> Any:
 
 
 def with_shared_parts(key: Any, seen: dict[object, Any]) -> Any:
-    """The key, in which parts that are equal are one object. seen: parts that were met before."""
+    """A key whose equal parts are one object. seen: parts of earlier keys."""
     if isinstance(key, tuple):
         parts = (with_shared_parts(part, seen) for part in cast("tuple[Any, ...]", key))
         key = type(key)(*parts) if hasattr(key, "_fields") else tuple(parts)

@@ -1,4 +1,4 @@
-"""Columns of keys: what the keys of a stream are, and what makes equal ones the same.
+"""Columns of keys: the type of a stream's keys, and the one form of equal keys.
 
 A declared column brings each key to its type; one of no declared type takes that of its first key.
 Only its numbers may be mixed, since 1, 1.0 and True are one key in Python: they hash by value, the
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 class KeyColumn:
-    """One column of keys, the whole key or a field of it: what it is and how it hashes.
+    """One column of keys, the whole key or a field of it: its type and its hash.
 
     declared: None for keys that say themselves what they are. nullable: keys may be None.
     """
@@ -72,11 +72,11 @@ class KeyColumn:
 
     @property
     def type_info(self) -> TypeInformation | None:
-        """The type; None as long as it is neither declared nor seen."""
+        """Type of the keys; None until it is declared or seen."""
         return None if self._kind is None else self._kind.type_info
 
     def type_of(self, of_column: TypeInformation) -> TypeInformation:
-        """The type by which a batch hashes whose type is known as a whole.
+        """Type by which to hash a batch whose keys are known to have one type.
 
         Raises UnsupportedKey for a second type.
         """
@@ -94,7 +94,7 @@ class KeyColumn:
         )
 
     def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
-        """The keys in the one form that equal ones have, with their hash codes.
+        """Keys in the form that all equal keys share, with their hash codes.
 
         Raises UnsupportedKey, before anything is done.
         """
@@ -118,7 +118,7 @@ class KeyColumn:
         return self._kind
 
     def _read_mixture(self, keys: Sequence[Any], kind: Kind) -> tuple[Sequence[Any], Codes]:
-        """Nulls, which only a field may be, hash to 0; all others have to be of the kind."""
+        """Reads nulls, allowed in fields only, with hash 0; all other keys must be of one kind."""
         codes = np.zeros(len(keys), np.uint32)
         present = [row for row, key in enumerate(keys) if key is not None]
         if not self._nullable and len(present) < len(keys):
@@ -171,7 +171,7 @@ def _same_family(declared: TypeInformation, found: TypeInformation) -> bool:
 
 
 def kind_of_type(declared: TypeInformation, where: str) -> Kind:
-    """The kind of a type. Raises UnsupportedKey for one without a stable hash."""
+    """Kind of a type. Raises UnsupportedKey for one without a stable hash."""
     match declared:
         case BasicTypeInfo(name) if name in INTEGER_BITS:
             return Integers(declared)
@@ -211,7 +211,6 @@ def _columns(
 
 
 def _kind_of_key(key: Any, where: str) -> Kind:
-    """The kind of a plain key."""
     python_type = type(key)
     if python_type in NUMBER_TYPES:
         return Numbers(NUMBER_TYPES[python_type], where)

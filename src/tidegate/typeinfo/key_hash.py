@@ -40,7 +40,7 @@ class KeyHasher:
 
     @property
     def key_type(self) -> TypeInformation | None:
-        """The type of the stream's keys; None as long as it is neither declared nor seen."""
+        """Type of the stream's keys; None until it is declared or seen."""
         return self._column.type_info
 
     def key_groups(self, keys: Sequence[object]) -> NDArray[np.int16]:
@@ -48,7 +48,7 @@ class KeyHasher:
         return self.keyed(keys)[1]
 
     def keyed(self, keys: Sequence[object]) -> tuple[Sequence[object], NDArray[np.int16]]:
-        """The keys as plain Python has them, with their key groups.
+        """Keys as plain Python objects, with their key groups.
 
         The keys are those given where all are plain already. Groups: shape (keys,), each in
         [0, max_parallelism). Raises UnsupportedKey, before anything is done, for what can't be a
@@ -61,7 +61,7 @@ class KeyHasher:
         return plain, hash_columns.key_groups_of_codes(codes, self._max_parallelism)
 
     def key_groups_of_column(self, column: pa.Array | pa.ChunkedArray) -> NDArray[np.int16]:
-        """Key group of each key of an Arrow column; the same as `key_groups` of its values.
+        """Key group of each key of an Arrow column; equal to `key_groups` of its values.
 
         Unless declared, integers of any width are Long, and other numbers hash by value. Raises
         UnsupportedKey for nulls, for a type without a stable hash, and for a second type.
@@ -75,7 +75,7 @@ class KeyHasher:
 
 
 def key_type_of(key: object, *, where: str = "key") -> TypeInformation:
-    """The type of an undeclared key; raises UnsupportedKey for what can't be a key."""
+    """Type of an undeclared key. Raises UnsupportedKey for an impossible key."""
     column = KeyColumn(None, where)
     column.read([key])
     assert column.type_info is not None, "a key that was hashed has a type"
@@ -85,5 +85,5 @@ def key_type_of(key: object, *, where: str = "key") -> TypeInformation:
 def subtasks_of(
     key_groups: NDArray[np.int16], parallelism: int, max_parallelism: int
 ) -> NDArray[np.int32]:
-    """The subtask that holds each key group; `model.key_groups.subtask_of_key_group` for each."""
+    """Subtask of each key group, as `subtask_of_key_group` gives for one."""
     return key_groups.astype(np.int32) * parallelism // max_parallelism

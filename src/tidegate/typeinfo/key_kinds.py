@@ -67,14 +67,14 @@ NUMBER_TYPES: Final[dict[type, TypeInformation]] = {
 
 
 class NoKey(Exception):
-    """A key that is not of the kind."""
+    """A key that is not of this kind."""
 
     def __init__(self, key: object) -> None:
         self.key = key
 
 
 class Kind(Protocol):
-    """One type of keys. Methods raise NoKey for a key that is none of them."""
+    """One type of keys. Methods raise NoKey for a key of another type."""
 
     @property
     def type_info(self) -> TypeInformation: ...
@@ -82,11 +82,11 @@ class Kind(Protocol):
     def python_type(self) -> type: ...
 
     def bring(self, key: Any) -> Any:
-        """A plain key of another Python type as one of this kind that is equal."""
+        """A key of another Python type as the equal key of this kind."""
         ...
 
     def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
-        """The keys in the one form that equal ones have, with their hash codes."""
+        """Keys in the form that all equal keys share, with their hash codes."""
         ...
 
 
@@ -108,7 +108,7 @@ class Plain:
 
 
 class Integers:
-    """Integers of a declared width; only Long's hash folds, the narrower ones are their own."""
+    """Integers of a declared width; only Long's hash folds its bits."""
 
     python_type = int
 
@@ -148,7 +148,7 @@ def _is_whole(key: float | decimal.Decimal) -> bool:
 
 
 class Booleans:
-    """Truth values that are declared, and the numbers 0 and 1."""
+    """Truth values of a declared type, and the numbers 0 and 1."""
 
     type_info = BOOLEAN
     python_type = bool
@@ -187,7 +187,6 @@ class Doubles:
 
 
 def _without_two_zeros(keys: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.float64]]:
-    """The numbers with 0.0 for -0.0. Raises NoKey for a NaN."""
     numbers = np.fromiter(keys, np.float64, len(keys))
     if np.isnan(numbers).any():
         raise NoKey(next(key for key in keys if key != key))
@@ -197,7 +196,7 @@ def _without_two_zeros(keys: Sequence[Any]) -> tuple[Sequence[Any], NDArray[np.f
 
 
 class Decimals:
-    """Decimals that are declared."""
+    """Decimals of a declared type."""
 
     type_info = BIG_DEC
     python_type = decimal.Decimal
@@ -243,7 +242,7 @@ class Numbers:
         return self.read_mixture(keys)
 
     def read_mixture(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
-        """The same for numbers of several Python types."""
+        """Keys and hash codes for numbers of several Python types."""
         plain = [self._in_one_form(key) for key in keys]
         return plain, _codes(map(code_of_number, plain), len(plain))
 
@@ -268,7 +267,7 @@ class Members:
         self.python_type: Any = type_info.python_class
 
     def bring(self, key: Any) -> Any:
-        """A text or number as the member of a StrEnum or IntEnum that it equals."""
+        """The member of a StrEnum or IntEnum that equals a text or number."""
         found = next((each for each in self._members() if each == key), None)
         if found is None:
             raise NoKey(key)
@@ -306,7 +305,7 @@ class Fields:
         return self._as_type(tuple(column.type_info or PICKLED for column in self._columns))
 
     def bring(self, key: Any) -> Any:
-        """A tuple, named or not, as another that is equal."""
+        """The equal tuple of this kind, for one with or without names."""
         if not (self._is_tuple and isinstance(key, tuple)):
             raise NoKey(key)
         values = cast("tuple[Any, ...]", key)

@@ -17,7 +17,7 @@ _ATOMS: Final = frozenset({int, str, float, bytes, bool, type(None)})
 
 
 def pickled(values: Sequence[object]) -> bytes:
-    """The values as one pickle of protocol 5.
+    """Pickles all values together, with protocol 5.
 
     Raises UserError for a value that can't be pickled at all.
     """
@@ -39,7 +39,7 @@ def pickled(values: Sequence[object]) -> bytes:
 
 
 def pickled_value(value: object) -> bytes:
-    """One value as a pickle of protocol 5. Raises UserError as `pickled`."""
+    """Pickles one value with protocol 5. Raises UserError as `pickled`."""
     try:
         return pickle.dumps(value, protocol=5)
     except (pickle.PicklingError, TypeError, AttributeError, RecursionError):
@@ -53,7 +53,7 @@ def _is_flat(value: object) -> bool:
 
 
 def _pickled_by_value(values: object) -> bytes:
-    """For objects of classes that can't be imported elsewhere, such as those of a script."""
+    """Pickles by value objects whose classes can't be imported elsewhere, such as a script's."""
     from tidegate.typeinfo.by_value import pickled_by_value  # 30 ms that only such state pays for
 
     try:
@@ -75,18 +75,18 @@ def unpickled(body: memoryview) -> list[Any]:
 
 
 def unpickled_value(data: bytes) -> object:
-    """The way back from `pickled_value`; raises what `unpickled` raises."""
+    """Value of a `pickled_value`; raises what `unpickled` raises."""
     return _loaded(_unpickler(data))
 
 
 def loads(data: bytes | memoryview) -> Any:
-    """As `pickle.loads`, for data that may come out of a snapshot."""
+    """Replaces `pickle.loads` for data that may come from a snapshot."""
     return _unpickler(data).load() if _CHECKS else pickle.loads(data)
 
 
 @contextmanager
 def names_checked(check: Callable[[str, str], None]) -> Generator[None]:
-    """In the block, on every thread, a pickle of state names nothing that `check` raises for.
+    """Within this block, on every thread, `check` can refuse the names in a pickle of state.
 
     check: takes module and name, before they are looked up.
     """
@@ -98,7 +98,7 @@ def names_checked(check: Callable[[str, str], None]) -> Generator[None]:
 
 
 def unpickled_parts(body: memoryview, classes: Collection[type]) -> list[Any]:
-    """The same, but what is of one of the classes comes as `Parts`.
+    """Values of a pickle, with `Parts` for objects of the given classes.
 
     For classes that have changed since: what they would make of old parts may be anything.
     """
@@ -106,13 +106,13 @@ def unpickled_parts(body: memoryview, classes: Collection[type]) -> list[Any]:
 
 
 class Parts:
-    """What a pickle says of an object, as its class has not seen it yet."""
+    """Content of a pickle for an object whose class has not been called yet."""
 
     args: tuple[object, ...]
     state: object
 
     def __new__(cls, *args: object) -> Parts:
-        """Called by the pickle in the class's place, so it has no use for `__init__`."""
+        """Called by the pickle instead of the class, so `__init__` is not used."""
         made = super().__new__(cls)
         made.args, made.state = args, None
         return made
@@ -121,7 +121,7 @@ class Parts:
         self.state = state
 
     def fields(self, names: Sequence[str]) -> dict[str, Any]:
-        """The object's fields. names: those that its class had, in their order."""
+        """Fields of the object. names: fields that its class had, in order."""
         match self.state:
             case dict():
                 return cast("dict[str, Any]", self.state)

@@ -1,4 +1,4 @@
-"""Keys as plain Python has them, and what makes equal ones the same.
+"""Keys as plain Python objects, in one form for equal keys.
 
 Numbers of NumPy become Python's, a text that is also a member of an enumeration becomes the text
 that it equals, a list becomes a tuple, an instant moves to UTC, and a decimal loses zeros behind
@@ -33,7 +33,7 @@ _REMEDY: Final = (
 
 
 def plain_key(key: Any, where: str) -> Any:
-    """The key that an object stands for. Raises UnsupportedKey for one that can't be a key.
+    """The key that an object stands for. Raises UnsupportedKey for an impossible key.
 
     Tuples and objects of classes are given back as they are; their fields are keys of their own.
     """
@@ -77,7 +77,7 @@ def _of_numpy(key: Any, where: str) -> Any:
 
 
 def _of_base(key: Any) -> Any:
-    """What an object of a derived class equals, or None: an IntEnum, a StrEnum, a Timestamp."""
+    """Plain value that an IntEnum, StrEnum, Timestamp or the like equals; or None."""
     match key:
         case str():
             return str.__str__(key)
@@ -109,7 +109,7 @@ def _in_utc(key: datetime.datetime, where: str) -> datetime.datetime:
 
 
 def plain_decimal(key: decimal.Decimal, where: str) -> decimal.Decimal:
-    """A decimal without zeros behind its point, whole ones without an exponent: 1.10 is 1.1.
+    """A decimal without trailing zeros, whole ones without an exponent: 1.10 becomes 1.1.
 
     Raises UnsupportedKey for a NaN, and for one of too many digits.
     """
@@ -166,7 +166,7 @@ def _reason(key: object) -> str:
 
 
 def refusal(key: object, where: str, reason: str, remedy: str = _REMEDY) -> UnsupportedKey:
-    """The error for an object that can't be a key."""
+    """Error for an object that can't be a key."""
     kind = type(key)
     return UnsupportedKey(
         f"{reprlib.repr(key)} ({kind.__module__}.{kind.__qualname__}) can't be a key: {reason}",
@@ -176,7 +176,7 @@ def refusal(key: object, where: str, reason: str, remedy: str = _REMEDY) -> Unsu
 
 
 def refusal_of_nan(key: object, where: str) -> UnsupportedKey:
-    """The error for a number that equals nothing, itself included, so that no state is found."""
+    """Error for a NaN, which does not equal itself, so that its state would never be found."""
     return refusal(
         key,
         where,
@@ -186,7 +186,7 @@ def refusal_of_nan(key: object, where: str) -> UnsupportedKey:
 
 
 def code_of_number(key: float | decimal.Decimal) -> int:
-    """The hash code of a number by its value: as Java has it for a Long where it is one.
+    """Hash code of a number by value: that of the Java Long that it equals.
 
     Else that of the Double that it equals, and last of the BigDecimal. No NaN.
     """
@@ -203,14 +203,14 @@ def code_of_number(key: float | decimal.Decimal) -> int:
 
 
 def code_of_decimal(key: decimal.Decimal) -> int:
-    """The hash code of a plain decimal that is finite, as Java has it for a BigDecimal."""
+    """Hash code of a finite plain decimal, equal to that of a Java BigDecimal."""
     sign, digits, exponent = key.as_tuple()
     unscaled = int("".join(map(str, digits)))
     return java_hash.hash_big_decimal(-unscaled if sign else unscaled, -cast("int", exponent))
 
 
 def number_in_one_form(key: Any) -> Any:
-    """A plain number as an int or float, where one is equal; so equal ones are written alike."""
+    """A number as the int or float that it equals, if any; so equal ones are written alike."""
     if isinstance(key, bool):
         return int(key)
     if isinstance(key, float):

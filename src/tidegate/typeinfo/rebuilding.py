@@ -1,4 +1,4 @@
-"""Values as their types have them, from what MessagePack or a pickle makes of them by itself."""
+"""Rebuilds values of their types from what MessagePack or a pickle makes by default."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ WRITTEN_AS_TEXT: Final[dict[TypeInformation, type]] = {
 def all_rebuilt(
     values: Iterable[Any], new: TypeInformation, old: TypeInformation | None = None
 ) -> list[Any]:
-    """Each value as `rebuilt`. Raises FormatError where its class does not take its fields."""
+    """Each value as `rebuilt`. Raises FormatError if a class does not accept its fields."""
     try:
         return [rebuilt(each, new, old) for each in values]
     except TidegateError:
@@ -61,7 +61,7 @@ def all_rebuilt(
 
 
 def rebuilt(raw: Any, new: TypeInformation, old: TypeInformation | None = None) -> Any:
-    """A value as its type has it, from what MessagePack makes of it by itself.
+    """Value of its type, made from MessagePack's default types.
 
     old: the type under which it was written, where that is another one that `evolution` lets
     through. What doesn't fit is left as it is.
@@ -120,7 +120,6 @@ def _common_fields(
     new: RecordTypeInfo | RowTypeInfo,
     old: RecordTypeInfo | RowTypeInfo,
 ) -> dict[str, Any]:
-    """The fields that there were and are, as they are now."""
     was = dict(zip(old.field_names, old.field_types, strict=True))
     pairs = zip(new.field_names, new.field_types, strict=True)
     return {

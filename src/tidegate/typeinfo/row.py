@@ -1,4 +1,4 @@
-"""Where `Row` stood: values of it that were pickled into snapshots name this module."""
+"""Old module of `Row`: pickles in snapshots name it."""
 
 from flinkformat.row import Row, RowKind
 

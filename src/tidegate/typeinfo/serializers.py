@@ -79,7 +79,7 @@ _NUMBERS: Final = (int, float, bool)
 
 @dataclass(frozen=True, slots=True)
 class SerializerSnapshot:
-    """What has to be remembered of a serializer to read its bytes later, by another program.
+    """Everything needed to read a serializer's bytes later, in another program.
 
     name: `msgpack` or `pickle`. version: of the bytes. python: the version that pickled, such as
     `3.11`; empty for MessagePack.
@@ -91,14 +91,13 @@ class SerializerSnapshot:
     python: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Itself as a JSON object."""
         described = describe(self.type_info)
         plain = {"name": self.name, "version": self.version, "type": described}
         return plain | ({"python": self.python} if self.python else {})
 
     @staticmethod
     def from_json(plain: dict[str, object]) -> SerializerSnapshot:
-        """The way back; raises FormatError for what is no snapshot."""
+        """Parses a JSON object. Raises FormatError for anything else."""
         name, version, python = plain.get("name"), plain.get("version"), plain.get("python", "")
         if not (isinstance(name, str) and isinstance(version, int) and isinstance(python, str)):
             raise FormatError(
@@ -109,12 +108,11 @@ class SerializerSnapshot:
         return SerializerSnapshot(name, version, type_described(plain.get("type")), python)
 
     def to_bytes(self) -> bytes:
-        """Itself as the bytes of its JSON object."""
         return json.dumps(self.to_json(), separators=(",", ":")).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> SerializerSnapshot:
-        """The way back; raises FormatError for what is no snapshot."""
+        """Parses the bytes of a JSON object. Raises FormatError for anything else."""
         try:
             return SerializerSnapshot.from_json(json.loads(data))
         except (ValueError, AttributeError, RecursionError) as error:
@@ -125,11 +123,11 @@ class Reader(Protocol):
     """Reads the values of one piece."""
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The values, in order. Raises FormatError for bytes that `encode_many` didn't make."""
+        """Values in order. Raises FormatError for bytes that `encode_many` didn't make."""
         ...
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The value of each piece. Raises FormatError for what `encode_each` didn't make."""
+        """Value of each piece. Raises FormatError for bytes that `encode_each` didn't make."""
         ...
 
 
@@ -137,28 +135,26 @@ class Serializer(Reader, Protocol):
     """Writes and reads the values of one state; holds nothing between two calls."""
 
     @property
-    def type_info(self) -> TypeInformation:
-        """The type of the values."""
-        ...
+    def type_info(self) -> TypeInformation: ...
 
     def encode_many(self, values: Sequence[object]) -> bytes:
-        """The values as one piece; no value is kept or changed.
+        """Encodes the values as one piece; does not keep or change them.
 
         Raises UserError for a value that can't even be pickled.
         """
         ...
 
     def encode_each(self, values: Sequence[object]) -> list[bytes]:
-        """Each value as a piece of its own. Raises UserError as `encode_many` does."""
+        """Encodes each value as a piece of its own. Raises UserError as `encode_many`."""
         ...
 
     def snapshot(self) -> SerializerSnapshot:
-        """What has to be remembered to read the pieces."""
+        """Everything needed to read the pieces later."""
         ...
 
 
 def serializer_of(type_info: TypeInformation | None) -> Serializer:
-    """The serializer for a type; for None, for whatever comes."""
+    """Serializer for a type; for None, one that takes any value."""
     if type_info is None or not _is_packable(type_info):
         return PickleSerializer(type_info or PICKLED)
     return TypedSerializer(type_info)
@@ -171,23 +167,18 @@ class PickleSerializer:
         self.type_info = type_info
 
     def encode_many(self, values: Sequence[object]) -> bytes:
-        """The values as one piece."""
         return _PICKLE + pickled(values)
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The values, in order."""
         return unpickled(_opened(data, _PICKLE)[1])
 
     def encode_each(self, values: Sequence[object]) -> list[bytes]:
-        """Each value as a piece of its own."""
         return [self.encode_many([value]) for value in values]
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The value of each piece."""
         return [_only(self.decode_many(piece)) for piece in pieces]
 
     def snapshot(self) -> SerializerSnapshot:
-        """What has to be remembered to read the pieces."""
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return SerializerSnapshot("pickle", VERSION, self.type_info, python)
 
@@ -203,7 +194,6 @@ class TypedSerializer:
         self._decode = _decoder(type_info)
 
     def encode_many(self, values: Sequence[object]) -> bytes:
-        """The values as one piece."""
         plain = values if isinstance(values, list) else list(values)
         if self._are_as_declared(plain):
             try:
@@ -213,7 +203,6 @@ class TypedSerializer:
         return _PICKLE + pickled(plain)
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The values, in order."""
         tag, body = _opened(data, _MSGPACK, _PICKLE)
         if tag == _PICKLE:
             return unpickled(body)
@@ -225,7 +214,6 @@ class TypedSerializer:
         return all_rebuilt(unpacked(body), self.type_info)
 
     def encode_each(self, values: Sequence[object]) -> list[bytes]:
-        """Each value as a piece of its own."""
         plain = values if isinstance(values, list) else list(values)
         if self._are_as_declared(plain):
             encode = self._encode
@@ -237,7 +225,6 @@ class TypedSerializer:
         return [self.encode_many([value]) for value in plain]
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The value of each piece."""
         decode = self._decode
         if decode is None:
             return [_only(self.decode_many(piece)) for piece in pieces]
@@ -250,11 +237,10 @@ class TypedSerializer:
             return [_only(self.decode_many(piece)) for piece in pieces]
 
     def snapshot(self) -> SerializerSnapshot:
-        """What has to be remembered to read the pieces."""
         return SerializerSnapshot("msgpack", VERSION, self.type_info)
 
     def _are_as_declared(self, values: list[object]) -> bool:
-        """Whether each value has the Python type, and the first one is right down to its leaves.
+        """True if all values have the Python type, and the first one is right in every part.
 
         Looking into every value would cost three times as much as writing it.
         """
@@ -268,12 +254,12 @@ class TypedSerializer:
         return _fits(first, self.type_info)
 
     def _by_name(self, values: list[object]) -> list[object]:
-        """The values with the names of members of enumerations, which MessagePack can't hold."""
+        """Replaces members of enumerations, which MessagePack can't hold, by their names."""
         return [_named(each, self.type_info) for each in values] if self._has_members else values
 
 
 class MigratingReader:
-    """Reads what was written under an old type as values of a new one, which `evolution` allows.
+    """Reads values of an old type as values of a new one that `evolution` allows.
 
     by_name: fields are found by name alone, as MessagePack has them: no NamedTuple has changed.
     """
@@ -285,7 +271,6 @@ class MigratingReader:
         self._decode = _decoder(new) if by_name and _is_packable(new) else None
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The values, in order."""
         tag, body = _opened(data, _MSGPACK, _PICKLE)
         if tag == _PICKLE:
             values = unpickled_parts(body, self._classes)
@@ -299,12 +284,10 @@ class MigratingReader:
         return all_rebuilt(values, self._new, self._old)
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The value of each piece."""
         return [_only(self.decode_many(piece)) for piece in pieces]
 
 
 def _classes_of(type_info: TypeInformation) -> frozenset[type]:
-    """The classes of all records in a type."""
     inner = frozenset[type]().union(*map(_classes_of, type_info.children))
     if isinstance(type_info, RecordTypeInfo) and type_info.python_class is not None:
         return inner | {type_info.python_class}
@@ -318,7 +301,7 @@ def _only(values: list[Any]) -> Any:
 
 
 def split_piece(data: bytes | memoryview, before: bytes = b"") -> list[bytes]:
-    """A piece of many values as pieces of one each, without making the values where it can be.
+    """Splits a piece of many values into pieces of one, without decoding values if possible.
 
     before: bytes to put in front of each.
     """
@@ -330,7 +313,7 @@ def split_piece(data: bytes | memoryview, before: bytes = b"") -> list[bytes]:
 
 
 def values_in(data: bytes | memoryview) -> int | None:
-    """How many values a piece holds, none of them made; None where only unpickling would tell.
+    """Number of values in a piece, without decoding; None if only unpickling would tell.
 
     Raises FormatError for what is no whole piece.
     """
@@ -343,7 +326,6 @@ def values_in(data: bytes | memoryview) -> int | None:
 
 
 def _unpacked_raw(body: memoryview) -> list[msgspec.Raw]:
-    """The values of a MessagePack piece as their bytes."""
     try:
         return msgspec.msgpack.decode(body, type=list[msgspec.Raw])
     except _NO_MSGPACK as error:
@@ -351,12 +333,12 @@ def _unpacked_raw(body: memoryview) -> list[msgspec.Raw]:
 
 
 def is_packed(data: bytes) -> bool:
-    """Whether a piece is MessagePack: its values were of the declared type."""
+    """True if a piece is MessagePack, so that its values had the declared type."""
     return data[:1] == _MSGPACK
 
 
 def join_pieces(pieces: Sequence[bytes], before: int = 0) -> bytes:
-    """Pieces of one value each, all of one encoding, as a piece of many.
+    """Joins pieces of one value each, all of one encoding.
 
     before: number of bytes in front of each.
     """
@@ -369,7 +351,7 @@ def join_pieces(pieces: Sequence[bytes], before: int = 0) -> bytes:
 
 
 def split_maps(data: bytes | memoryview, keys: Serializer) -> list[list[tuple[bytes, bytes]]]:
-    """A piece of many maps: of each its keys and values, as pieces of one each.
+    """Splits a piece of many maps into keys and values of each, as pieces of one.
 
     keys: writes the maps' keys, where those of the piece are not bytes that can be cut out.
     """
@@ -394,7 +376,7 @@ def split_maps(data: bytes | memoryview, keys: Serializer) -> list[list[tuple[by
 
 
 def join_map(entries: Sequence[tuple[bytes, bytes]], keys: Reader) -> bytes:
-    """The way back for one map: keys in MessagePack, values all of one encoding; at least one."""
+    """Joins the entries of one map, at least one: keys in MessagePack, values of one encoding."""
     if entries[0][1].startswith(_PICKLE):
         names = keys.decode_each([key for key, _ in entries])
         values = [unpickled(memoryview(piece)[1:])[0] for _, piece in entries]
@@ -406,7 +388,7 @@ def join_map(entries: Sequence[tuple[bytes, bytes]], keys: Reader) -> bytes:
 
 
 def join_lists(pieces: Sequence[bytes]) -> bytes:
-    """Pieces of one list each, all of one encoding, as a piece of one list with all elements.
+    """Joins pieces of one list each, all of one encoding, to a piece of one list.
 
     Raises FormatError for what is no list.
     """
@@ -419,7 +401,7 @@ def join_lists(pieces: Sequence[bytes]) -> bytes:
 
 
 def _elements(piece: bytes, at: int) -> tuple[int, memoryview]:
-    """How many elements the list has that begins there in MessagePack, and their bytes."""
+    """Length of the list that begins there in MessagePack, and the bytes of its elements."""
     view = memoryview(piece)[at:]
     mark = view[0] if view else 0
     size = 0 if mark & 0xF0 == 0x90 else {0xDC: 2, 0xDD: 4}.get(mark)
@@ -431,7 +413,7 @@ def _elements(piece: bytes, at: int) -> tuple[int, memoryview]:
 
 
 def unpacked(body: memoryview) -> list[Any]:
-    """What MessagePack makes of a piece by itself: lists for tuples, dicts for records."""
+    """Decodes a piece without its type: lists for tuples, dicts for records."""
     try:
         return msgspec.msgpack.decode(body, type=list[Any])
     except _NO_MSGPACK as error:
@@ -477,7 +459,7 @@ def _has_members(type_info: TypeInformation) -> bool:
 
 
 def _named(value: Any, type_info: TypeInformation) -> Any:
-    """A value that fits a type, with names for members of enumerations, and tuples for records."""
+    """A value with names for members of enumerations, and tuples for records."""
     match type_info:
         case EnumTypeInfo(python_class=found):
             return value if value is None or found is str else value.name
@@ -518,7 +500,7 @@ def _python_type(type_info: TypeInformation) -> type:
 
 
 def _fits(value: Any, type_info: TypeInformation) -> bool:
-    """Whether a value is of a type; of a list or a map, only the first entry is looked at."""
+    """True if a value is of a type; checks only the first entry of a list or map."""
     if value is None:
         return True
     if type(value) not in _python_types(type_info):
@@ -538,12 +520,12 @@ def _fits(value: Any, type_info: TypeInformation) -> bool:
 
 
 def holds(serializer: Serializer, values: Sequence[object]) -> bool:
-    """Whether a serializer packs values, each of which is right down to its leaves."""
+    """True if a serializer packs values, each checked in every part."""
     return isinstance(serializer, TypedSerializer) and _all_fit(values, serializer.type_info)
 
 
 def _all_fit(values: Sequence[Any], type_info: TypeInformation) -> bool:
-    """Field by field over all values; what is no tuple or class is asked for itself."""
+    """Checks fields one by one over all values."""
     found = set(map(type, values))
     if type(None) in found:
         values = [value for value in values if value is not None]
@@ -576,13 +558,13 @@ def _decoder(type_info: TypeInformation) -> Any:
 
 
 def _is_undeclared(type_info: TypeInformation) -> bool:
-    """Whether there are classes of keys in it that nobody declared: their hints may say less."""
+    """True for types with undeclared classes of keys, whose hints may be incomplete."""
     undeclared = isinstance(type_info, RecordTypeInfo) and bool(type_info.module)
     return undeclared or any(map(_is_undeclared, type_info.children))
 
 
 def shape_of(type_info: TypeInformation) -> Any:
-    """What the decoder has to know: containers and classes; scalars say what they are."""
+    """Containers and classes as the decoder needs them; scalars describe themselves."""
     match type_info:
         case TupleTypeInfo(types):
             inner = tuple(map(shape_of, types))

@@ -1,4 +1,4 @@
-"""Classes that stand in for those of a program, where its state is read without the program.
+"""Stand-ins for classes of a program, to read its state without the program.
 
 A snapshot knows of a record its fields, not its class. What stands in for it has the same fields,
 each None where the bytes have none, so that the serializers read such state as they read any other.
@@ -32,7 +32,7 @@ from tidegate.typeinfo.types import (
 
 
 def serializer_standing_in(snapshot: SerializerSnapshot) -> Serializer:
-    """What reads and writes values as the serializer of a snapshot did.
+    """Serializer that reads and writes values as the one of a snapshot did.
 
     Raises FormatError where its type can't be that of any values.
     """
@@ -48,7 +48,7 @@ def serializer_standing_in(snapshot: SerializerSnapshot) -> Serializer:
 
 
 def with_classes(type_info: TypeInformation) -> TypeInformation:
-    """The type with a class for each record that has none, and names for members of enumerations.
+    """The type with a stand-in class for each record, and names for members of enumerations.
 
     Raises FormatError for odd fields.
     """

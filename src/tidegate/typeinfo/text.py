@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def text_of(type_info: TypeInformation | None) -> Callable[[object], str]:
-    """What makes a text of each value of a type: ``(a,1)``, ``+I[a,True]``, ``[1, 2]``, ``null``.
+    """Function that prints a value of a type: ``(a,1)``, ``+I[a,True]``, ``[1, 2]``, ``null``.
 
     A value without a declared type is what ``str`` makes of it.
     """
@@ -112,7 +112,7 @@ def _single_text(value: float) -> str:
 
 
 def _java_number(value: float, shortest: str) -> str:
-    """A number as ``Double.toString`` has it. shortest: the fewest digits that stand for it."""
+    """A number as ``Double.toString`` prints it. shortest: with the fewest digits."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -35,13 +35,13 @@ V = TypeVar("V")
 
 
 class TypeInformation(Generic[T_co]):
-    """What the values of a stream or a state are; the base of all types."""
+    """Type of the values of a stream or a state; the base of all types."""
 
     __slots__ = ()
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The types of the parts, in order."""
+        """Types of the parts, in order."""
         return ()
 
 
@@ -67,7 +67,7 @@ class SqlTimeTypeInfo(TypeInformation):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PickledBytesTypeInfo(TypeInformation):
-    """Any picklable object."""
+    """Any picklable object, kept as its pickle."""
 
     def __repr__(self) -> str:
         return "PickledByteArrayTypeInfo"
@@ -81,7 +81,6 @@ class PrimitiveArrayTypeInfo(TypeInformation):
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The type of the elements."""
         return (self.element_type,)
 
     def __repr__(self) -> str:
@@ -97,7 +96,6 @@ class ListTypeInfo(TypeInformation["list[Any]"]):
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The type of the elements."""
         return (self.element_type,)
 
     def __repr__(self) -> str:
@@ -106,14 +104,13 @@ class ListTypeInfo(TypeInformation["list[Any]"]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MapTypeInfo(TypeInformation["dict[Any, Any]"]):
-    """A `dict`."""
+    """A `dict` with keys of one type and values of another."""
 
     key_type: TypeInformation
     value_type: TypeInformation
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The types of key and value."""
         return (self.key_type, self.value_type)
 
     def __repr__(self) -> str:
@@ -131,11 +128,10 @@ class TupleTypeInfo(TypeInformation["tuple[Any, ...]"]):
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
         return self.field_types
 
     def get_field_types(self) -> list[TypeInformation]:
-        """The types of the fields, as a list."""
+        """Types of the fields, as a list."""
         return list(self.field_types)
 
     def __repr__(self) -> str:
@@ -159,19 +155,18 @@ class RowTypeInfo(TypeInformation["Row"]):
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
         return self.field_types
 
     def get_field_types(self) -> list[TypeInformation]:
-        """The types of the fields, as a list."""
+        """Types of the fields, as a list."""
         return list(self.field_types)
 
     def get_field_names(self) -> list[str]:
-        """The names of the fields, as a list."""
+        """Names of the fields, as a list."""
         return list(self.field_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """Position of a field; raises ValueError where there is none of that name."""
+        """Position of a field. Raises ValueError for an unknown name."""
         return self.field_names.index(field_name)
 
     def __repr__(self) -> str:
@@ -197,7 +192,6 @@ class RecordTypeInfo(TypeInformation):
 
     @property
     def children(self) -> tuple[TypeInformation, ...]:
-        """The types of the fields."""
         return self.field_types
 
     def __repr__(self) -> str:
@@ -222,7 +216,7 @@ class EnumTypeInfo(TypeInformation):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NumberTypeInfo(TypeInformation):
-    """Keys that are numbers and whose type nobody declared: they are told apart by value alone.
+    """Numbers as keys of no declared type, compared by value alone.
 
     So 1.0, True and Decimal(1) are the key 1. of: the type of the first one, in which they are
     written; whole numbers are LONG, whose keys lie in the same places.
@@ -279,141 +273,141 @@ class Types:
 
     @staticmethod
     def STRING() -> TypeInformation[str]:
-        """`str`."""
+        """Type of a Python `str`."""
         return STRING
 
     @staticmethod
     def BYTE() -> TypeInformation[int]:
-        """`int` of 8 bits."""
+        """Type of an `int` of 8 bits."""
         return BYTE
 
     @staticmethod
     def BOOLEAN() -> TypeInformation[bool]:
-        """`bool`."""
+        """Type of a Python `bool`."""
         return BOOLEAN
 
     @staticmethod
     def SHORT() -> TypeInformation[int]:
-        """`int` of 16 bits."""
+        """Type of an `int` of 16 bits."""
         return SHORT
 
     @staticmethod
     def INT() -> TypeInformation[int]:
-        """`int` of 32 bits."""
+        """Type of an `int` of 32 bits."""
         return INT
 
     @staticmethod
     def LONG() -> TypeInformation[int]:
-        """`int` of 64 bits."""
+        """Type of an `int` of 64 bits."""
         return LONG
 
     @staticmethod
     def FLOAT() -> TypeInformation[float]:
-        """`float` of single precision."""
+        """Type of a `float` of single precision."""
         return FLOAT
 
     @staticmethod
     def DOUBLE() -> TypeInformation[float]:
-        """`float`."""
+        """Type of a `float` of double precision."""
         return DOUBLE
 
     @staticmethod
     def CHAR() -> TypeInformation[str]:
-        """`str` of one character."""
+        """Type of a `str` of one character."""
         return CHAR
 
     @staticmethod
     def BIG_INT() -> TypeInformation[int]:
-        """`int` without bounds."""
+        """Type of an `int` without bounds."""
         return BIG_INT
 
     @staticmethod
     def BIG_DEC() -> TypeInformation[decimal.Decimal]:
-        """`decimal.Decimal`."""
+        """Type of a `decimal.Decimal`."""
         return BIG_DEC
 
     @staticmethod
     def INSTANT() -> TypeInformation[Any]:
-        """`datetime.datetime` with a zone."""
+        """Type of a `datetime.datetime` with a zone."""
         return INSTANT
 
     @staticmethod
     def SQL_DATE() -> TypeInformation[datetime.date]:
-        """`datetime.date`."""
+        """Type of a `datetime.date`."""
         return SQL_DATE
 
     @staticmethod
     def SQL_TIME() -> TypeInformation[datetime.time]:
-        """`datetime.time`."""
+        """Type of a `datetime.time`."""
         return SQL_TIME
 
     @staticmethod
     def SQL_TIMESTAMP() -> TypeInformation[datetime.datetime]:
-        """`datetime.datetime` without zone."""
+        """Type of a `datetime.datetime` without a zone."""
         return SQL_TIMESTAMP
 
     @staticmethod
     def PICKLED_BYTE_ARRAY() -> TypeInformation[Any]:
-        """Any picklable object."""
+        """Type of any picklable object."""
         return PICKLED
 
     @staticmethod
     def ROW(field_types: Sequence[TypeInformation]) -> RowTypeInfo:
-        """`Row` with the fields f0, f1, ..."""
+        """Type of a `Row` with the fields f0, f1, ..."""
         return RowTypeInfo(field_types)
 
     @staticmethod
     def ROW_NAMED(
         field_names: Sequence[str], field_types: Sequence[TypeInformation]
     ) -> RowTypeInfo:
-        """`Row` with named fields."""
+        """Type of a `Row` with named fields."""
         return RowTypeInfo(field_types, field_names)
 
     @staticmethod
     def TUPLE(field_types: Sequence[TypeInformation]) -> TupleTypeInfo:
-        """`tuple`."""
+        """Type of a `tuple` of this length."""
         return TupleTypeInfo(field_types)
 
     @staticmethod
     def PRIMITIVE_ARRAY(element_type: TypeInformation) -> TypeInformation[Any]:
-        """`list` of a numeric type or of truth values; of BYTE, `bytes`."""
+        """Type of a `list` of numbers or truth values; of BYTE, `bytes`."""
         return PrimitiveArrayTypeInfo(element_type)
 
     @staticmethod
     def BASIC_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
-        """`list` of a basic type."""
+        """Type of a `list` whose elements have a basic type."""
         return ListTypeInfo(element_type, "BasicArrayTypeInfo")
 
     @staticmethod
     def OBJECT_ARRAY(element_type: TypeInformation[E]) -> TypeInformation[list[E]]:
-        """`list` of any type."""
+        """Type of a `list` of any type."""
         return ListTypeInfo(element_type, "ObjectArrayTypeInfo")
 
     @staticmethod
     def MAP(
         key_type_info: TypeInformation[K], value_type_info: TypeInformation[V]
     ) -> TypeInformation[dict[K, V]]:
-        """`dict`."""
+        """Type of a `dict` with these keys and values."""
         return MapTypeInfo(key_type_info, value_type_info)
 
     @staticmethod
     def LIST(element_type_info: TypeInformation[E]) -> TypeInformation[list[E]]:
-        """`list`."""
+        """Type of a `list` with these elements."""
         return ListTypeInfo(element_type_info)
 
 
 def written_as(type_info: TypeInformation) -> TypeInformation:
-    """The type in which values are written: that of the first one for undeclared numbers."""
+    """Type in which values are written; for undeclared numbers, the type of the first one."""
     return type_info.of if isinstance(type_info, NumberTypeInfo) else type_info
 
 
 def holds_pickled(type_info: TypeInformation) -> bool:
-    """Whether some part of a value of this type can only be pickled."""
+    """True if some part of a value of this type can only be pickled."""
     return type_info == PICKLED or any(map(holds_pickled, type_info.children))
 
 
 def names_of(type_info: TypeInformation) -> tuple[str, ...]:
-    """The names of a type's fields; f0, f1, ... of a tuple, none of what has no fields."""
+    """Names of a type's fields; f0, f1, ... of a tuple, empty for types without fields."""
     match type_info:
         case RowTypeInfo() | RecordTypeInfo():
             return type_info.field_names
@@ -424,5 +418,5 @@ def names_of(type_info: TypeInformation) -> tuple[str, ...]:
 
 
 def is_any(type_info: TypeInformation | None) -> bool:
-    """Whether a type says nothing of its values."""
+    """True if a type says nothing about its values."""
     return type_info is None or type_info == PICKLED

@@ -1,4 +1,4 @@
-"""Which part of a value cannot be pickled, told as a person would find it in the program."""
+"""Finds the part of a value that cannot be pickled, named as a person finds it in the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS: Final = "tidegate."
 
 
 def unpicklable_part(value: object) -> str:
-    """Names the variable or attribute that cannot be pickled; empty where it is not found.
+    """Names the variable or attribute that cannot be pickled; empty if it is not found.
 
     Tries each part by pickling it, so it is for errors only.
     """
@@ -38,7 +38,7 @@ def _can_be_pickled(value: object) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, object]]:
-    """What a value holds, each with how it is found; nothing to say of what is the engine's."""
+    """Parts of a value, each with its path; none for objects of the engine."""
     if ismethod(value):
         yield "", value.__self__
         yield "", value.__func__

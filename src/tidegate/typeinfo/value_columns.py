@@ -45,7 +45,7 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def column_type(type_info: TypeInformation) -> pa.DataType:
-    """The Arrow type of a column of such values; there is one for every type."""
+    """Arrow type of a column of such values; every type has one."""
     match type_info:
         case _ if type_info in PLAIN_ARROW:
             return PLAIN_ARROW[type_info]
@@ -105,7 +105,6 @@ def column_of(values: Sequence[Any], type_info: TypeInformation) -> pa.Array:
 
 
 def _offsets(values: Sequence[Any]) -> pa.Array:
-    """Where the parts of each value begin; null for one that is None."""
     sizes = np.fromiter((0 if each is None else len(each) for each in values), np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     absent = np.array([each is None for each in values] + [False], np.bool_)
@@ -145,7 +144,7 @@ def _time_of(value: object) -> object:
 
 
 def recast(value: Any, type_info: TypeInformation) -> Any:
-    """A value with its records as the type's classes have them, from any of the same fields.
+    """A value with its records as objects of the type's classes, from objects with the same fields.
 
     Raises TypeError where a record has other fields.
     """
@@ -167,12 +166,12 @@ def recast(value: Any, type_info: TypeInformation) -> Any:
 
 
 def has_records(type_info: TypeInformation) -> bool:
-    """Whether some part of a value of the type is of a class of the program's."""
+    """True if some part of a value of the type is an object of a class of the program."""
     return isinstance(type_info, RecordTypeInfo) or any(map(has_records, type_info.children))
 
 
 def values_of(column: pa.Array | pa.ChunkedArray, type_info: TypeInformation) -> list[Any]:
-    """The values of a column, as the type has them; the way back of `column_of`.
+    """Values of a column, as the type has them; inverse of `column_of`.
 
     Records need their classes. Raises TypeError or ValueError where a value can't be of the type.
     """

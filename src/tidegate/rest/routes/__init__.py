@@ -1,1 +1,1 @@
-"""What is answered at which path."""
+"""Routes: the answer for each path."""

@@ -1,4 +1,4 @@
-"""Checkpoints: what is known of them, and asking for one. Source: REST §4."""
+"""Checkpoints: their history, and requests for one. Source: REST §4."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ _KIND: Final = "checkpoint"
 
 
 def routes(served: ServedJob) -> list[Route]:
-    """The routes of checkpoints."""
-
     async def overview(request: Request) -> object:
         return shapes.overview((await served.job(request)).checkpoints)
 

@@ -25,7 +25,7 @@ _ENTRIES: Final = re.compile("[0-9]{1,9}")
 
 
 def routes(served: ServedJob) -> list[Route]:
-    """The routes of the job; those that end in a word stand before those that end in its id."""
+    """Routes of the job; paths that end in a word stand before those that end in an id."""
     base = "/jobs/{jobid}"
     reading = [*_reading_jobs(served), *_reading(served, base), *_reading_vertices(served, base)]
     return [*reading, *_cancelling(served, base)]

@@ -16,8 +16,6 @@ _FIRST_PAGE: Final = "/jobs/overview"
 
 
 def routes(guard: Guard) -> list[Route]:
-    """The routes that let a browser in."""
-
     async def link(request: web.Request) -> object:
         return {"url": f"{request.scheme}://{request.headers['Host']}{guard.new_link()}"}
 

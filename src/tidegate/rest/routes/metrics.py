@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 
 def routes(served: ServedJob) -> list[Route]:
-    """The routes of metrics."""
-
     def known(job: JobView, vertex: VertexView, subtask: SubtaskView) -> shapes.Metrics:
         return shapes.of_subtask(job, vertex, subtask, served.rates.of(vertex.id, subtask))
 

@@ -29,7 +29,7 @@ _DISPOSAL: Final = "savepoint disposal"
 
 
 def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Route]:
-    """The routes of savepoints. dispose: begins to delete one."""
+    """Routes of savepoints. dispose: begins to delete one."""
 
     async def trigger(request: Request) -> object:
         job = await served.job(request)
@@ -90,7 +90,7 @@ def _check_directory(job: JobView, given: str | None, field: str) -> None:
 
 
 def _check_place(job: JobView, given: str | None) -> None:
-    """Raises Forbidden where the driver is not to go for whoever asks."""
+    """Raises Forbidden for a place that requests may not send the driver to."""
     folder, rest = job.settings.checkpoints.savepoint_directory, job.settings.rest
     others = () if rest is None else rest.savepoint_directories
     check_target(given, others if folder is None else (folder, *others))

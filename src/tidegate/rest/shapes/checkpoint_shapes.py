@@ -40,7 +40,6 @@ _STORAGES: Final = {
 
 
 def overview(seen: StatisticsView) -> Object:
-    """``/jobs/:jobid/checkpoints``."""
     counts, summary = seen.counts, seen.summary
     return {
         "counts": {
@@ -69,7 +68,7 @@ def overview(seen: StatisticsView) -> Object:
 
 
 def checkpoint(one: CheckpointStatistics, *, tasks: bool = False) -> Object:
-    """A checkpoint. tasks: with the share of each vertex."""
+    """One checkpoint. tasks: adds the share of each vertex."""
     format = one.savepoint_format
     shape: Object = {
         "className": one.status.value.lower(),
@@ -101,7 +100,6 @@ def checkpoint(one: CheckpointStatistics, *, tasks: bool = False) -> Object:
 
 
 def task(one: CheckpointStatistics, share: VertexStatistics) -> Object:
-    """A vertex's share of a checkpoint."""
     return {
         "id": one.checkpoint,
         "status": one.status.value,
@@ -118,8 +116,6 @@ def task(one: CheckpointStatistics, share: VertexStatistics) -> Object:
 
 
 def subtasks(one: CheckpointStatistics, share: VertexStatistics) -> Object:
-    """The share of each subtask of a vertex."""
-
     def spread(figure: Callable[[SubtaskStatistics], int]) -> Object:
         return stats(share.distribution(figure))
 
@@ -170,7 +166,6 @@ def _subtask(index: int, reported: SubtaskStatistics | None) -> Object:
 
 
 def config(settings: JobSettings) -> Object:
-    """``/jobs/:jobid/checkpoints/config``."""
     checkpoints, changelog = settings.checkpoints, settings.slot.changelog
     retention = checkpoints.retention
     return {
@@ -197,7 +192,7 @@ def config(settings: JobSettings) -> Object:
 
 
 def stats(spread: Distribution) -> Object:
-    """A distribution; percentiles that are not kept are no numbers."""
+    """A distribution; percentiles are NaN, since they are not kept."""
     known = spread.percentiles or {}
     percentiles = {f"p{p:g}".replace(".", ""): known.get(p, _NAN) for p in PERCENTILES}
     return {"min": spread.min, "max": spread.max, "avg": spread.avg, **percentiles}

@@ -28,7 +28,6 @@ _NOWHERE: Final = "(unassigned)"
 
 
 def overview(job: JobView, now_ms: int) -> Object:
-    """The job in ``/jobs/overview``."""
     states = _counted(states_of(vertex) for vertex in job.vertices)
     return {
         "jid": job.job,
@@ -47,7 +46,6 @@ def overview(job: JobView, now_ms: int) -> Object:
 
 
 def details(job: JobView, now_ms: int) -> Object:
-    """``/jobs/:jobid``."""
     aggregates = Counter(state_of(vertex) for vertex in job.vertices)
     return {
         "jid": job.job,
@@ -85,7 +83,6 @@ def _type(job: JobView) -> str:
 
 
 def vertex_of(vertex: VertexView, now_ms: int) -> Object:
-    """A vertex in ``/jobs/:jobid``."""
     began = [ms for s in vertex.subtasks if (ms := _deployed_ms(s)) is not None]
     began_ms = min(began, default=_NOT_YET)
     over = len(began) == vertex.parallelism and all(s.state.is_terminal for s in vertex.subtasks)
@@ -106,7 +103,6 @@ def vertex_of(vertex: VertexView, now_ms: int) -> Object:
 
 
 def vertex_details(job: JobView, vertex: VertexView, now_ms: int) -> Object:
-    """``/jobs/:jobid/vertices/:vertexid``."""
     return {
         "id": vertex.id.hex(),
         "name": vertex.name,
@@ -124,7 +120,6 @@ def vertex_details(job: JobView, vertex: VertexView, now_ms: int) -> Object:
 
 
 def _aggregated(each: Sequence[Mapping[str, object]]) -> Object:
-    """The spread of each number over the subtasks."""
     numbers: dict[str, list[int]] = {}
     for one in each:
         for name, value in one.items():
@@ -169,7 +164,6 @@ def subtask_times(job: JobView, vertex: VertexView, now_ms: int) -> Object:
 
 
 def subtask_of(job: JobView, subtask: SubtaskView, now_ms: int) -> Object:
-    """A subtask."""
     began_ms = _deployed_ms(subtask)
     entered = subtask.timestamps_ms
     ended_ms = entered[subtask.state] if subtask.state.is_terminal else _NOT_YET
@@ -190,7 +184,7 @@ def subtask_of(job: JobView, subtask: SubtaskView, now_ms: int) -> Object:
 
 
 def _durations(subtask: SubtaskView, now_ms: int) -> dict[str, int]:
-    """How long it was in each state that passes; -1 for those that it has not entered."""
+    """Time spent in each transient state; -1 for states that were never entered."""
     entered = sorted((ms, state.value) for state, ms in subtask.timestamps_ms.items())
     ends = [*(ms for ms, _ in entered[1:]), now_ms]
     return {
@@ -208,7 +202,7 @@ def _host(job: JobView, id: SlotId | None) -> str | None:
 
 
 def _io(subtasks: Iterable[SubtaskView], now_ms: int) -> Object:
-    """What is counted: rows and time. Bytes are not, and never complete."""
+    """Counts of rows and times. Bytes are not counted, and marked as incomplete."""
     subtasks = tuple(subtasks)
     figures = [subtask.figures for subtask in subtasks]
     busy_ms = sum(each.busy_ms for each in figures)
@@ -243,13 +237,13 @@ def _deployed_ms(subtask: SubtaskView) -> int | None:
 
 
 def states_of(vertex: VertexView) -> list[str]:
-    """The state of each subtask; one that was not deployed yet has only been created."""
+    """State of each subtask; CREATED before its first deployment."""
     known = [subtask.state.value for subtask in vertex.subtasks]
     return known + ["CREATED"] * (vertex.parallelism - len(known))
 
 
 def state_of(vertex: VertexView) -> str:
-    """The state of all of a vertex. Source: Flink, ExecutionJobVertex."""
+    """State of a whole vertex. Source: Flink, ExecutionJobVertex."""
     states = set(states_of(vertex))
     for telling in ("FAILED", "CANCELING", "CANCELED", "INITIALIZING", "RUNNING"):
         if telling in states:
@@ -265,7 +259,7 @@ def _counted(states: Iterable[Iterable[str]]) -> dict[str, int]:
 
 
 def plan(job: JobView) -> Object:
-    """``/jobs/:jobid/plan``: the vertices, those that end the stream first."""
+    """``/jobs/:jobid/plan``: the vertices, last ones of the stream first."""
     nodes: list[Object] = []
     for vertex in reversed(job.vertices):
         node: Object = {
@@ -292,7 +286,6 @@ def plan(job: JobView) -> Object:
 
 
 def config(job: JobView) -> Object:
-    """``/jobs/:jobid/config``."""
     return {
         "jid": job.job,
         "name": job.name,
@@ -306,7 +299,7 @@ def config(job: JobView) -> Object:
 
 
 def exceptions(job: JobView, entries_max: int, label: tuple[str, str] | None) -> Object:
-    """``/jobs/:jobid/exceptions``, newest first. label: that they, or one beside them, have."""
+    """``/jobs/:jobid/exceptions``, newest first. label: keeps failures with this label."""
     found = job.failures if label is None else job.failures_labelled(*label)
     return {
         "exceptionHistory": {
@@ -335,7 +328,7 @@ def _failure(job: JobView, failure: FailureView) -> Object:
 
 
 def cluster(job: JobView, version: str) -> Object:
-    """``/overview``: the slots and the state of the one job."""
+    """``/overview``: the slots, and the state of the one job."""
     used = {s.slot for v in job.vertices for s in v.subtasks if not s.state.is_terminal}
     ended = {
         "jobs-finished": JobStatus.FINISHED,
@@ -354,7 +347,7 @@ def cluster(job: JobView, version: str) -> Object:
 
 
 def waits(job: JobView) -> Object:
-    """Calls that have lasted for more than 10 s, and what a stop waits for. Not in Flink."""
+    """Calls that have lasted over 10 s, and the tasks that a stop waits for. Not in Flink."""
     calls = [
         {
             "task": slot.calling,

@@ -21,7 +21,7 @@ _NANOS: Final = 1_000_000
 
 
 def answer(known: Mapping[str, object], wanted: str | None) -> list[dict[str, str]]:
-    """The names of all, or those of the wanted that exist, with their values. wanted: by comma."""
+    """Names of all metrics, or names and values of the wanted ones. wanted: separated by commas."""
     if wanted is None:
         return [{"id": name} for name in known]
     names = [name for name in wanted.split(",") if name in known]
@@ -29,7 +29,6 @@ def answer(known: Mapping[str, object], wanted: str | None) -> list[dict[str, st
 
 
 def of_job(job: JobView, now_ms: int) -> Metrics:
-    """Metrics of the job and its checkpoints."""
     counts, restored = job.checkpoints.counts, job.checkpoints.latest_restored
     running = job.status is JobStatus.RUNNING
     return {
@@ -46,7 +45,7 @@ def of_job(job: JobView, now_ms: int) -> Metrics:
 
 
 def _last(job: JobView) -> Metrics:
-    """Of the newest complete snapshot of either kind."""
+    """The newest complete snapshot of either kind."""
     seen = job.checkpoints
     complete = [one for one in (seen.latest_completed, seen.latest_savepoint) if one is not None]
     last = max(complete, key=lambda one: one.checkpoint, default=None)
@@ -85,7 +84,7 @@ def _numbers(last: CheckpointStatistics) -> Metrics:
 def of_subtask(
     job: JobView, vertex: VertexView, subtask: SubtaskView, shares: Shares | None
 ) -> Metrics:
-    """Metrics of a subtask. shares: of its time, where they are known."""
+    """Metrics of a subtask. shares: of its time, if known."""
     figures = subtask.figures
     metrics: Metrics = {
         "numRecordsIn": figures.rows_in,
@@ -111,7 +110,7 @@ def of_subtask(
 
 
 def _last_share(job: JobView, vertex: VertexView, subtask: SubtaskView) -> SubtaskStatistics | None:
-    """What the subtask told of the newest checkpoint that it has acknowledged."""
+    """The subtask's share of the newest checkpoint that it acknowledged."""
     for one in job.checkpoints.history:
         found = one.vertex(vertex.id)
         if found is not None and subtask.index < len(found.subtasks):

@@ -17,7 +17,7 @@ HIGH_ABOVE: Final = 0.5
 
 
 def backpressure(shares: Mapping[int, Shares], now_ms: int) -> Object:
-    """``…/backpressure``. shares: by subtask; none where they are not known yet."""
+    """``…/backpressure``. shares: by subtask; empty until they are known."""
     if not shares:
         level = dict.fromkeys(("backpressureLevel", "backpressure-level"))
         return {"status": "deprecated", **level, "end-timestamp": None, "subtasks": None}
@@ -44,7 +44,7 @@ def _level(ratio: float) -> Object:
 
 
 def watermarks(vertex: VertexView) -> list[Object]:
-    """``…/watermarks``; a subtask that reads no channel has none."""
+    """``…/watermarks``; empty for a subtask without input channels."""
     return [
         {
             "id": f"{subtask.index}.currentInputWatermark",
