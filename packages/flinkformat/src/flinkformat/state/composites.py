@@ -186,7 +186,7 @@ class EitherSerializer:
         return Either(is_left, (self.left if is_left else self.right).read(reader))
 
     def write(self, writer: Writer, value: Either) -> None:
-        """Adds a value to the distribution."""
+        """Adds a value."""
         writer.boolean(value.is_left)
         (self.left if value.is_left else self.right).write(writer, value.value)
 
@@ -214,7 +214,7 @@ class NullableSerializer:
         return None
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Adds a value to the distribution."""
+        """Adds a value."""
         writer.boolean(value is None)
         if value is None:
             writer.raw(bytes(self.padding))

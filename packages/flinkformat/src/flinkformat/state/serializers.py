@@ -85,7 +85,7 @@ class SimpleSerializer:
         return self.reads(reader)
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Adds a value to the distribution."""
+        """Adds a value."""
         self.writes(writer, value)
 
 
