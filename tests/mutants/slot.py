@@ -116,8 +116,7 @@ SLOT = [
     Mutant(
         "a subtask that is closed already is pressed to end",
         "slot/process/guard.py",
-        "                if self._closed.get(execution.subtask) == execution:\n"
-        "                    return\n",
+        "        if self._closed.get(execution.subtask) == execution:\n            return False\n",
         "",
         tests="tests/slot",
     ),

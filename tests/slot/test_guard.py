@@ -6,7 +6,7 @@ import pickle
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,7 +18,14 @@ from tidegate.model.control import Cancel, LongCall, Pulse, PulseHeard, Refused,
 from tidegate.model.ids import Attempt, Epoch, ExecutionId, SlotId, SubtaskId, VertexId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.process import guard as guards
-from tidegate.slot.process.guard import INTERRUPT, TELL_STACK, Guard, SubtaskOver
+from tidegate.slot.process.guard import (
+    INTERRUPT,
+    TELL_STACK,
+    Guard,
+    Heart,
+    Lease,
+    SubtaskOver,
+)
 from tidegate.slot.process.pulse import PulseLink
 from tidegate.transport.authority import Authority
 from tidegate.transport.blocking import framed
@@ -159,8 +166,10 @@ class Guarded:
         clock = SystemClock()
         stacks, self.stacks = os.pipe()
         os.set_blocking(stacks, False)
-        first, say = Pulse(SLOT), self.said.append
-        guard = Guard(theirs, stacks, link, self.process, driver, first, settings, clock, say)
+        now_ms = clock.monotonic_ms()
+        heart = Heart(Pulse(SLOT), now_ms, self.process, stacks, settings.pulse_ms)
+        lease, say = Lease(settings.lease_ms, driver), self.said.append
+        guard = Guard(theirs, link, self.process, heart, lease, settings, clock, say)
 
         def run() -> None:
             with theirs:
@@ -410,3 +419,77 @@ def test_a_slot_that_was_given_up_is_killed_where_it_does_not_go(
     driver.say(Refused("the driver goes on without it"))
     slot.process.wait_for(lambda: slot.process.signals != [])
     assert slot.process.signals == [signal.SIGKILL]
+
+
+class Played(Process):
+    """A slot and its driver, as a guard sees them whose clock shows these times, one a look.
+
+    words: what is said at each look, by the driver, or by the slot where it tells of a subtask.
+    The process is gone once the times are used up.
+    """
+
+    waits_on = None
+
+    def __init__(self, times_ms: Sequence[int], *words: object) -> None:
+        super().__init__()
+        self._times_ms = list(times_ms)
+        self._words = list(words)
+        self.now_ms = 0
+        self.killed_ms: int | None = None
+        self.channel, self.guards_channel = socket.socketpair()
+        self.guards_channel.setblocking(False)
+        self.stacks, self._stack = os.pipe()
+        os.set_blocking(self.stacks, False)
+
+    @property
+    def gone(self) -> bool:
+        return not self._times_ms
+
+    @gone.setter
+    def gone(self, gone: bool) -> None:
+        assert not gone
+
+    def monotonic_ms(self) -> int:
+        self.now_ms = self._times_ms.pop(0)
+        if self._words and isinstance(self._words[0], SubtaskOver):
+            self.channel.sendall(framed(pickle.dumps(self._words.pop(0))))
+        return self.now_ms
+
+    def send(self, frame: bytes) -> bool:
+        return True
+
+    def receive(self) -> list[object]:
+        return [self._words.pop(0)] if self._words else []
+
+    def signal(self, number: int) -> None:
+        super().signal(number)
+        if number == signal.SIGKILL:
+            self.killed_ms = self.now_ms
+
+    def close(self) -> None:
+        self.channel.close()
+        self.guards_channel.close()
+        os.close(self.stacks)
+        os.close(self._stack)
+
+    def guarded(self, **settings: int) -> "Played":
+        """To the end of the times, or of the slot."""
+        given = SlotSettings(**{"pulse_ms": 1, **settings})  # type: ignore[arg-type]
+        played: Any = self
+        heart = Heart(Pulse(SLOT), 0, self, self.stacks, given.pulse_ms)
+        lease, channel = Lease(given.lease_ms, None), self.guards_channel
+        Guard(channel, played, self, heart, lease, given, played, lambda _: None).run()
+        return self
+
+
+def test_closing_operators_have_ten_seconds_though_calls_have_one() -> None:
+    played = Played(
+        range(0, 13_000, 400), Cancel(EXECUTION), SubtaskOver(EXECUTION, closed=False)
+    ).guarded(cancel_timeout_ms=1_000)
+    assert played.killed_ms is not None and 10_000 <= played.killed_ms <= 11_000
+
+
+def test_a_guard_that_is_woken_late_does_not_take_the_driver_for_silent() -> None:
+    assert Played([0, 60_000, 120_000, 180_000]).guarded(lease_ms=10_000).killed_ms is None
+    killed_ms = Played(range(0, 12_000, 400)).guarded(lease_ms=10_000).killed_ms
+    assert killed_ms is not None and killed_ms > 10_000

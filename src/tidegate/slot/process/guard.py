@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidegate.clock import Clock
     from tidegate.model.control import LongCall
-    from tidegate.model.ids import ExecutionId, SubtaskId
+    from tidegate.model.ids import ExecutionId, SlotId, SubtaskId
     from tidegate.model.settings import SlotSettings
     from tidegate.slot.process.pulse import PulseLink
 
@@ -77,7 +77,7 @@ class Stoppable(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """Whether the system lets it not run, or it is gone."""
+        """True if the system does not let it run, or it is gone."""
         ...
 
 
@@ -86,12 +86,12 @@ class Guarded(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended."""
+        """True once it has ended."""
         ...
 
     @property
     def stopped(self) -> bool:
-        """Whether the system lets it not run, as after SIGSTOP."""
+        """True if the system does not let it run, as after SIGSTOP."""
         ...
 
     def signal(self, number: int) -> None:
@@ -99,136 +99,39 @@ class Guarded(Protocol):
         ...
 
 
-class Guard:
-    """What the guard's process does.
+class Heart:
+    """Makes the heartbeats of a slot from the last one that the slot has given.
 
-    slot: the channel to it. stacks: where it writes its stack. driver: its process, where that is
-    on this machine; while it runs it lives, though a call in C may keep it from an answer. say: a
-    line for people.
+    stacks: the pipe, not blocking, to which the slot's process writes its stack when it is asked.
     """
 
     def __init__(
-        self,
-        slot: socket.socket,
-        stacks: int,
-        link: PulseLink,
-        process: Guarded,
-        driver: Stoppable | None,
-        first: Pulse,
-        settings: SlotSettings,
-        clock: Clock,
-        say: Callable[[str], None],
+        self, first: Pulse, now_ms: int, process: Guarded, stacks: int, pulse_ms: int
     ) -> None:
-        self._slot = slot
+        self._pulse, self._pulsed_ms = first, now_ms
+        self._process = process
         self._stacks = stacks
+        self._pulse_ms = pulse_ms
         self._asked = False
         self._long_call: LongCall | None = None
-        self._link = link
-        self._process = process
-        self._driver = driver
-        self._settings = settings
-        self._clock = clock
-        self._say = say
-        self._frames = Frames()
-        self._pulse = first
-        self._pulsed_ms = clock.monotonic_ms()
-        self._silent_ms = 0
-        self._beat_ms = self._pulsed_ms - settings.pulse_ms
-        self._looked_ms = self._pulsed_ms
-        self._cancelling: dict[ExecutionId, Cancelling] = {}
-        self._closed: dict[SubtaskId, ExecutionId] = {}
-        self._given_up: tuple[str, int] | None = None
-        self._over = False
 
-    def run(self) -> None:
-        """Guard until the slot has gone, or has to."""
-        while not self._over and not self._process.gone:
-            self._wait()
-            now_ms = self._clock.monotonic_ms()
-            # A machine with too much to do wakes this process late too: nobody's fault.
-            passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
-            self._looked_ms = now_ms
-            self._silent_ms += passed_ms
-            self._hear_slot(now_ms)
-            for message in self._link.receive():
-                self._hear_driver(message, now_ms)
-            if not self._over:
-                self._beat(now_ms)
-                self._press(now_ms, passed_ms)
-        self._link.close()
+    @property
+    def slot(self) -> SlotId:
+        """The slot whose heart this is."""
+        return self._pulse.slot
 
-    def _wait(self) -> None:
-        poll = select.poll()
-        for each in filter(None, (self._slot, self._link.waits_on)):
-            poll.register(each, select.POLLIN)
-        poll.poll(min(LOOK_MS, self._settings.pulse_ms))
+    def heard(self, pulse: Pulse, now_ms: int) -> None:
+        """The slot has told how it is."""
+        self._pulse, self._pulsed_ms = pulse, now_ms
 
-    def _hear_slot(self, now_ms: int) -> None:
-        try:
-            data = self._slot.recv(READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._over = not data
-        for frame in self._frames.feed(data):
-            match pickle.loads(frame):
-                case Pulse() as pulse:
-                    self._pulse, self._pulsed_ms = pulse, now_ms
-                case SubtaskOver(execution, closed):
-                    self._subtask_over(execution, closed=closed)
-                case other:
-                    raise AssertionError(f"no word of a slot: {other!r}")
-
-    def _subtask_over(self, execution: ExecutionId, *, closed: bool) -> None:
-        if closed:
-            self._closed[execution.subtask] = execution
-            self._cancelling.pop(execution, None)
-        elif (cancelling := self._cancelling.get(execution)) is not None:
-            cancelling.interrupt_ms = None
-            if cancelling.left_ms is not None:
-                cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)
-
-    def _hear_driver(self, message: object, now_ms: int) -> None:
-        self._silent_ms = 0
-        match message:
-            case PulseHeard():
-                pass
-            case Cancel(execution):
-                if self._closed.get(execution.subtask) == execution:
-                    return
-                limit_ms = self._settings.cancel_timeout_ms
-                self._cancelling[execution] = Cancelling(limit_ms or None, now_ms)
-                with contextlib.suppress(OSError):  # full, or gone: it has heard, or need not
-                    self._slot.send(framed(pickle.dumps(execution)))
-            case Refused(reason):
-                if self._given_up is None:
-                    self._given_up = (reason, now_ms + CLOSE_LIMIT_MS)
-            case other:
-                raise AssertionError(f"no word for a guard: {other!r}")
-
-    def _beat(self, now_ms: int) -> None:
-        if now_ms - self._beat_ms < self._settings.pulse_ms:
-            return
-        self._beat_ms = now_ms
-        pulse = self._now(now_ms)
-        sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
-        if sent and self._driver is not None and not self._driver.stopped:
-            self._silent_ms = 0
-        elif self._silent_ms > self._settings.lease_ms:
-            self._kill(
-                f"its driver has not answered for {self._settings.lease_ms} ms; it is stopped, cut "
-                "off, or a call in C holds its interpreter"
-            )
-
-    def _now(self, now_ms: int) -> Pulse:
-        """What the slot has last said; a call that was under way then has gone on."""
-        last, silent_ms = self._pulse, now_ms - self._pulsed_ms
-        age_ms = last.batch_age_ms
-        if silent_ms > 2 * self._settings.pulse_ms:
+    def beat(self, now_ms: int) -> Pulse:
+        """The next heartbeat; a call that was under way when the slot fell silent has gone on."""
+        silent_ms = now_ms - self._pulsed_ms
+        age_ms = self._pulse.batch_age_ms
+        if silent_ms > 2 * self._pulse_ms:
             age_ms += silent_ms
         self._look_at_stack(age_ms)
-        return replace(last, batch_age_ms=age_ms, long_call=self._long_call)
+        return replace(self._pulse, batch_age_ms=age_ms, long_call=self._long_call)
 
     def _look_at_stack(self, age_ms: int) -> None:
         """Ask for the stack of a call that has become a long one; it comes for the next beat."""
@@ -242,30 +145,192 @@ class Guard:
                 dump = os.read(self._stacks, READ_BYTES)
                 self._long_call = long_call(dump.decode(errors="replace"))
 
-    def _press(self, now_ms: int, passed_ms: int) -> None:
-        """Break off calls of subtasks that are to end; kill the slot where that is of no use."""
+
+class Lease:
+    """Knows for how long the driver has given no sign of life.
+
+    driver: its process, where that is on this machine. While it runs the driver lives, though a
+    call in C may keep it from an answer.
+    """
+
+    def __init__(self, lease_ms: int, driver: Stoppable | None) -> None:
+        self._lease_ms = lease_ms
+        self._driver = driver
+        self._silent_ms = 0
+
+    def passed(self, ms: int) -> None:
+        """So much time went by in which the guard could have heard of the driver."""
+        self._silent_ms += ms
+
+    def heard(self) -> None:
+        """The driver has answered."""
+        self._silent_ms = 0
+
+    def verdict(self, *, sent: bool) -> str | None:
+        """The reason to end the slot, if the lease is over. sent: the last beat has left."""
+        if sent and self._driver is not None and not self._driver.stopped:
+            self._silent_ms = 0
+        elif self._silent_ms > self._lease_ms:
+            return (
+                f"its driver has not answered for {self._lease_ms} ms; it is stopped, cut "
+                "off, or a call in C holds its interpreter"
+            )
+        return None
+
+
+class Pressing:
+    """Breaks off calls of subtasks that were cancelled, and knows when that is of no use."""
+
+    def __init__(self, process: Guarded, settings: SlotSettings) -> None:
+        self._process = process
+        self._settings = settings
+        self._cancelling: dict[ExecutionId, Cancelling] = {}
+        self._closed: dict[SubtaskId, ExecutionId] = {}
+        self._given_up: tuple[str, int] | None = None
+
+    def cancel(self, execution: ExecutionId, now_ms: int) -> bool:
+        """A subtask is to end; False if it has ended already."""
+        if self._closed.get(execution.subtask) == execution:
+            return False
+        limit_ms = self._settings.cancel_timeout_ms
+        self._cancelling[execution] = Cancelling(limit_ms or None, now_ms)
+        return True
+
+    def give_up(self, reason: str, now_ms: int) -> None:
+        """The whole slot is to end; it may take its time to close what is open."""
+        if self._given_up is None:
+            self._given_up = (reason, now_ms + CLOSE_LIMIT_MS)
+
+    def subtask_over(self, over: SubtaskOver) -> None:
+        """A subtask is over: its operators are being closed, or are closed."""
+        if over.closed:
+            self._closed[over.execution.subtask] = over.execution
+            self._cancelling.pop(over.execution, None)
+        elif (cancelling := self._cancelling.get(over.execution)) is not None:
+            cancelling.interrupt_ms = None
+            if cancelling.left_ms is not None:
+                cancelling.left_ms = max(CLOSE_LIMIT_MS, self._settings.cancel_timeout_ms)
+
+    def press(self, now_ms: int, passed_ms: int) -> str | None:
+        """Break off calls that are due; the reason to end the slot where that is of no use."""
         due = [each for each in self._cancelling.values() if _passed(each.interrupt_ms, now_ms)]
-        if due and not self._over:
+        if due:
             self._process.signal(INTERRUPT)
         for each in due:
             interval_ms = self._settings.cancel_interval_ms
             each.interrupt_ms = now_ms + interval_ms if interval_ms else None
         if self._given_up is not None and now_ms >= self._given_up[1]:
-            self._kill(self._given_up[0])
+            return self._given_up[0]
         for each in self._cancelling.values():
             if each.left_ms is not None:
                 each.left_ms -= passed_ms
                 if each.left_ms <= 0:
-                    self._kill("a function did not return when its subtask was cancelled")
+                    return "a function did not return when its subtask was cancelled"
+        return None
 
-    def _kill(self, why: str) -> None:
-        if self._over:
+
+class Guard:
+    """The guard's loop: listens to the slot and the driver, beats, presses, and ends the slot.
+
+    slot: the channel to it, not blocking. say: writes a line for people.
+    """
+
+    def __init__(
+        self,
+        slot: socket.socket,
+        link: PulseLink,
+        process: Guarded,
+        heart: Heart,
+        lease: Lease,
+        settings: SlotSettings,
+        clock: Clock,
+        say: Callable[[str], None],
+    ) -> None:
+        self._slot = slot
+        self._link = link
+        self._process = process
+        self._heart = heart
+        self._lease = lease
+        self._pressing = Pressing(process, settings)
+        self._pulse_ms = settings.pulse_ms
+        self._clock = clock
+        self._say = say
+        self._frames = Frames()
+        self._looked_ms = clock.monotonic_ms()
+        self._beat_ms = self._looked_ms - settings.pulse_ms
+        self._over = False
+
+    def run(self) -> None:
+        """Guard until the slot has gone, or has to."""
+        while not self._over and not self._process.gone:
+            self._wait()
+            now_ms = self._clock.monotonic_ms()
+            # A machine with too much to do wakes this process late too: nobody's fault.
+            passed_ms = min(now_ms - self._looked_ms, 2 * LOOK_MS)
+            self._looked_ms = now_ms
+            self._lease.passed(passed_ms)
+            self._hear_slot(now_ms)
+            for message in self._link.receive():
+                self._hear_driver(message, now_ms)
+            if not self._over:
+                self._beat(now_ms)
+            if not self._over:
+                self._kill_for(self._pressing.press(now_ms, passed_ms))
+        self._link.close()
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        for each in filter(None, (self._slot, self._link.waits_on)):
+            poll.register(each, select.POLLIN)
+        poll.poll(min(LOOK_MS, self._pulse_ms))
+
+    def _hear_slot(self, now_ms: int) -> None:
+        try:
+            data = self._slot.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._over = not data
+        for frame in self._frames.feed(data):
+            match pickle.loads(frame):
+                case Pulse() as pulse:
+                    self._heart.heard(pulse, now_ms)
+                case SubtaskOver() as over:
+                    self._pressing.subtask_over(over)
+                case other:
+                    raise AssertionError(f"no word of a slot: {other!r}")
+
+    def _hear_driver(self, message: object, now_ms: int) -> None:
+        self._lease.heard()
+        match message:
+            case PulseHeard():
+                pass
+            case Cancel(execution):
+                if self._pressing.cancel(execution, now_ms):
+                    with contextlib.suppress(OSError):  # full, or gone: it has heard, or need not
+                        self._slot.send(framed(pickle.dumps(execution)))
+            case Refused(reason):
+                self._pressing.give_up(reason, now_ms)
+            case other:
+                raise AssertionError(f"no word for a guard: {other!r}")
+
+    def _beat(self, now_ms: int) -> None:
+        if now_ms - self._beat_ms < self._pulse_ms:
+            return
+        self._beat_ms = now_ms
+        pulse = self._heart.beat(now_ms)
+        sent = not self._process.stopped and self._link.send(pickle.dumps(pulse))
+        self._kill_for(self._lease.verdict(sent=sent))
+
+    def _kill_for(self, why: str | None) -> None:
+        if why is None:
             return
         self._over = True
         self._say(f"this slot is ended: {why}")
-        error = SlotLost(f"slot {self._pulse.slot} was ended: {why}")
+        error = SlotLost(f"slot {self._heart.slot} was ended: {why}")
         self._process.signal(signal.SIGKILL)
-        self._link.send(pickle.dumps(SlotLeaving(self._pulse.slot, error)))
+        self._link.send(pickle.dumps(SlotLeaving(self._heart.slot, error)))
 
 
 def _passed(at_ms: int | None, now_ms: int) -> bool:
@@ -289,7 +354,7 @@ class DriverProcess:
 
     @property
     def stopped(self) -> bool:
-        """Whether it does not run; only Linux tells."""
+        """True if it does not run; only Linux tells."""
         return _is_stopped(self._pid)
 
 
@@ -302,12 +367,12 @@ class ParentProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended."""
+        """True once it has ended."""
         return os.getppid() != self._pid
 
     @property
     def stopped(self) -> bool:
-        """Whether it does not run; only Linux tells."""
+        """True if it does not run; only Linux tells."""
         return _is_stopped(self._pid)
 
     def signal(self, number: int) -> None:

@@ -19,6 +19,8 @@ from tidegate.slot.process.guard import (
     TELL_STACK,
     DriverProcess,
     Guard,
+    Heart,
+    Lease,
     ParentProcess,
     SubtaskOver,
 )
@@ -160,7 +162,10 @@ def _guard(
         channel.setblocking(False)
         os.set_blocking(stacks, False)
         near = None if driver is None else DriverProcess(driver)
-        Guard(channel, stacks, link, slot, near, first, settings, SystemClock(), _say).run()
+        clock = SystemClock()
+        heart = Heart(first, clock.monotonic_ms(), slot, stacks, settings.pulse_ms)
+        lease = Lease(settings.lease_ms, near)
+        Guard(channel, link, slot, heart, lease, settings, clock, _say).run()
     except BaseException as error:
         sys.excepthook(type(error), error, error.__traceback__)
         os._exit(1)
