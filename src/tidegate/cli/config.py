@@ -67,7 +67,7 @@ def show(
 
 
 def settings_in_force(file: Path | None, dynamic: tuple[str, ...]) -> Configuration:
-    """What a job would take from outside: the command line, over a file or TIDEGATE_CONF's.
+    """Settings that a job would get from outside: the command line, over a file or TIDEGATE_CONF's.
 
     Raises ConfigError.
     """

@@ -1,4 +1,4 @@
-"""What ``tidegate doctor`` looks at, each a finding."""
+"""The checks of ``tidegate doctor``; each gives a finding."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _GIB: Final = 1 << 30
 
 
 class Verdict(Enum):
-    """How a finding is to be taken."""
+    """Severity of a finding of a check."""
 
     OK = "ok"
     ABSENT = "not there"
@@ -54,7 +54,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was looked at, what is there, and what can be done about it ("" for nothing)."""
+    """Result of a check: the subject, its state, and a remedy ("" for none)."""
 
     about: str
     verdict: Verdict
@@ -218,7 +218,7 @@ def _folders(settings: Configuration) -> Iterator[Finding]:
 
 
 def _folder(about: str, place: str) -> Finding:
-    """A folder of this machine; one that is not there yet is made when it is needed."""
+    """Finding about a folder of this machine; a missing one is created when a job needs it."""
     folder = Path(place)
     there = next(each for each in (folder, *folder.parents) if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):

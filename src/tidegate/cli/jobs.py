@@ -39,7 +39,7 @@ GONE: Final = ENDED | {DRIVER_GONE}
 
 
 def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | None) -> JobFolder:
-    """The checkpoint folder that is meant. Raises ConfigError where none is."""
+    """The checkpoint folder to use. Raises ConfigError if none is known."""
     configured = load_configuration(config, dynamic).get(checkpointing.CHECKPOINT_DIRECTORY)
     directory = checkpoints or configured
     if directory is None:
@@ -55,7 +55,7 @@ def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | 
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """A job that has left records. sign: how its driver is reached, where it says so."""
+    """A job that has left records. sign: says how to reach its driver, if there is one."""
 
     name: str
     record: JobRecord
@@ -69,7 +69,7 @@ class JobFolder:
         self.directory: Final = directory
 
     def jobs(self) -> list[KnownJob]:
-        """All of them, by name. Raises UserError where there is no such folder."""
+        """All jobs, by name. Raises UserError if the folder does not exist."""
         store = Stores().open(self.directory)
         if not store.is_folder(""):
             raise UserError(
@@ -82,7 +82,7 @@ class JobFolder:
         return sorted((job for job in found if job is not None), key=lambda job: job.name)
 
     def job(self, name: str) -> KnownJob:
-        """The job of that name, or that id. Raises UserError where there is none."""
+        """The job of that name or id. Raises UserError if there is none."""
         jobs = self.jobs()
         for job in jobs:
             if name in (job.name, job.record.job):
@@ -95,14 +95,15 @@ class JobFolder:
         )
 
     def lives(self, name: str) -> bool:
-        """Whether a job of that name runs, as far as can be known from here."""
+        """True if a job of that name runs, as far as this machine can know."""
         statuses = [state_of(job).status for job in self.jobs() if job.name == name]
         return any(status not in GONE for status in statuses)
 
     def ask(self, name: str, request: Mapping[str, object]) -> object:
-        """Ask a running job. Raises UserError where it does not run, and what it answers.
+        """Sends a request to a running job.
 
-        What a long request waits for is printed to standard error meanwhile.
+        Raises UserError if it does not run, and what it answers. What a long request waits for is
+        printed to standard error meanwhile.
         """
         job = self.job(name)
         if job.record.status is not JobStatus.RUNNING:
@@ -128,7 +129,7 @@ class JobFolder:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """What a job does, as far as can be known from here. start_ms, running_since_ms: wall clock.
+    """State of a job, as far as this machine can know. start_ms, running_since_ms: wall clock.
 
     None of the figures is known unless the driver answers.
     """
@@ -141,7 +142,7 @@ class JobState:
 
 
 def state_of(job: KnownJob) -> JobState:
-    """Asks the driver of a job that is not over."""
+    """Asks the driver of a job that has not ended."""
     if job.record.status is not JobStatus.RUNNING:
         return JobState(job.record.status.value)
     if job.sign is None:

@@ -103,7 +103,7 @@ def _duration(since_ms: int | None, now_ms: int, *, as_json: bool) -> object:
 
 
 def _list_savepoints(folder: str, *, as_json: bool) -> None:
-    """Those that can be read; each that can't is an error of the command, after them."""
+    """Lists readable savepoints; after them, each unreadable one is an error of the command."""
     damaged: list[FormatError] = []
     rows = [
         (info.path, info.kind, info.format.value, info.job_name, info.size_bytes)

@@ -91,14 +91,12 @@ Examples:
 
 
 class Commands(click.Group):
-    """Commands that are loaded when they are named; their errors become text and an exit code."""
+    """Commands that are loaded on first use; their errors become text and an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of all commands."""
         return sorted(_PLACES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name."""
         place = _PLACES.get(cmd_name)
         if place is None:
             return None
@@ -110,14 +108,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that was asked for; an unknown one is told with the nearest."""
+        """The requested command; the error for an unknown one names the nearest."""
         name = args[0]
         if name not in _PLACES and (near := get_close_matches(name, _PLACES, n=1)):
             ctx.fail(f"No such command '{name}'. Did you mean '{near[0]}'?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section."""
         width = max(map(len, _PLACES))
         for section, commands in SECTIONS.items():
             with formatter.section(section):
@@ -126,7 +123,7 @@ class Commands(click.Group):
                 )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read what stands before the name of the command; without anything there is help."""
+        """Reads the options before the command's name; without any arguments shows the help."""
         if not args and not ctx.resilient_parsing:
             click.echo(self.get_help(ctx))
             ctx.exit()
@@ -136,7 +133,6 @@ class Commands(click.Group):
             ctx.exit(told(error))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -151,7 +147,7 @@ class Commands(click.Group):
 
 
 def told(error: TidegateError | click.ClickException) -> int:
-    """Print the error as what happened, where and what to do; return its exit code."""
+    """Prints an error as cause, place and remedy; returns its exit code."""
     if isinstance(error, click.ClickException):
         exit_code, error = error.exit_code, _in_our_words(error)
     else:

@@ -21,7 +21,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def complete_keys(
     context: click.Context, parameter: click.Parameter, begun: str
 ) -> list[CompletionItem]:
-    """Keys of options that go on with what has been written, for the shell."""
+    """Option keys that begin with the typed text, for completion in the shell."""
     from click.shell_completion import CompletionItem
 
     from tidegate.config.options import ALL
@@ -102,12 +102,12 @@ AS_PROGRAM = {"allow_interspersed_args": False}
 
 
 def with_settings(command: Command) -> Command:
-    """Options as ``dynamic`` and out of a file ``config``."""
+    """Adds ``-D`` as ``dynamic`` and a settings file as ``config``."""
     return _with(_SETTINGS, command)
 
 
 def with_program(command: Command) -> Command:
-    """A program ``script`` with ``args``, and how it is run.
+    """Adds a program ``script`` with ``args``, and the options of its run.
 
     ``parallelism``, ``allow_non_restored`` and ``as_pyflink``.
     """
@@ -115,32 +115,32 @@ def with_program(command: Command) -> Command:
 
 
 def with_summary_file(command: Command) -> Command:
-    """Where to write what jobs did, ``summary_file``."""
+    """Adds the file for summaries of jobs, ``summary_file``."""
     return _SUMMARY_FILE(command)
 
 
 def with_folder(command: Command) -> Command:
-    """Which checkpoint folder is meant; `cli.jobs.folder_of` reads it."""
+    """Adds the checkpoint folder; `cli.jobs.folder_of` reads it."""
     return _with((*_SETTINGS, _FOLDER), command)
 
 
 def with_runtime(command: Command) -> Command:
-    """Where a program runs, ``runtime``."""
+    """Adds the place where a program runs, ``runtime``."""
     return _RUNTIME(command)
 
 
 def with_key_file(command: Command) -> Command:
-    """The key of snapshots, ``key_file``."""
+    """Adds the key of signed snapshots, ``key_file``."""
     return _KEY_FILE(command)
 
 
 def with_json(command: Command) -> Command:
-    """Whether to print ``as_json``."""
+    """Adds the choice of JSON, ``as_json``."""
     return _AS_JSON(command)
 
 
 def tell(text: str, *, as_json: bool, **facts: object) -> None:
-    """Print what a command has done: a text, or the facts as JSON."""
+    """Prints the result of a command, as text or as JSON."""
     click.echo(json.dumps(facts) if as_json else text)
 
 

@@ -60,7 +60,7 @@ def planned_by(
     config: Path | None,
     settings: Configuration,
 ) -> Planned:
-    """Run a program up to its first job. Raises ConfigError where it executes none."""
+    """Runs a program up to its first job. Raises ConfigError if it executes none."""
     try:
         with redirect_stdout(sys.stderr):
             run_program(script, args, runtime, config, settings, {PLAN_VARIABLE: "1"})

@@ -1,4 +1,4 @@
-"""What Tidegate says it needs, and which of that is installed."""
+"""Requirements of Tidegate, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_OURS: Final = {"all", "dev"}
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A package, the versions that will do, and what is installed (None: nothing)."""
+    """A package, the accepted versions, and the installed version (None: not installed)."""
 
     package: str
     versions: str
@@ -27,7 +27,6 @@ class Requirement:
 
     @property
     def met(self) -> bool:
-        """True if a version that will do is installed."""
         if self.installed is None:
             return False
         here = _numbers(self.installed)
@@ -43,7 +42,7 @@ class Requirement:
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package that this Python finds, None where it finds none."""
+    """Version of a package that this Python finds; None if it finds none."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -51,7 +50,7 @@ def installed_version(package: str) -> str | None:
 
 
 def requirements(installed: Callable[[str], str | None]) -> dict[str, list[Requirement]]:
-    """What Tidegate needs, by extra; under "" what it needs in any case.
+    """Required packages by extra; always required ones are under "".
 
     Empty where the source is used as it lies, without the metadata of an installed package.
     """

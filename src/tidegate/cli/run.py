@@ -91,7 +91,7 @@ def settings_of(
     parallelism: int | None,
     allow_non_restored: bool,
 ) -> Configuration:
-    """What the command line sets. Raises ConfigError for what cannot be used, in the file too."""
+    """Settings of the command line. Raises ConfigError for unusable ones, also in the file."""
     load_configuration(config, dynamic)  # before the program starts
     settings = read_dynamic(dynamic)
     if parallelism is not None:
@@ -102,7 +102,7 @@ def settings_of(
 
 
 def write_summaries_to(file: Path | None, settings: Configuration) -> None:
-    """Begin the file to which drivers add what their jobs did. Raises UserError."""
+    """Starts the file to which drivers add summaries of their jobs. Raises UserError."""
     if file is None:
         return
     try:
@@ -118,7 +118,10 @@ def write_summaries_to(file: Path | None, settings: Configuration) -> None:
 
 @contextmanager
 def pyflink_modules(wanted: bool) -> Generator[None]:
-    """Where wanted, ``import pyflink`` gives Tidegate's classes meanwhile. Raises ConfigError."""
+    """Makes ``import pyflink`` give Tidegate's classes within the block, if wanted.
+
+    Raises ConfigError.
+    """
     if not wanted:
         yield
         return
@@ -137,7 +140,7 @@ def run_program(
     settings: Configuration,
     more: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a script as Python would; its environments take these settings. Raises what it does.
+    """Runs a script as Python would; its environments take these settings. Raises what it raises.
 
     more: variables of its process.
     """
@@ -151,7 +154,7 @@ def run_program(
 def _variables(
     runtime: str | None, config: Path | None, settings: Configuration
 ) -> Mapping[str, str]:
-    """What tells ``get_execution_environment`` of the command line."""
+    """Environment variables that pass the command line to ``get_execution_environment``."""
     variables = {SETTINGS_VARIABLE: json.dumps(settings.to_dict())}
     if runtime is not None:
         variables[RUNTIME_VARIABLE] = runtime
@@ -202,7 +205,7 @@ def _run_as_main(script: Path) -> None:
 
 
 def _show_from_script(error: Exception, script: Path) -> None:
-    """Prints a traceback as Python does when it runs the script itself.
+    """Prints a traceback as Python does for a script.
 
     There is none where it could not be compiled.
     """

@@ -45,7 +45,10 @@ def show(head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 
 def counted(number: int, thing: str) -> str:
-    """A number of things, such as '1 file' and '2,000 files'. thing: its name, in the singular."""
+    """A count with its noun, such as '1 file' and '2,000 files'.
+
+    thing: the noun in the singular.
+    """
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
@@ -67,11 +70,11 @@ class _Column:
 
     @property
     def width_min(self) -> int:
-        """The width below which the column says too little; a number is never cut."""
+        """Width below which the column says too little; numbers are never cut."""
         return self.width if self._numeric else min(self.width, max(_NARROWEST, len(self.head)))
 
     def aligned(self) -> list[str]:
-        """Head and cells, each as wide as the column."""
+        """Head and cells, padded to the column's width."""
         texts = [_cut(cell, self.width) for cell in (self.head, *self.cells)]
         padding = [" " * (self.width - cell_len(text)) for text in texts]
         pairs = zip(texts, padding, strict=True)
@@ -79,7 +82,7 @@ class _Column:
 
 
 def _narrowed(columns: list[_Column], width: int) -> bool:
-    """Make the widest columns narrower until all fit. False, and nothing changes, if none can."""
+    """Narrows the widest columns until all fit. Changes nothing and returns False if that fails."""
     room = width - len(_GAP) * (len(columns) - 1)
     if sum(column.width_min for column in columns) > room:
         return False
@@ -99,7 +102,7 @@ def _show_below_each_other(columns: list[_Column]) -> None:
 
 
 def _cut(text: str, width: int) -> str:
-    """The text with its middle left out: both ends of a path tell more than one of them."""
+    """Cuts the middle of a text: both ends of a path say more than one of them."""
     if cell_len(text) <= width:
         return text
     front = chop_cells(text, (width - 1) // 2)[0]

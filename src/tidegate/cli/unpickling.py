@@ -1,4 +1,4 @@
-"""What commands make of pickled state: data, unless somebody trusts those who wrote it.
+"""Treatment of pickled state by commands: as data, unless the user trusts its writer.
 
 A pickle runs code by naming it. State is unpickled in one module, which has each name checked
 before it is looked up, whatever the snapshot holds. What the user's own program unpickles by
@@ -50,7 +50,7 @@ unsafe_unpickle = click.option(
 
 
 def state_as_data(*, trusted: bool) -> AbstractContextManager[None]:
-    """In the block, state that names code raises UnpicklingRefused. trusted: it may."""
+    """Within this block, state that names code raises UnpicklingRefused. trusted: allows it."""
     return nullcontext() if trusted else names_checked(_refuse_code)
 
 

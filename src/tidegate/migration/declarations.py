@@ -47,7 +47,7 @@ _DECLARATION: Final = re.compile(r"(?P<uid>.+)/(?P<name>[^/=]+)=(?P<kind>[a-z]+)
 
 
 def declared_states(texts: Iterable[str]) -> dict[str, list[StateDescriptor]]:
-    """Descriptors by uid; raises ConfigError for a text that is no declaration."""
+    """Descriptors by uid. Raises ConfigError for a text that is not a declaration."""
     found: dict[str, list[StateDescriptor]] = {}
     for text in texts:
         match = _DECLARATION.fullmatch(text.strip())
@@ -77,7 +77,7 @@ def _descriptor(kind: str, name: str, types: list[TypeInformation]) -> StateDesc
 
 
 class _Types:
-    """Reads types one after the other."""
+    """Parses types one after another."""
 
     def __init__(self, text: str, where: str) -> None:
         self._where = where
@@ -91,7 +91,7 @@ class _Types:
             position = token.end()
 
     def all(self) -> list[TypeInformation]:
-        """All types, with commas between them."""
+        """All types, separated by commas."""
         found = self._list()
         if self._tokens:
             raise _refused(self._where, f"{self._tokens[0]!r} follows the types")
@@ -135,7 +135,7 @@ def _refused(text: str, why: str) -> ConfigError:
 
 
 def proposal(uid: str, state: FlinkState, values: Sequence[Any]) -> str:
-    """A declaration that fits what was seen of a state, with the other types that would.
+    """A declaration that fits the values seen of a state, and other types that fit too.
 
     values: of entries, or the maps of a broadcast state.
     """

@@ -1,4 +1,4 @@
-"""A snapshot of Flink as a savepoint of ours, operator by operator.
+"""Converts a snapshot of Flink to a savepoint of Tidegate, operator by operator.
 
 Java's state is taken as its serializers say. State of PyFlink is bytes of its coders under rows of
 one field: descriptors, as the job has them, say what they are, and its keys, which here are the
@@ -63,7 +63,7 @@ def migrate_savepoint(
     moved: Mapping[str, str] | None = None,
     key_file: str | PathLike[str] | None = None,
 ) -> MigrationReport:
-    """Turn a savepoint or checkpoint of Flink into a savepoint in canonical form.
+    """Converts a savepoint or checkpoint of Flink to a savepoint in canonical form.
 
     target: the new savepoint's folder; None only to see what would be taken. states: what a PyFlink
     job has declared, by the uid of the operator in the snapshot; Java's states need none. uids:
@@ -127,7 +127,7 @@ def _named(operator: OperatorState) -> str:
 
 
 class _Taking:
-    """A keyed state on its way. refusal: why it is not taken, once that is known."""
+    """A keyed state under conversion. refusal: why it is skipped, once known."""
 
     def __init__(self, state: FlinkState, declared: Mapping[str, StateDescriptor]) -> None:
         self.state = state
@@ -143,7 +143,7 @@ class _Taking:
             self.refusal = error
 
     def take(self, entry: FlinkEntry, keys: Keys) -> None:
-        """Take an entry, or say why not. Raises as `Keys.key_groups` does."""
+        """Converts an entry, or notes why it can't. Raises as `Keys.key_groups` does."""
         self.count += 1
         if len(self.samples) < _SAMPLES:
             self.samples.append(entry.value)
@@ -172,7 +172,7 @@ class _Taking:
         self._waiting.clear()
 
     def taken(self, keys: Keys) -> TakenKeyedState | None:
-        """All of it; None where it has no entries, or is not taken. Raises as `take`."""
+        """The converted state; None if it has no entries or is skipped. Raises as `take`."""
         made = self.translation
         if made is None or self.refusal is not None or not self.count:
             return None
@@ -183,7 +183,7 @@ class _Taking:
 
 
 class _Migration:
-    """One operator. rows: what has become of its states, once `operator` was called."""
+    """Conversion of one operator. rows: a report line for each state, filled by `operator`."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ class _Migration:
         self.rows: list[MigratedState] = []
 
     def operator(self) -> TakenOperator | None:
-        """All that is taken; None where there is nothing."""
+        """The converted operator; None if nothing was converted."""
         operator = self._operator
         parts = self._keyed_parts()
         subtasks = self._subtasks()

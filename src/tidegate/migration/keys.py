@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MisplacedKey(ValueError):
-    """A key that does not lie where Flink's rule says."""
+    """A key outside the key group that Flink's rule gives."""
 
 
 class Keys:
@@ -46,17 +46,17 @@ class Keys:
 
     @property
     def type_info(self) -> TypeInformation | None:
-        """Type of the keys here; None where none was declared and none seen."""
+        """Type of the keys; None if none was declared and none seen."""
         return self._own.key_type
 
     def convert(self, flink_key: Any) -> Any:
-        """The key here; raises ValueError for what Python can't hold or unpickle."""
+        """Converts a key. Raises ValueError if Python can't hold or unpickle it."""
         return key_of(flink_key) if self._is_python else python_value(flink_key)
 
     def key_groups(
         self, flink_keys: Sequence[Any], groups: Sequence[int], keys: Sequence[Any]
     ) -> list[int]:
-        """The key group of each key here; groups: in which it lay.
+        """Key group of each converted key. groups: their key groups in Flink.
 
         Raises MisplacedKey for one that lay elsewhere than Flink's rule says, UnsupportedKey for
         one without a stable hash.

@@ -68,7 +68,7 @@ _GUESSES: Final[tuple[TypeInformation, ...]] = (
 
 
 def is_python_state(state: FlinkState) -> bool:
-    """Whether a state was declared by a Python program, so that its values are bytes."""
+    """True if a Python program declared the state, so that its values are bytes."""
     if not state.name.startswith(PREFIX):
         return False
     match state.value:
@@ -85,13 +85,13 @@ def _without_ttl(serializer: FlinkSerializer) -> FlinkSerializer:
 
 
 def key_of(row: Row) -> Any:
-    """The user's key; raises ValueError for one that can't be unpickled."""
+    """Key of the user. Raises ValueError if it can't be unpickled."""
     [key] = row
     return unpickled(key) if isinstance(key, bytes) else python_value(key)
 
 
 def unpickled(data: bytes) -> Any:
-    """The object; raises ValueError, whatever its class raises."""
+    """Unpickles an object. Raises ValueError, whatever its class raises."""
     try:
         return unpickled_value(data)
     except UnpicklingRefused:
@@ -101,7 +101,7 @@ def unpickled(data: bytes) -> Any:
 
 
 def decode_coder(type_info: TypeInformation | None, data: bytes) -> Any:
-    """The value of a state's element; None and PICKLED: it was pickled.
+    """Decodes a state's element; None for the type and PICKLED if it was pickled.
 
     Raises FormatError for bytes that are none of that type, ValueError for what Python can't hold.
     """
@@ -112,7 +112,7 @@ def decode_coder(type_info: TypeInformation | None, data: bytes) -> Any:
 
 
 def decode_coders(type_info: TypeInformation | None, data: bytes) -> list[Any]:
-    """The values of an element of a list, in which PyFlink writes all that one bundle has added.
+    """Decodes an element of a list, into which PyFlink writes all additions of one bundle.
 
     Raises what `decode_coder` raises.
     """
@@ -126,7 +126,7 @@ def decode_coders(type_info: TypeInformation | None, data: bytes) -> list[Any]:
 
 
 def likely_types(samples: Iterable[bytes], *, several: bool = False) -> list[TypeInformation]:
-    """Types as which all of some elements can be read. several: of more than one value each."""
+    """Types as which all these elements can be read. several: elements may hold several values."""
     found = list(samples)
     return [each for each in _GUESSES if all(_can_be(each, data, several) for data in found)]
 
@@ -144,7 +144,7 @@ def _can_be(type_info: TypeInformation, data: bytes, several: bool) -> bool:
 
 
 def _blobs(data: bytes, several: bool) -> list[bytes]:
-    """What lies behind its length; one empty piece where the lengths do not fit."""
+    """Pieces that follow their lengths; one empty piece if the lengths do not fit."""
     try:
         found = decode_coders(BYTES, data)
     except Exception:

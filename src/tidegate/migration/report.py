@@ -1,4 +1,4 @@
-"""What a migration from Flink has taken over, state by state, and what not and why."""
+"""Report of a migration from Flink: each state, whether it was converted, and why not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MigratedState:
-    """What has become of a state.
+    """Fate of a state in a migration.
 
     operator: its uid, else its name or id. kind, type: as it is here; None where it was not taken.
     entries: keys, timers, elements or map entries of it. why: it was not taken, else None. hint:
@@ -24,13 +24,13 @@ class MigratedState:
 
     @property
     def taken(self) -> bool:
-        """Whether it is in the savepoint."""
+        """True if the state is in the savepoint."""
         return self.why is None
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationReport:
-    """What a migration has taken, and what not. target: None where nothing was to be written."""
+    """Report of a migration. target: None if nothing was to be written."""
 
     source: str
     target: str | None
@@ -38,11 +38,11 @@ class MigrationReport:
 
     @property
     def complete(self) -> bool:
-        """Whether all that there was is in the savepoint."""
+        """True if all state of the snapshot is in the savepoint."""
         return all(state.taken for state in self.states)
 
     def to_json(self) -> dict[str, object]:
-        """All of it as values of JSON."""
+        """The report as values of JSON."""
         names = ("operator", "state", "kind", "type", "entries", "taken", "why", "hint")
         states = [{name: getattr(state, name) for name in names} for state in self.states]
         return {

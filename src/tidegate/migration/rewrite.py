@@ -49,7 +49,7 @@ def rewrite_flink_savepoint(
     moved: Mapping[str, str] | None = None,
     operator_state: Mapping[str, Changes] | None = None,
 ) -> None:
-    """Write a checkpoint or savepoint of Flink as a savepoint of Flink in canonical form.
+    """Writes a checkpoint or savepoint of Flink as a canonical savepoint of Flink.
 
     target: the new savepoint's folder. moved: from a folder as a checkpoint names it to where that
     is now. All that is no keyed state is kept as it is. A subtask's keyed state is held in memory.
@@ -99,7 +99,7 @@ def _check_known(asked: Iterable[str], known: Collection[str], what: str, where:
 def _changed(
     snapshot: FlinkSnapshot, operator: OperatorState, changes: Changes
 ) -> dict[int, _Stream]:
-    """The stream of each subtask of an operator, with what the changes make of its states."""
+    """Each subtask's stream of an operator, with its states changed."""
     where = f"{snapshot.path}, operator '{operator.uid or operator.operator_id.hex()}'"
     subtasks = {
         index: {each.state.name: each for each in states}
@@ -126,7 +126,7 @@ def _changed(
 def _shares(
     held: list[FlinkOperatorState], change: Callable[[Any], Any], where: str
 ) -> list[list[Any]]:
-    """What each subtask holds of a state after its change."""
+    """Share of each subtask in a changed state."""
     is_broadcast = held[0].mode is StateDistribution.BROADCAST
     try:
         if is_broadcast:
@@ -157,7 +157,7 @@ class _Rewrite:
         self._changed = changed
 
     def operator(self) -> OperatorState:
-        """The operator with its state in the new folder."""
+        """Writes the operator with its state to the new folder."""
         parts = {part.subtask: part for part in self._snapshot.keyed_state(self._operator)}
         subtasks = {
             index: self._subtask(index, state, parts.get(index))

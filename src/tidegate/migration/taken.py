@@ -44,7 +44,7 @@ class TakenKeyedState:
 
     @property
     def header(self) -> StateHeader:
-        """What the stream says of it."""
+        """Header of the state in the new stream."""
         spaces = self.namespace and serializer_of(self.namespace).snapshot().to_bytes()
         written = serializer_of(self.type_info).snapshot().to_bytes()
         return StateHeader(self.name, self.kind, written, spaces, ttl=self.ttl)
@@ -59,7 +59,7 @@ class _Rows:
     where: str
 
     def blocks(self, group: int) -> Iterator[Block]:
-        """The entries of a key group. Raises UserError for what can't be written."""
+        """Entries of a key group. Raises UserError for values that can't be written."""
         state, pairs = self.state, self.state.entries.get(group)
         if not pairs:
             return
@@ -87,7 +87,7 @@ class TakenOperatorState:
     elements: list[Any]
 
     def encoded(self, where: str) -> NewElements:
-        """Its elements as pieces. Raises UserError for what can't be written."""
+        """Elements as pieces. Raises UserError for values that can't be written."""
         serializer = serializer_of(self.type_info)
         header = StateHeader(self.name, self.kind, serializer.snapshot().to_bytes())
         pieces = each_encoded_as_declared(
@@ -110,7 +110,7 @@ class TakenOperator:
     subtasks: Mapping[int, Sequence[TakenOperatorState]]
 
     def write(self, checkpoint: CheckpointId, new: NewSnapshot) -> OperatorState:
-        """Write it, a file for each subtask and kind of state.
+        """Writes the operator, a file for each subtask and kind of state.
 
         Raises UserError for a value that can't be written, StorageFailed.
         """

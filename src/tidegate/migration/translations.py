@@ -1,4 +1,4 @@
-"""What becomes of a state of Flink here: its kind, its types, and how each value is made of it."""
+"""Translation of a state of Flink: its kind, its types, and the conversion of each value."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A keyed state. convert: its values; it raises ValueError or FormatError.
+    """Conversion of a keyed state. convert: its values; raises ValueError or FormatError.
 
     space: what stands beside the key of an entry, of the type `namespace`; None for nothing.
     """
@@ -70,7 +70,7 @@ class Translation:
 
 
 def translation_of(state: FlinkState, declared: Mapping[str, StateDescriptor]) -> Translation:
-    """How entries of a state are taken over. declared: of Python states, by the user's name.
+    """Translation of a state. declared: types of Python states, by the user's name.
 
     Raises NotTaken.
     """
@@ -169,7 +169,7 @@ def _python_map(descriptor: MapStateDescriptor, *, ttl: bool) -> Translation:
 def _element(
     declared: TypeInformation | None, *, ttl: bool
 ) -> tuple[Convert, TypeInformation | None]:
-    """What makes a value of an element of PyFlink's, and its type."""
+    """Conversion of an element of PyFlink, and its type."""
     if not ttl:
         return lambda data: None if data is None else decode_coder(declared, data), declared
 
@@ -188,7 +188,7 @@ def _only(elements: list[Any], kind: Kind) -> Any:
 def operator_translation_of(
     found: FlinkOperatorState, declared: Mapping[str, StateDescriptor]
 ) -> Translation:
-    """How elements of an operator state are taken over; raises NotTaken."""
+    """Translation of an operator state. Raises NotTaken."""
     state = found.state
     if state.name == SOURCE_READER_STATE:
         raise NotTaken(

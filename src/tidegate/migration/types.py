@@ -1,4 +1,4 @@
-"""What a serializer of Flink is among the types of ours, and how Java's values become Python's."""
+"""Translates Flink's serializers to types, and Java's values to Python's."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _SIMPLE: Final[Mapping[FlinkSerializer, TypeInformation]] = {
 
 
 def type_of(serializer: FlinkSerializer) -> TypeInformation:
-    """The type of what a serializer writes; raises ValueError where there is none.
+    """Type of the values of a serializer. Raises ValueError if there is none.
 
     Of values with the times of their last access it is that of a pair of both.
     """

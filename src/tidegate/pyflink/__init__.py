@@ -16,7 +16,7 @@ __all__ = ["install", "is_installed", "uninstall"]
 
 
 def install() -> None:
-    """Let ``import pyflink`` and its submodules give Tidegate's classes, in this process.
+    """Makes ``import pyflink`` and its submodules give Tidegate's classes in this process.
 
     Slots of the jobs that it starts import them too. Where PyFlink itself is installed, Tidegate's
     come first, and a warning says so. Raises ConfigError where PyFlink is imported already.
@@ -44,5 +44,5 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take ``pyflink`` away again; what was imported from it stays usable."""
+    """Removes ``pyflink`` from imports; names that were imported stay usable."""
     take_away()

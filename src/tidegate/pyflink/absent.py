@@ -9,7 +9,7 @@ from tidegate.pyflink import places
 
 
 class Absent:
-    """Stands for a class that is not here; a program may import it, and any use of it says why.
+    """Replaces a class that Tidegate lacks; importing it is allowed, any use raises an error.
 
     remedy: what to use in its place.
     """
@@ -19,7 +19,7 @@ class Absent:
         self._remedy = remedy
 
     def __call__(self, *args: object, **named: object) -> NoReturn:
-        """Refuse to make an object."""
+        """Refuses to make an object."""
         self._refuse()
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:
@@ -38,9 +38,9 @@ class Absent:
 
 
 def no_such_module(name: str) -> ModuleNotFoundError:
-    """The error for a module of PyFlink's that is not here.
+    """ModuleNotFoundError for a module of PyFlink that Tidegate lacks.
 
-    Python's own, since programs catch it where they can do without.
+    Python's own class, since programs catch it if they can do without the module.
     """
     for known, remedy in places.ABSENT_MODULES.items():
         if f"{name}.".startswith(f"{known}."):

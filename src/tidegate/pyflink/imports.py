@@ -24,13 +24,13 @@ _ROOT: Final = "pyflink"
 
 
 def put_in_place() -> None:
-    """Make ``pyflink`` importable, before any other of that name; again is without effect."""
+    """Makes ``pyflink`` importable, before any other package of that name; may be repeated."""
     if not is_installed():
         sys.meta_path.insert(0, _PyFlinkFinder())
 
 
 def take_away() -> None:
-    """The way back; without effect where it is not in place."""
+    """Removes the import hook, if it is installed."""
     if not is_installed():
         return
     sys.meta_path[:] = [each for each in sys.meta_path if not isinstance(each, _PyFlinkFinder)]
@@ -39,7 +39,7 @@ def take_away() -> None:
 
 
 def is_installed() -> bool:
-    """True where ``import pyflink`` gives Tidegate's classes."""
+    """True if ``import pyflink`` gives Tidegate's classes."""
     return any(isinstance(finder, _PyFlinkFinder) for finder in sys.meta_path)
 
 

@@ -1,4 +1,4 @@
-"""Where PyFlink 2.3 has a name, and where it is here."""
+"""Maps names of PyFlink 2.3 to their modules here."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ ABSENT_MODULES: Final = {
 
 
 def place_of(name: str) -> tuple[str, str] | None:
-    """The module here and the name in it; None for a name that PyFlink does not have either.
+    """Module and name here; None for a name that PyFlink lacks too.
 
     It does not matter which module was asked: PyFlink's also give what they import themselves.
     """

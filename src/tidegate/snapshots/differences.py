@@ -1,4 +1,4 @@
-"""What is different in two snapshots: operators, states, keys and files. ``tidegate diff``.
+"""Compares two snapshots: operators, states, keys and files. ``tidegate diff``.
 
 Operators are the same by their id, states by their name, entries by key and namespace. Keyed state
 is laid side by side key group by key group, so no more than one of each is in memory. Values are
@@ -44,7 +44,7 @@ _SCALARS: Final = frozenset((type(None), bool, int, str, bytes))
 
 @dataclass(frozen=True, slots=True)
 class EntryDiff:
-    """An entry that is not the same, as text. change: ``added``, ``removed`` or ``changed``.
+    """An entry that differs, as text. change: ``added``, ``removed`` or ``changed``.
 
     before, after: its values; None where there is none.
     """
@@ -58,7 +58,7 @@ class EntryDiff:
 
 @dataclass(frozen=True, slots=True)
 class StateDiff:
-    """A state in both snapshots. change: of all of it; ``same`` where nothing differs.
+    """A state of either snapshot. change: of the whole; ``same`` if nothing differs.
 
     types_before, types_after: kind and types as text; None where it is not. added, removed,
     changed, same: numbers of entries. entries: some of those that differ, as many as were asked
@@ -79,7 +79,7 @@ class StateDiff:
 
 @dataclass(frozen=True, slots=True)
 class OperatorDiff:
-    """An operator in both snapshots. change: of all of it; ``same`` where nothing differs.
+    """An operator of either snapshot. change: of the whole; ``same`` if nothing differs.
 
     parallelism, max_parallelism: before and after, None where it is not. coordinator: whether the
     state of its half on the driver differs.
@@ -108,7 +108,7 @@ class FileReuse:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDiff:
-    """What is different in two snapshots."""
+    """Differences of two snapshots."""
 
     before: str
     after: str
@@ -117,11 +117,11 @@ class SnapshotDiff:
 
     @property
     def same(self) -> bool:
-        """Whether both hold the same; files do not count."""
+        """True if both hold the same state; files do not count."""
         return all(operator.change == SAME for operator in self.operators)
 
     def to_json(self) -> dict[str, object]:
-        """Itself as a JSON object."""
+        """The differences as a JSON object."""
         plain: dict[str, object] = asdict(self)
         return {**plain, "same": self.same}
 
@@ -133,7 +133,7 @@ def diff_snapshots(
     keys_max: int = 0,
     key_file: str | PathLike[str] | None = None,
 ) -> SnapshotDiff:
-    """Compare two snapshots. Blocking; reads the keyed state of both.
+    """Compares two snapshots. Blocking; reads the keyed state of both.
 
     before, after: folders, or the ``_metadata`` in them. keys_max: how many entries that differ are
     shown of each state. key_file: holds the key with which both have to be signed. Raises
@@ -224,7 +224,7 @@ class _Comparison:
 
 
 class _Side:
-    """One state of one snapshot; nothing where it is not there."""
+    """One state of one snapshot; empty if the state is missing."""
 
     def __init__(
         self, snapshot: Snapshot, operator: OperatorInfo | None, state: StateInfo | None
@@ -235,7 +235,6 @@ class _Side:
 
     @property
     def types(self) -> str | None:
-        """Kind and types as text."""
         state = self._state
         if state is None:
             return None
@@ -248,7 +247,7 @@ class _Side:
         return self._state is not None and self._state.kind.is_keyed
 
     def is_beside(self, other: _Side) -> bool:
-        """Whether keys are in the same key groups in both."""
+        """True if both snapshots have each key in the same key group."""
         if not (self._is_keyed and other._is_keyed):
             return True
         assert self._operator is not None and other._operator is not None, "of these are the states"
@@ -271,7 +270,7 @@ class _Side:
                 yield group, _Entries(state, runs)
 
     def _is_in_order(self) -> bool:
-        """Whether one walk through all subtasks gives the key groups in order."""
+        """True if the subtasks, one after another, give the key groups in order."""
         assert self._operator is not None, "there is a state"
         state = next(
             each
@@ -287,7 +286,7 @@ class _Side:
 
 
 class _Entries:
-    """The entries of one key group: values by what an entry is the same by."""
+    """Entries of one key group: values by the identity of the entry."""
 
     def __init__(self, state: StateInfo, runs: Iterable[Rows]) -> None:
         self.values: dict[Hashable, Any] = {}
@@ -328,7 +327,7 @@ class _Entries:
             self._odd[name] = (key, namespace)
 
     def told(self, name: Hashable) -> tuple[str, str | None]:
-        """Key and namespace of an entry as text; of an element of a list, nothing."""
+        """Key and namespace of an entry as text; empty for an element of a list."""
         if name in self._odd:
             key, namespace = self._odd[name]
             return _text(key), None if namespace is None else _text(namespace)
@@ -336,7 +335,7 @@ class _Entries:
 
 
 class _Counts:
-    """How many entries differ, and some of them."""
+    """Number of differing entries, and some examples."""
 
     def __init__(self, shown_max: int) -> None:
         self._shown_max = shown_max
@@ -344,7 +343,7 @@ class _Counts:
         self.shown: list[EntryDiff] = []
 
     def take(self, before: _Side, after: _Side) -> None:
-        """Lay both side by side."""
+        """Compares two key groups."""
         old, new = before.groups(), after.groups()
         left, right = next(old, None), next(new, None)
         while left is not None or right is not None:
@@ -384,14 +383,14 @@ class _Counts:
 
 
 def listed(column: Column | None) -> Sequence[Any]:
-    """A column of a run as Python values."""
+    """Values of a column of a run, as a Python list."""
     if column is None:
         return ()
     return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column
 
 
 def same(before: object, after: object) -> bool:
-    """Whether two values are equal, whatever classes stand in for those of the program."""
+    """True if two values are equal, whatever classes stand in for the program's."""
     if type(before) in _SCALARS and type(after) in _SCALARS and before == after:
         return True
     try:
@@ -403,7 +402,7 @@ def same(before: object, after: object) -> bool:
 
 
 def plain(value: Any) -> Hashable:
-    """A value as one that is equal to any of the same kind and contents, and can be looked up."""
+    """A hashable value, equal for all values of the same kind and contents."""
     match value:
         case None | bool() | int() | str() | bytes():
             return value
@@ -453,7 +452,6 @@ def _coordinator(snapshot: Snapshot, operator: OperatorInfo | None) -> bytes | N
 
 
 def _files(snapshot: Snapshot) -> dict[str, int]:
-    """The files of a snapshot: bytes of state in each."""
     sizes: Counter[str] = Counter()
     for stream in streams(snapshot.metadata):
         place, handle = file_of(stream.handle), stream.handle

@@ -1,4 +1,4 @@
-"""How many entries the states of a snapshot of Flink's have, per key group."""
+"""Counts the entries in states of a Flink snapshot, per key group."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CountedState:
 
 
 def counted_states(snapshot: FlinkSnapshot, operator: OperatorState) -> list[CountedState]:
-    """The states of an operator, by name.
+    """States of an operator, by name.
 
     Raises FormatError, also for a serializer that is not known; RestoreRefused where a file is
     gone.

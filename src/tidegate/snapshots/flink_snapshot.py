@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class FlinkSnapshot:
-    """A checkpoint or savepoint of Flink. Opened by `open`; files are read as state is asked for.
+    """A checkpoint or savepoint of Flink. Made by `open`; reads files as state is requested.
 
     path: its folder. metadata: what its ``_metadata`` says, every file by its place.
     """
@@ -38,7 +38,7 @@ class FlinkSnapshot:
 
     @staticmethod
     def open(path: str | PathLike[str], *, moved: Mapping[str, str] | None = None) -> FlinkSnapshot:
-        """The snapshot in a folder.
+        """Opens the snapshot in a folder.
 
         moved: from a folder as the snapshot names it to where that is now; for checkpoints, whose
         shared files have absolute places. Raises RestoreRefused where there is none, FormatError
@@ -51,7 +51,7 @@ class FlinkSnapshot:
     def decoded(
         data: bytes, directory: str, *, moved: Mapping[str, str] | None = None
     ) -> FlinkSnapshot:
-        """The snapshot of a ``_metadata`` that is read already; as `open`."""
+        """The snapshot of a ``_metadata`` that was read already; arguments as of `open`."""
         numbers = iter(range(2**63))
         where = f"{directory}/{paths.METADATA}"
         with MetadataFile(data, directory, where).being_decoded():
@@ -71,21 +71,20 @@ class FlinkSnapshot:
 
     @property
     def operators(self) -> tuple[OperatorState, ...]:
-        """What the metadata says of each operator."""
         return self.metadata.operators
 
     def keyed_state(self, operator: OperatorState) -> Iterator[FlinkKeyedState]:
-        """The keyed state of each subtask that has some; raises FormatError."""
+        """Keyed state of each subtask that has some. Raises FormatError."""
         return reading.keyed_states(operator, self._reader)
 
     def operator_state(
         self, operator: OperatorState
     ) -> Iterator[tuple[int, list[FlinkOperatorState]]]:
-        """Index and operator state of each subtask that has some; raises FormatError."""
+        """Index and operator state of each subtask that has some. Raises FormatError."""
         return reading.operator_states(operator, self._reader)
 
     def read(self, operator: OperatorState, index: int, stream: StreamStateHandle) -> bytes:
-        """All bytes of a stream of a subtask; raises RestoreRefused, FormatError, StorageFailed."""
+        """All bytes of a stream of a subtask. Raises RestoreRefused, FormatError, StorageFailed."""
         where = reading.where_of(operator, index, self.path)
         return self._reader.at(where).read(reading.readable(stream, where))
 

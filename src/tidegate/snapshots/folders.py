@@ -1,4 +1,4 @@
-"""Savepoints as folders: which there are below a target folder, and deleting one.
+"""Savepoints as folders: listed below a target folder, and deleted.
 
 A savepoint is nobody's but its owner's: no job deletes it, unless it was started from it and has
 claimed it. All its files lie in its folder, wherever that has been moved to.
@@ -48,7 +48,7 @@ class SavepointInfo:
 def list_savepoints(
     directory: str | PathLike[str], *, on_damaged: Callable[[FormatError], None] | None = None
 ) -> list[SavepointInfo]:
-    """The savepoints whose folders lie in this one, by path.
+    """Savepoints in the subfolders of a folder, sorted by path.
 
     A folder without ``_metadata`` is none: its savepoint was never completed. on_damaged: is told
     of each whose ``_metadata`` cannot be read, and the others are given; without it the first of
@@ -84,7 +84,7 @@ def list_savepoints(
 
 
 def dispose_savepoint(path: str | PathLike[str]) -> None:
-    """Delete a savepoint: its ``_metadata``, its files and its folder.
+    """Deletes a savepoint: its ``_metadata``, its files and its folder.
 
     path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, and
     ConfigError, having deleted nothing, for a checkpoint, which is its job's, and for a folder that
@@ -137,7 +137,7 @@ def _info(path: str) -> SavepointInfo | None:
 
 
 def read_snapshot(pointer: str, key_file: str | None = None) -> tuple[str, CheckpointMetadata]:
-    """A snapshot's folder and what its ``_metadata`` says, every file by its place.
+    """Folder of a snapshot and the content of its ``_metadata``, every file by its place.
 
     key_file: holds the key with which it has to be signed. Raises RestoreRefused where there is
     none, or it is not signed so, FormatError for one that can't be read.
@@ -156,6 +156,6 @@ def _properties(read: CheckpointMetadata) -> CheckpointProperties:
 
 
 def files_of(location: str, read: CheckpointMetadata) -> frozenset[str]:
-    """The absolute places of all files that a snapshot names."""
+    """Absolute places of all files that a snapshot names."""
     snapshot = CompletedCheckpoint(read.checkpoint_id, location, location, read, _properties(read))
     return frozenset(snapshot.paths())

@@ -1,4 +1,4 @@
-"""The jobs that have left records below a checkpoint folder: which live, and what they name."""
+"""Jobs with records below a checkpoint folder: which ones live, and what they name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOOK_MS: Final = 250
 
 
 class Life(Enum):
-    """Whether a job may still write."""
+    """Answer to the question: may this job still write?"""
 
     LIVES = "lives"
     OVER = "over"
@@ -35,7 +35,7 @@ class Life(Enum):
 
 @dataclass(slots=True)
 class RecordedJob:
-    """A job by its records. record: None where none can be read. damage: by place."""
+    """A job, by its records. record: None if none is readable. damage: by place."""
 
     name: str
     folder: str
@@ -58,7 +58,7 @@ class RecordedJobs:
 
     @cached_property
     def all(self) -> list[RecordedJob]:
-        """All of them, by name."""
+        """All recorded jobs, by name."""
         if self._root is None:
             return []
         store = self._stores.open(self._root)
@@ -66,7 +66,7 @@ class RecordedJobs:
         return [self._recorded(store, name) for name in sorted(paths.job_names(files))]
 
     def of(self, scope: Container[str]) -> list[RecordedJob]:
-        """Those whose files are asked about."""
+        """Jobs whose files are judged."""
         assert self._root is not None or not self.all, "records are below the root"
         return [
             job
@@ -77,7 +77,7 @@ class RecordedJobs:
 
     @property
     def pointers(self) -> frozenset[str]:
-        """The folders of all snapshots that a record names."""
+        """Folders of all snapshots that a record names."""
         return frozenset(
             paths.absolute(pointer.location)
             for job in self.all
@@ -86,16 +86,16 @@ class RecordedJobs:
         )
 
     def still_names(self, job: RecordedJob, pointer: Pointer) -> bool:
-        """Whether the records name a snapshot now: a job that runs may have passed it meanwhile."""
+        """True if the records still name a snapshot; a running job may have dropped it."""
         record = _now(newest_record(job.chain))
         return record is not None and pointer in record.completed
 
     def led_as(self, job_id: str) -> RecordedJob | None:
-        """The job whose newest run has that id."""
+        """The job whose newest run has this id."""
         return next((job for job in self.all if job.record and job.record.job == job_id), None)
 
     def life_of(self, job_id: str, name: str) -> Life:
-        """Whether a run may still write. name: of its job, where its snapshots tell; else empty."""
+        """Tells if a run may still write. name: of its job, if its snapshots tell; else empty."""
         job = self.led_as(job_id)
         if job is not None:
             return Life.LIVES if self.is_alive(job) else Life.OVER
@@ -103,7 +103,7 @@ class RecordedJobs:
         return Life.OVER if name and followed else Life.UNKNOWN
 
     def is_alive(self, job: RecordedJob) -> bool:
-        """Wait as long as a new leader would for a sign of life."""
+        """Waits for a sign of life as long as a new leader would."""
         if job.name not in self._lives:
             assert job.record is not None, "its records can be read"
             self._lives[job.name] = not job.record.released and self._shows_life(job)
@@ -140,7 +140,7 @@ async def _at_once(call: Callable[[], T]) -> T:
 
 
 def _now(coroutine: Coroutine[None, None, T]) -> T:
-    """What a coroutine gives that waits for nothing, in a program with or without a loop."""
+    """Result of a coroutine that waits for nothing, with or without a running loop."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Standing(Enum):
-    """Who may need a checkpoint."""
+    """Need for a checkpoint."""
 
     LIVES = "of jobs that live"
     UNKNOWN = "of jobs without records here"
@@ -39,7 +39,7 @@ class KeptCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class PruneRule:
-    """Which checkpoints are asked for.
+    """Choice of checkpoints to remove.
 
     older_than_ms: those written so long ago or longer. keep: all but the newest so many of each
     job. With neither of them, all that no job goes on from.
@@ -50,7 +50,7 @@ class PruneRule:
 
     @property
     def takes_newest(self) -> bool:
-        """True if checkpoints that a job could go on from are asked for too."""
+        """True if checkpoints that a job could continue from are included."""
         return self.older_than_ms is not None or self.keep is not None
 
 
@@ -60,10 +60,10 @@ _REMOVABLE: Final = frozenset({Standing.NEWEST, Standing.FORMER})
 def to_prune(
     kept: Iterable[KeptCheckpoint], rule: PruneRule, now_ms: int
 ) -> tuple[KeptCheckpoint, ...]:
-    """The checkpoints that the rule removes, by path.
+    """Checkpoints that the rule removes, sorted by path.
 
-    A checkpoint of unknown age is never old enough. Checkpoints of a job that lives count among
-    its newest, but are not removed.
+    A checkpoint of unknown age is never old enough. Checkpoints of a living job count among its
+    newest, but are not removed.
     """
     if not rule.takes_newest:
         doomed = [each for each in kept if each.standing is Standing.FORMER]
@@ -85,7 +85,7 @@ def to_prune(
 
 
 def _newness(checkpoint: KeptCheckpoint) -> tuple[bool, int, int]:
-    """A later run comes behind an earlier one, whatever its numbers."""
+    """Sort key: later runs come after earlier ones, whatever their checkpoint numbers."""
     current = checkpoint.standing is not Standing.FORMER
     return current, checkpoint.written_ms or 0, checkpoint.number
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Files of one kind that are removed, or a folder that is empty.
+    """Files of one kind to remove, or an empty folder.
 
     what: ``checkpoint``, ``shared files``, ``records`` or ``empty folder``. job: its name, where
     that is known. written_ms: of a checkpoint, where the store tells.
@@ -55,14 +55,14 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What is removed. notes: sentences on what is not, and why."""
+    """A plan of removal. notes: sentences on what is kept, and why."""
 
     removals: tuple[Removal, ...]
     notes: tuple[str, ...]
 
     @property
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Total size of all files to remove."""
         return sum(removal.size_bytes for removal in self.removals)
 
 
@@ -110,7 +110,7 @@ class Pruning:
         self.plan = PrunePlan(tuple(self._removals()), tuple(self._notes(kept, rule)))
 
     def remove(self) -> None:
-        """Do what the plan says. Raises ConfigError for a job that was started meanwhile."""
+        """Executes a plan. Raises ConfigError for a job that was started meanwhile."""
         for job in self._jobs.all:
             if self._loses_pointers(job):
                 self._forget_pointers(job)
@@ -129,7 +129,7 @@ class Pruning:
     # --- the decision ---
 
     def _living_homes(self) -> Iterator[str]:
-        """Job folders in which a job that lives has its checkpoints, or what it began from."""
+        """Job folders with checkpoints, or the initial snapshot, of a living job."""
         for job in self._jobs.all:
             if job.record is not None and self._jobs.is_alive(job):
                 yield paths.join(self._root, job.record.job)
@@ -156,7 +156,7 @@ class Pruning:
         return Standing.FORMER if self._is_over(home) and not unborn else Standing.UNKNOWN
 
     def _job_of(self, home: str) -> str:
-        """The name of the job that wrote a folder, as its snapshots or records say; else ""."""
+        """Name of the job that wrote a folder, from its snapshots or records; else ""."""
         led = self._jobs.led_as(paths.name(home))
         if led is not None:
             return led.name
@@ -206,7 +206,7 @@ class Pruning:
                 yield self._removal("shared files", home, left, self._job_of(home))
 
     def _superfluous(self, job: RecordedJob) -> set[str]:
-        """Records of an ended job that say nothing any more."""
+        """Records of an ended job that are no longer needed."""
         if job.record is None or not job.record.released:
             return set()
         files = set(self._below(job.folder))
@@ -226,7 +226,7 @@ class Pruning:
         return older | {file for file in files if paths.parent(file) == doors}
 
     def _left(self, job: RecordedJob) -> tuple[Pointer, ...]:
-        """What a job's records name and is there, once the doomed checkpoints are gone."""
+        """Existing files that a job's records name, apart from the doomed checkpoints."""
         assert job.record is not None, "its records can be read"
         return tuple(
             pointer
@@ -243,7 +243,7 @@ class Pruning:
         )
 
     def _empty_folders(self) -> Iterator[Removal]:
-        """Folders of jobs in which no file is; object stores have none."""
+        """Job folders without files; object stores have none."""
         if not paths.is_local(self._root):
             return
         for folder in sorted(Path(self._root).iterdir()):
@@ -334,7 +334,6 @@ class Pruning:
 
 
 def _homes(root: str, files: Iterable[str]) -> frozenset[str]:
-    """Folders of jobs with files in them."""
     folders = (paths.join(root, file.removeprefix(f"{root}/").partition("/")[0]) for file in files)
     return frozenset(folder for folder in folders if paths.is_job_folder(folder))
 
@@ -344,7 +343,7 @@ def _is_ours(file: str) -> bool:
 
 
 def _remove_empty(folder: Path) -> None:
-    """Remove a tree of folders without files; a file that appears meanwhile keeps its folder."""
+    """Removes a tree of folders without files; stops at a file that appears meanwhile."""
     inside = [each for each in folder.rglob("*") if each.is_dir()]
     for each in (*sorted(inside, reverse=True), folder):
         with contextlib.suppress(OSError):
@@ -352,5 +351,5 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _epoch_of_record(path: str) -> int:
-    """The run that a record, claim, sign of life or door is of; all are named by it."""
+    """Epoch in the name of a record, claim, sign of life or door."""
     return int(path.split("/")[1].partition("-")[0])

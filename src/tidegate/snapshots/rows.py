@@ -1,4 +1,4 @@
-"""What states hold, as runs of rows: the one form that all kinds of state are read in."""
+"""Content of states as runs of rows: one form for all kinds of state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class StateKind(Enum):
-    """What a state is; the values are those of snapshots where these have one."""
+    """Kind of a state; values are those in snapshots, if these have one."""
 
     VALUE = "value"
     LIST = "list"
@@ -42,7 +42,7 @@ class StateKind(Enum):
 
     @property
     def is_keyed(self) -> bool:
-        """Whether its rows have keys that lie in key groups."""
+        """True if its rows have keys, which lie in key groups."""
         return self in _KEYED
 
 
@@ -77,7 +77,7 @@ class StateInfo:
     expires: bool = False
 
     def without_classes(self) -> StateInfo:
-        """The same, its records without the classes that stand in for them: it can be pickled."""
+        """A copy that can be pickled: its records lack their stand-in classes."""
         plain = [
             None if each is None else type_described(describe(each))
             for each in (self.key_type, self.namespace_type, self.value_type)
@@ -87,7 +87,7 @@ class StateInfo:
 
     @property
     def times_type(self) -> TypeInformation:
-        """The type of a value's last access: one time, or one for each part."""
+        """Type of a value's last access: one time, or one for each part."""
         match self.kind, self.value_type:
             case StateKind.LIST, _:
                 return ListTypeInfo(LONG)
@@ -98,7 +98,7 @@ class StateInfo:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of its Arrow batches."""
+        """Schema of its Arrow batches."""
         fields = [("key_group", pa.int16())] if self.kind.is_keyed else [("subtask", pa.int32())]
         if self.key_type is not None:
             fields.append(("key", column_type(self.key_type)))
@@ -112,7 +112,7 @@ class StateInfo:
 
 @dataclass(frozen=True, slots=True)
 class StateForm:
-    """A keyed state as it is written. values: of its entries, with their times if it expires."""
+    """Layout of a keyed state. values: serializer of entries, with their times if it expires."""
 
     info: StateInfo
     header: StateHeader
@@ -122,7 +122,7 @@ class StateForm:
 
 @dataclass(frozen=True, slots=True)
 class StateRow:
-    """What a state holds under one key, or one element of it.
+    """Content of a state under one key, or one element of it.
 
     subtask: which one wrote it. key_group, key: None in states without keys. namespace: such as a
     window; of data in flight, the positions of edge and channel. value: of timers, their time in
@@ -150,7 +150,6 @@ class Rows:
     last_accesses: Sequence[Any] | None = None
 
     def each(self) -> Iterator[StateRow]:
-        """The rows one by one."""
         count = len(self.values)
         nothing = (None,) * count
         columns = (self.keys, self.namespaces, self.values, self.last_accesses)
@@ -159,7 +158,7 @@ class Rows:
             yield StateRow(self.subtask, self.key_group, key, namespace, value, times)
 
     def only(self, key: object) -> Rows:
-        """The rows of one key."""
+        """Only the rows of one key."""
         assert self.keys is not None, "rows without keys are not asked for by key"
         keys = _plain(self.keys)
         wanted = [i for i, each in enumerate(keys) if each == key]

@@ -1,4 +1,4 @@
-"""How much keyed state there is, counted from outside: no value is made, no code of the job runs.
+"""Sizes of keyed state, counted without making values or running code of the job.
 
 An entry may have been written several times, and removed again: where that can be, its keys are
 read, so that each counts once. No more than the keys of one key group are in memory.
@@ -45,13 +45,12 @@ _CACHE_BYTES: Final = 8 << 20
 
 @dataclass(slots=True)
 class Size:
-    """So many entries, of so many bytes as they are stored, keys included."""
+    """A number of entries, and their stored bytes, keys included."""
 
     entries: int = 0
     size_bytes: int = 0
 
     def add(self, entries: int, size_bytes: int) -> None:
-        """So much more."""
         self.entries += entries
         self.size_bytes += size_bytes
 
@@ -63,7 +62,7 @@ Sizes = dict[str, defaultdict[int, Size]]
 def keyed_sizes(
     handles: Iterable[KeyedStateHandle], files: StateFiles, reader: StateReader
 ) -> Sizes:
-    """The keyed state of one operator, over the handles of all its subtasks.
+    """Sizes of the keyed state of one operator, over the handles of all its subtasks.
 
     A state without entries is there, without key groups. Raises RestoreRefused where a file is
     gone, FormatError, StorageFailed; handles that only Flink writes are passed over.
@@ -98,7 +97,7 @@ class _Sizes:
         return self.found.setdefault(name, defaultdict(Size))
 
     def _layers(self, handles: Sequence[KeyGroupsStateHandle]) -> None:
-        """Streams of which the later ones overwrite the earlier ones."""
+        """Streams in order; later ones overwrite earlier ones."""
         with ExitStack() as opened:
             layers = [
                 _Layer(each, opened.enter_context(self._files.open_handle(each.delegate)))
@@ -155,7 +154,7 @@ class _Sizes:
 
 
 class _Layer:
-    """A stream of keyed state that is open."""
+    """An open stream of keyed state."""
 
     def __init__(self, handle: KeyGroupsStateHandle, stream: BinaryIO) -> None:
         self._handle = handle
@@ -170,7 +169,7 @@ class _Layer:
             yield from blocks
 
     def keys(self, block: Block) -> list[Any]:
-        """The keys of a block; with a namespace, pairs of both."""
+        """Keys of a block; with a namespace, pairs of both."""
         reader = self._keys.get(block.state)
         if reader is None:
             state = self.header.states[block.state]
@@ -186,7 +185,7 @@ class _Layer:
 
 
 def _counted(written: Sequence[tuple[_Layer, Block]]) -> tuple[int, int]:
-    """Entries and bytes of a state in a key group, of which later blocks overwrite earlier ones."""
+    """Entries and bytes of a state in a key group; later blocks overwrite earlier ones."""
     if len(written) == 1:
         [(_, block)] = written
         return (block.rows, _bytes(block)) if block.kind == PRESENT else (0, 0)

@@ -1,4 +1,4 @@
-"""A snapshot opened as a thing to read: its operators, their states, and what these hold.
+"""A snapshot opened for reading: its operators, their states, and the states' content.
 
 Nothing of the program is needed, save the classes of what was pickled. Whatever wrote a state (rows
 in memory or on disk, columns, timers, lists of a subtask, data in flight) comes as rows of Python
@@ -48,7 +48,7 @@ _SAMPLE: Final = 10_000
 
 
 class _NoKey:
-    """Stands for no key, since None may be one."""
+    """Marks a missing key, since None may be a key."""
 
 
 NO_KEY: Final = _NoKey()
@@ -56,7 +56,7 @@ NO_KEY: Final = _NoKey()
 
 @dataclass(frozen=True, slots=True)
 class OperatorInfo:
-    """An operator of a snapshot. uid, name: None where the snapshot does not say."""
+    """An operator of a snapshot. uid, name: None if the snapshot does not say."""
 
     operator_id: OperatorId
     uid: str | None
@@ -93,7 +93,7 @@ class Snapshot:
 
     @staticmethod
     def open(path: str | PathLike[str], *, key_file: str | PathLike[str] | None = None) -> Snapshot:
-        """The snapshot in a folder; path: the folder, or the ``_metadata`` in it.
+        """Opens the snapshot in a folder; path: the folder, or the ``_metadata`` in it.
 
         key_file: holds the key with which it has to be signed; then all its files are read once.
         Raises RestoreRefused where there is no folder, or no ``_metadata`` in it, as in one that
@@ -114,7 +114,7 @@ class Snapshot:
 
     @cached_property
     def operators(self) -> tuple[OperatorInfo, ...]:
-        """All operators, those without state among them."""
+        """All operators, including those without state."""
         return tuple(
             OperatorInfo(
                 each.operator_id, each.uid, each.name, each.parallelism, each.max_parallelism
@@ -124,13 +124,13 @@ class Snapshot:
 
     @property
     def job_name(self) -> str | None:
-        """Name of the job that wrote it; None where Flink did."""
+        """Name of the job that wrote it; None if Flink did."""
         provenance = provenance_of(self.metadata)
         name = None if provenance is None else provenance.facts.get("job_name")
         return name if isinstance(name, str) else None
 
     def operator(self, name: str | OperatorInfo) -> OperatorInfo:
-        """The operator of a uid, name or id. Raises ConfigError, with the likely one, for none."""
+        """The operator of a uid, name or id. Raises ConfigError that suggests a similar one."""
         if isinstance(name, OperatorInfo):
             return name
         for field in ("uid", "name", "operator_id"):
@@ -150,7 +150,7 @@ class Snapshot:
         )
 
     def states(self, operator: str | OperatorInfo) -> tuple[StateInfo, ...]:
-        """The states of an operator. Reads headers of files.
+        """States of an operator. Reads headers of files.
 
         Raises ConfigError for no such operator, RestoreRefused where a file is gone or the state is
         none of ours, FormatError, StorageFailed.
@@ -158,7 +158,7 @@ class Snapshot:
         return tuple(self._of(self.operator(operator)).infos.values())
 
     def state(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateInfo:
-        """A state by its name. Raises ConfigError, with the likely one, where there is none."""
+        """A state by its name. Raises ConfigError that suggests a similar one."""
         if isinstance(state, StateInfo):
             return state
         found = self.operator(operator)
@@ -179,7 +179,7 @@ class Snapshot:
         key_groups: Collection[int] | None = None,
         key: object = NO_KEY,
     ) -> Iterator[StateRow]:
-        """What a state holds, row by row, as the program's values.
+        """Rows of a state, as values of the program.
 
         A dataclass or NamedTuple comes as one of the same name and fields, save where it was
         pickled: then its class has to be importable. key_groups: only these. key: only this one.
@@ -198,7 +198,7 @@ class Snapshot:
         key_groups: Collection[int] | None = None,
         key: object = NO_KEY,
     ) -> Iterator[pa.RecordBatch]:
-        """The same as Arrow batches of ROWS_A_BATCH rows at most.
+        """Rows of a state as Arrow batches of at most ROWS_A_BATCH rows.
 
         Of the schema of a StateInfo that is given, else of `settled`.
         """
@@ -213,7 +213,7 @@ class Snapshot:
     def splits(
         self, operator: str | OperatorInfo, state: str | StateInfo, *, bytes_max: int
     ) -> list[range]:
-        """The key groups of a keyed state in runs that can be read apart; none of other states.
+        """Runs of key groups that can be read in parallel; empty for state without key groups.
 
         bytes_max: of all the operator's keyed state in a run, about.
         """
@@ -223,7 +223,7 @@ class Snapshot:
         return self._of(found).keyed.splits(bytes_max)
 
     def settled(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateInfo:
-        """A state with the type that its undeclared values turn out to have, as in `entries`.
+        """A state with the common type of its undeclared values, as in `entries`.
 
         Looks at the first 10,000 of them; they stay pickled where these have no type in common.
         """
@@ -240,17 +240,17 @@ class Snapshot:
         return replace(info, value_type=value_type, namespace_type=namespace_type)
 
     def form(self, operator: str | OperatorInfo, state: str | StateInfo) -> StateForm:
-        """How a keyed state is written, for who writes more of it; raises ConfigError if empty."""
+        """Layout of a keyed state, for writing more of it. Raises ConfigError if it is empty."""
         found = self.operator(operator)
         return self._of(found).keyed.form(self.settled(found, state))
 
     def keyed_streams(self, operator: str | OperatorInfo) -> list[KeyedStream]:
-        """The keyed state of an operator, as it is."""
+        """Raw keyed state of an operator."""
         return self._of(self.operator(operator)).keyed.streams()
 
     @property
     def reader(self) -> StateReader:
-        """Reads handles of the snapshot."""
+        """Reader of the snapshot's handles."""
         return self._reader
 
     def _of(self, operator: OperatorInfo) -> _OperatorStates:
@@ -272,7 +272,7 @@ class Snapshot:
         key_groups: Collection[int] | None = None,
         key: object = NO_KEY,
     ) -> Iterator[Rows]:
-        """The same as `rows`, many at a time."""
+        """Rows as `rows` gives them, many at a time."""
         states = self._of(operator)
         where = f"{self.path}, operator '{operator}', state '{info.name}'"
         if (key_groups is not None or key is not NO_KEY) and not info.kind.is_keyed:
@@ -315,7 +315,7 @@ def _named(operator: OperatorInfo, field: str) -> str | None:
 
 
 def likely(wanted: str, names: Sequence[str]) -> str:
-    """What to say to somebody who asks for what there is not."""
+    """Suggestion for a name that does not exist."""
     close = difflib.get_close_matches(wanted, names, n=1)
     meant = f"'{close[0]}' may be meant; " if close else ""
     there = ", ".join(f"'{name}'" for name in names) or "none"

@@ -1,4 +1,4 @@
-"""What is in a snapshot, in numbers: ``tidegate inspect``.
+"""Counts the content of a snapshot: ``tidegate inspect``.
 
 Per operator, state and key group, counted without making a value or running code of the job
 (`sizes`); types as they stand in the snapshot.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyGroupSummary:
-    """What a state has in one key group.
+    """Content of a state in one key group.
 
     size_bytes: as stored, keys included; None in a snapshot of Flink's.
     """
@@ -105,11 +105,11 @@ class OperatorSummary:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSummary:
-    """What is in a snapshot.
+    """Content of a snapshot.
 
     kind: as Flink calls it. format: ``CANONICAL`` or ``NATIVE``; None of a checkpoint. job,
-    versions: who wrote it; None and empty where Flink did. hooks: names of the states of the job's
-    hooks. files: that it names. size_bytes: of all state, files that are shared included.
+    versions: of the writer; None and empty if Flink wrote it. hooks: names of the states of hooks.
+    files: number of files. size_bytes: of all state, shared files included.
     """
 
     path: str
@@ -124,12 +124,12 @@ class SnapshotSummary:
     operators: tuple[OperatorSummary, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Itself as a JSON object."""
+        """The summary as values of JSON."""
         return asdict(self)
 
 
 def inspect_snapshot(path: str | PathLike[str]) -> SnapshotSummary:
-    """Count what a checkpoint or savepoint holds. Blocking; reads its keyed state.
+    """Counts the content of a checkpoint or savepoint. Blocking; reads its keyed state.
 
     path: the folder, or the ``_metadata`` in it. Raises RestoreRefused where there is none, or a
     file of it is missing, FormatError for bytes that are not what they say, StorageFailed.
@@ -305,7 +305,7 @@ def _shown(type_info: TypeInformation | None) -> str | None:
 def _elements(
     info: StateInfo, subtasks: Mapping[int, SubtaskState], reader: StateReader
 ) -> Iterator[Size]:
-    """Of each subtask; of a broadcast state, of one, since all have the same."""
+    """Elements of each subtask; for a broadcast state, of one, since all are equal."""
     for state in subtasks.values():
         handle = state.managed_operator
         if handle is None or info.name not in handle.states:
@@ -319,14 +319,13 @@ def _elements(
 
 
 def _entries_in(piece: memoryview) -> int:
-    """Entries of a broadcast map; one for a map that is pickled."""
+    """Entries of a broadcast map; one if the map is pickled."""
     if values_in(piece) is None:
         return 1
     return sum(len(each) for each in unpacked(piece[1:]))
 
 
 def _in_flight(info: StateInfo, subtasks: Mapping[int, SubtaskState]) -> Iterator[Size]:
-    """Batches and bytes of each channel."""
     for state in subtasks.values():
         if info.kind is StateKind.INPUT_CHANNELS:
             channels = [plain for each in state.input_channel for plain in unmerge_input(each)]

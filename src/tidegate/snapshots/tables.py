@@ -30,7 +30,7 @@ def read_state(
     value_type: TypeInformation | None = None,
     key_file: str | PathLike[str] | None = None,
 ) -> StateTable:
-    """What a state of a checkpoint or savepoint holds.
+    """Reads a state of a checkpoint or savepoint as a table.
 
     path: its folder, or the ``_metadata`` in it. operator: uid, name or operator id in hexadecimal
     digits. key: only this one; just its key group is read. key_groups: only these. value_type: for
@@ -75,31 +75,31 @@ class StateTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the table and its batches."""
+        """Schema of the table and of its batches."""
         return self.info.schema
 
     def rows(self) -> Iterator[StateRow]:
-        """The rows as the program's values; a key group or less of them is in memory."""
+        """Rows as values of the program; at most one key group is in memory."""
         return self._snapshot.rows(
             self._operator, self.info, key=self._key, key_groups=self._key_groups
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows as Arrow batches of at most 65,536; a key group or less of them is in memory."""
+        """Rows as Arrow batches of at most 65,536; at most one key group is in memory."""
         return self._snapshot.entries(
             self._operator, self.info, key=self._key, key_groups=self._key_groups
         )
 
     def to_arrow(self) -> pa.Table:
-        """The whole table in memory."""
+        """The whole table as Arrow, in memory."""
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
-        """The whole table in memory; needs pandas."""
+        """The whole table as a DataFrame of pandas, in memory; needs pandas."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """The whole table in memory; needs polars."""
+        """The whole table as a DataFrame of polars, in memory; needs polars."""
         import polars as pl
 
         made = pl.from_arrow(self.to_arrow())

@@ -1,4 +1,4 @@
-"""For tests of one's own functions: a step of a program, run by hand."""
+"""Tests of user functions: one step of a program, run by hand."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class ManualClock:
-    """Time as a test says. wall_ms: milliseconds since 1970 that it begins with."""
+    """Time under the control of a test. wall_ms: first wall time, in milliseconds since 1970."""
 
     def __init__(self, wall_ms: int = 0) -> None:
         self._wall_ms = wall_ms
@@ -15,7 +15,7 @@ class ManualClock:
         return self._monotonic_ms
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Milliseconds since 1970-01-01 UTC."""
         return self._wall_ms
 
     def precise_s(self) -> float:
@@ -23,6 +23,6 @@ class ManualClock:
         return self._monotonic_ms / 1000
 
     def advance(self, ms: int) -> None:
-        """Let so many milliseconds pass."""
+        """Moves time forward by this many milliseconds."""
         self._monotonic_ms += ms
         self._wall_ms += ms

@@ -134,13 +134,13 @@ class OperatorHarness:
     # --- what happens to it ---
 
     def process(self, value: object, timestamp: int | None = None, *, source: int = 0) -> None:
-        """A record comes. timestamp: its event time, ms. source: number of its stream, from 0."""
+        """Sends a record. timestamp: its event time, ms. source: number of its stream, from 0."""
         self.process_all([value], None if timestamp is None else [timestamp], source=source)
 
     def process_all(
         self, values: Sequence[object], timestamps: Sequence[int] | None = None, *, source: int = 0
     ) -> None:
-        """Records come as one batch."""
+        """Sends records as one batch."""
         batch = RowBatch(list(values), None if timestamps is None else list(timestamps))
         self._arrives(batch, source)
 
@@ -151,26 +151,26 @@ class OperatorHarness:
         *,
         source: int = 0,
     ) -> None:
-        """An Arrow batch comes."""
+        """Sends an Arrow batch. source: number of its stream, from 0."""
         import numpy as np
 
         stamps = None if timestamps is None else np.asarray(timestamps, np.int64)
         self._arrives(ArrowBatch(batch, stamps), source)
 
     def watermark(self, timestamp: int, *, source: int | None = None) -> None:
-        """Event time comes so far, on one stream or on all."""
+        """Advances event time to this watermark, on one stream or on all."""
         self._marked(Watermark(timestamp), source)
 
     def idle(self, *, source: int | None = None) -> None:
-        """A stream, or all, become idle, so that they no longer hold back event time."""
+        """Marks a stream, or all, as idle, so that they no longer hold event time back."""
         self._marked(WatermarkStatus(idle=True), source)
 
     def active(self, *, source: int | None = None) -> None:
-        """A stream, or all, are active again."""
+        """Marks a stream, or all, as active again."""
         self._marked(WatermarkStatus(idle=False), source)
 
     def advance_time(self, ms: int) -> None:
-        """So many milliseconds pass on the wall clock; what is due meanwhile comes in order."""
+        """Advances the wall clock by milliseconds; timers that come due fire in order."""
         end_ms = self.clock.monotonic_ms() + ms
         while (next_ms := self._loop.next_timer_ms()) is not None and next_ms <= end_ms:
             self.clock.advance(max(0, next_ms - self.clock.monotonic_ms()))
@@ -179,7 +179,7 @@ class OperatorHarness:
         self._settle()
 
     def end(self) -> None:
-        """No more input comes: event time ends, and the step gives what is left."""
+        """Ends the input: event time ends, and the step emits the rest."""
         self.watermark(MAX_WATERMARK_MS)
         for subtask in self._subtasks:
             subtask.end()
@@ -189,22 +189,22 @@ class OperatorHarness:
 
     @property
     def output(self) -> list[tuple[Any, int | None]]:
-        """The results so far, with their event times; None where they have none."""
+        """All results so far, with their event times; None for results without one."""
         return self._results.main
 
     @property
     def watermarks(self) -> list[int]:
-        """The watermarks that the step has passed on so far, milliseconds; of all subtasks."""
+        """Watermarks that the subtasks have emitted so far, in milliseconds."""
         return self._results.watermarks
 
     def take(self) -> list[Any]:
-        """The results since this was last asked, without their times."""
+        """Results since the last call, without their times."""
         taken = [value for value, _ in self._results.main]
         self._results.main.clear()
         return taken
 
     def take_side_output(self, output_tag: OutputTag[Any]) -> list[Any]:
-        """The results for a side output since this was last asked, of the type of its tag.
+        """Results for a side output since the last call, converted to the type of its tag.
 
         Raises UserCodeFailed for a result that is not of that type.
         """
@@ -217,9 +217,9 @@ class OperatorHarness:
     # --- checkpoints ---
 
     def snapshot(self) -> HarnessSnapshot:
-        """Take a checkpoint; it is not complete before ``complete`` says so.
+        """Takes a checkpoint; ``complete`` completes it.
 
-        Raises GraphError where the step waits for something in the middle of its work.
+        Raises GraphError if the step waits for something in the middle of its work.
         """
         self._checkpoint += 1
         number = CheckpointId(self._checkpoint)
@@ -227,21 +227,21 @@ class OperatorHarness:
         return HarnessSnapshot(number, tuple(states))
 
     def complete(self, snapshot: HarnessSnapshot) -> None:
-        """A checkpoint is complete: tell the functions."""
+        """Tells the functions that a checkpoint is complete."""
         number = CheckpointId(snapshot.checkpoint)
         for subtask in self._subtasks:
             self._loop.on(partial(subtask.operator.on_complete, number))
         self._settle()
 
     def abort(self, snapshot: HarnessSnapshot) -> None:
-        """A checkpoint was given up: tell the functions."""
+        """Tells the functions that a checkpoint was aborted."""
         number = CheckpointId(snapshot.checkpoint)
         for subtask in self._subtasks:
             self._loop.on(partial(subtask.operator.on_aborted, number))
         self._settle()
 
     def close(self) -> None:
-        """Close the functions; without ``end`` before it, as after a failure."""
+        """Closes the functions; without ``end`` before it, as after a failure."""
         subtasks, self._subtasks = self._subtasks, []
         with ExitStack() as all_of_it:
             all_of_it.callback(self._loop.end)
@@ -339,7 +339,7 @@ class OperatorHarness:
 
 
 class _Subtask:
-    """One subtask of the step: its inputs wait in a queue, in the order in which they came."""
+    """One subtask of the step: a queue of inputs, in order of arrival."""
 
     def __init__(
         self,
@@ -399,28 +399,25 @@ class _Subtask:
         )
 
     def open(self, state: RestoredOperatorState) -> None:
-        """Bring back the state, then open the operator."""
+        """Restores the state, then opens the operator."""
         self._backend.restore(state, InlineReader("a snapshot of the harness"))
         self.operator.open(self._context)
 
     def read_from(self, output: ChannelOutput) -> None:
-        """Another channel that leads here."""
         self.outputs.append(output)
         channels = [each.id for each in self.outputs]
         self._valve = WatermarkValve(channels)
 
     def arrives(self, channel: int, port: int, element: Element) -> None:
-        """An element has come; it is taken in its turn."""
         self._queue.append((channel, port, element))
         if isinstance(element, RowBatch | ArrowBatch):
             self.outputs[channel].granted(1)
 
     def end(self) -> None:
-        """Nothing more comes."""
         self._ending = True
 
     def advance(self) -> bool:
-        """Do the next piece of work; whether there was any."""
+        """Does the next piece of work; False if there was none."""
         if self._work.can_go_on:
             self._work.advance()
         elif not self._work.idle:
@@ -438,13 +435,11 @@ class _Subtask:
         return True
 
     async def close(self) -> None:
-        """Close the operator."""
         left = self.operator.close()
         if left is not None:
             await left
 
     async def snapshot(self, checkpoint: CheckpointId) -> SubtaskState:
-        """Its share of a checkpoint."""
         if not self._work.can_be_cut:
             raise GraphError(
                 f"'{self._context.name}' waits in the middle of its work, where an engine would "
@@ -483,7 +478,7 @@ class _Subtask:
 
 
 class _Results:
-    """What comes out of all subtasks."""
+    """Collects the output of all subtasks."""
 
     def __init__(self) -> None:
         self.main: list[tuple[Any, int | None]] = []
@@ -491,16 +486,14 @@ class _Results:
         self.watermarks: list[int] = []
 
     def take(self, batch: Batch) -> None:
-        """A batch of the main output."""
         self.main += _rows(batch)
 
     def take_side(self, tag: str, batch: Batch) -> None:
-        """A batch of a side output."""
         self.sides.setdefault(tag, []).extend(_rows(batch))
 
 
 class _KeptOutput(ChainOutput):
-    """One subtask's output: what leaves it is kept, by the types that are declared."""
+    """Keeps the output of one subtask, by the declared types."""
 
     def __init__(
         self, results: _Results, turn: Turn, convert: Mapping[str | None, Convert]
@@ -510,13 +503,11 @@ class _KeptOutput(ChainOutput):
         self._consumers(None).append(results.take)
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Keep a batch of a side output."""
         if not self._consumers(tag):
             self._consumers(tag).append(partial(self._results.take_side, tag))
         super().emit_side(tag, batch)
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        """Keep a watermark."""
         if isinstance(watermark, Watermark):
             self._results.watermarks.append(watermark.ms)
 
@@ -527,13 +518,12 @@ async def _wait_for(awaited: Awaitable[object], done: Callable[[], None]) -> Non
 
 
 class _InTheTestsThread:
-    """Makes calls of plain functions at once, so that nothing goes on by itself."""
+    """Runs calls of plain functions at once, so that nothing happens by itself."""
 
     def __init__(self, limit: int) -> None:
         self._loop = asyncio.get_running_loop()
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
-        """What the call gives, or raises."""
         done: asyncio.Future[object] = self._loop.create_future()
         try:
             done.set_result(call())
@@ -541,8 +531,7 @@ class _InTheTestsThread:
             done.set_exception(error)
         return done
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def close(self) -> None: ...
 
 
 async def _made_at_once(call: Callable[[], object]) -> object:
@@ -558,10 +547,10 @@ _NAMES = count()
 
 
 class _Memory:
-    """Where all state stays in its handle."""
+    """A place that keeps all state in its handles."""
 
     def stream(self) -> CheckpointStateOutputStream:
-        """A stream for one state; no two have one name, for streams are told apart by it."""
+        """A stream for one state; names are unique, since streams are told apart by them."""
         name = f"memory:/harness-{next(_NAMES)}"
         return CheckpointStateOutputStream(name, None, buffer_max=1 << 40)
 
@@ -569,7 +558,7 @@ class _Memory:
 def _the_step(
     build: Callable[..., DataStream[Any]], inputs: int, parallelism: int, max_parallelism: int
 ) -> tuple[list[int], StreamNode, list[StreamEdge]]:
-    """The ids of the streams, the one operator that a program makes of them, its inputs by port."""
+    """Ids of the streams, the one operator that a program makes of them, its inputs by port."""
     env = StreamExecutionEnvironment.local(parallelism)
     sources = [env.from_collection(list[object]()) for _ in range(inputs)]
     made = build(*sources)

@@ -1,1 +1,1 @@
-"""The dry run of an upgrade: a program laid over a snapshot, with nothing started."""
+"""Dry run of an upgrade: compares a program with a snapshot, without starting anything."""

@@ -1,6 +1,6 @@
-"""A program laid over a snapshot, as a restore would, with nothing started.
+"""Compares a program with a snapshot as a restore would, without starting anything.
 
-What is judged here is judged by the code that restores: ids, parallelisms and ended operators by
+Each judgement is made by the code that restores: ids, parallelisms and ended operators by
 ``checkpoint.restore.fitting``, in-flight data by ``checkpoint.restore.assignment``, state by the
 operators and backends that take it in, hooks by ``driver.hooks``.
 """
@@ -56,7 +56,7 @@ def check_upgrade(
     allow_non_restored_state: bool | None = None,
     open_timeout_s: float = 30.0,
 ) -> UpgradeReport:
-    """Lay a program over a checkpoint or savepoint, without starting or stopping anything.
+    """Compares a program with a checkpoint or savepoint, without starting or stopping anything.
 
     Functions are opened, since they alone know their states; sources and sinks are not. snapshot:
     its folder, or the ``_metadata`` in it. allow_non_restored_state: state that no operator takes
@@ -90,7 +90,7 @@ def check_upgrade(
 
 
 class _Check:
-    """One dry run."""
+    """One dry run of an upgrade."""
 
     def __init__(
         self,
@@ -112,7 +112,6 @@ class _Check:
         self._findings: list[UpgradeFinding] = []
 
     def report(self) -> UpgradeReport:
-        """All that is found."""
         topology = self._laid_over()
         operators = [fit for vertex in topology.vertices for fit in self._vertex(vertex)]
         operators += self._lost(topology, operators)
@@ -130,7 +129,7 @@ class _Check:
         )
 
     def _laid_over(self) -> Topology:
-        """The topology with the snapshot's max parallelisms; notes what stands against it."""
+        """The topology with the snapshot's max parallelisms; notes what does not fit."""
         topology, faults = lay_over(self._metadata, self._graph.topology)
         for fault in faults:
             limits = isinstance(fault, MaxParallelismChanged)
@@ -185,7 +184,7 @@ class _Check:
 def _by_states(
     sample: OperatorSample, new: list[OperatorInfo], known: list[OperatorFit]
 ) -> OperatorInfo | None:
-    """Of the new operators, the one that asks for most of the states by their names."""
+    """The new operator that asks for most of the states by their names."""
     names = set(held_names(sample))
     asked = {fit.id: names & {state.name for state in fit.states} for fit in known}
     best = max(new, key=lambda info: len(asked.get(info.id.hex(), ())), default=None)

@@ -1,4 +1,4 @@
-"""What a restore gives to those who live in the driver: coordinators of operators, and hooks."""
+"""Checks state that a restore gives to the driver: operators' coordinators and hooks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def coordinator_findings(
     graph: JobGraph, vertex: Vertex, info: OperatorInfo, state: OperatorState, *, limit_s: float
 ) -> list[UpgradeFinding]:
-    """Whether an operator's coordinator, such as a source's enumerator, can go on from its state.
+    """Checks that an operator's coordinator, such as a source's enumerator, accepts its state.
 
     It is made, and not started, on a thread of its own; limit_s: how long that may take.
     """
@@ -79,7 +79,7 @@ def coordinator_findings(
 
 
 def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[UpgradeFinding]:
-    """Whether each hook that has state is there, and reads it."""
+    """Checks that each hook with state exists and reads it."""
     findings: list[UpgradeFinding] = []
 
     async def run_here(call: Callable[[], object]) -> object:
@@ -114,28 +114,21 @@ class _Inert:
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism
 
-    def send(self, subtask: int, event: OperatorEvent) -> None:
-        """To nobody."""
+    def send(self, subtask: int, event: OperatorEvent) -> None: ...
 
-    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Never."""
+    def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None: ...
 
-    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Never."""
+    def call_later(self, delay_ms: int, call: Callable[[], None]) -> None: ...
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """Shared with nobody."""
         return make()
 
     def fail(self, error: TidegateError) -> None:
-        """Raises it."""
         raise error
 
-    def report_backlog(self, backlog: bool) -> None:
-        """Nobody takes checkpoints."""
+    def report_backlog(self, backlog: bool) -> None: ...
 
     def results(self, name: str) -> ResultBuffer:
-        """A buffer that nobody reads."""
         from tidegate.api.results import ResultBuffer
 
         return ResultBuffer()

@@ -1,4 +1,4 @@
-"""Operators opened for their states alone.
+"""Opens operators only to learn their states.
 
 Each is opened as a slot opens it, by the same context, over a backend that notes what it asks for.
 Only the world is not there: nothing is read, sent or started, and sources and sinks declare their
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What came of it. asked: the states.
+    """Result of opening an operator. asked: the states.
 
     key_error: why its keys are refused. errors: why its state is, as a whole. failure: why it could
     not be opened.
@@ -50,7 +50,7 @@ class Opened:
 
 
 def ended_within(limit_s: float, name: str, call: Callable[[], object]) -> bool:
-    """Whether a call, on a thread of its own, has ended in time; one that has not is left alone.
+    """True if a call, on a thread of its own, ends in time; a late one is left running.
 
     call: raises nothing. name: of the thread.
     """
@@ -61,7 +61,7 @@ def ended_within(limit_s: float, name: str, call: Callable[[], object]) -> bool:
 
 
 class DryOpening:
-    """Opens operators against samples. checkpoint: the one that these are of.
+    """Opens operators over samples. checkpoint: the one that was sampled.
 
     limit_s: how long one may take.
     """
@@ -82,7 +82,7 @@ class DryOpening:
     def open(
         self, operator: Operator, info: OperatorInfo, vertex: Vertex, sample: OperatorSample
     ) -> Opened:
-        """What an operator asks for; on a thread and a loop of its own."""
+        """States that an operator asks for; runs on a thread and a loop of its own."""
         backend, key_error, errors = self._restored(info, vertex, operator.key_type, sample)
         failures: list[TidegateError] = []
 
@@ -135,7 +135,7 @@ class DryOpening:
             operator.close()
 
     def _surroundings(self, vertex: Vertex, operator: Operator) -> SubtaskSurroundings:
-        """A slot in which nothing ever happens."""
+        """Surroundings of a slot in which nothing ever happens."""
         return SubtaskSurroundings(
             job=JobId("0" * 32),
             execution=ExecutionId(SubtaskId(vertex.id, 0), Attempt(0), Epoch(1)),

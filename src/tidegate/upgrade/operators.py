@@ -1,4 +1,4 @@
-"""One operator of the program, or of the snapshot alone: what becomes of its states."""
+"""Judges one operator of the program, or of the snapshot alone, and its states."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def finding_of(
     state: str | None = None,
     severity: UpgradeSeverity = UpgradeSeverity.REFUSED,
 ) -> UpgradeFinding:
-    """An error as a finding."""
+    """Turns an error into a finding."""
     return UpgradeFinding(kind, severity, error.what, error.where, error.remedy, operator, state)
 
 
 def lost_operator(
     state: OperatorState, sample: OperatorSample, likely: OperatorInfo | None, remedy: str
 ) -> tuple[OperatorFit, list[UpgradeFinding]]:
-    """An operator that the program lacks. likely: who it may be now. remedy: what to write."""
+    """Verdict on an operator that the program lacks. likely: its probable new identity."""
     label = state.uid or state.name or state.operator_id.hex()
     names = [name for name in held_names(sample) if not sample.has_none(name)]
     told = f", with its states {', '.join(map(repr, names))}" if names else ""
@@ -100,7 +100,7 @@ def judged_operator(
     *,
     asks_later: bool,
 ) -> tuple[OperatorFit, list[UpgradeFinding]]:
-    """An operator of the program. state: what it has put away; None where it is new."""
+    """Verdict on an operator of the program. state: from the snapshot; None if it is new."""
     label = info.uid or info.name
     findings = list(_wholesale(label, sample, opened))
     states: list[StateFit] = []
@@ -136,7 +136,7 @@ def judged_operator(
 
 
 def ended_operator(info: OperatorInfo, vertex: Vertex, state: OperatorState) -> OperatorFit:
-    """An operator that had come to its end: it starts as one that has."""
+    """Verdict on an operator that had ended: it starts as one that has."""
     return OperatorFit(
         info.name,
         info.uid,
@@ -148,12 +148,12 @@ def ended_operator(info: OperatorInfo, vertex: Vertex, state: OperatorState) -> 
 
 
 def held_names(sample: OperatorSample) -> list[str]:
-    """All states that an operator has put away."""
+    """Names of all states that an operator has in the snapshot."""
     return [*sample.keyed, *sample.operator, *(sample.columns or ())]
 
 
 def _wholesale(label: str, sample: OperatorSample, opened: Opened) -> Iterator[UpgradeFinding]:
-    """What is wrong with the operator, or with its state as a whole."""
+    """Faults of the operator, or of its state as a whole."""
     if opened.key_error is not None:
         yield finding_of(UpgradeFault.KEY_CHANGED, opened.key_error, operator=label)
     # Subtasks, and the backend that is restored from them, fail for the same reason.

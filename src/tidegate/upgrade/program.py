@@ -1,4 +1,4 @@
-"""Where ``tidegate check`` has a program's jobs end up: they are judged, and none is started."""
+"""Runtime of ``tidegate check``: judges a program's jobs and starts none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Checked(BaseException):
-    """The program has come to its first job. No program is to catch it as a failure.
+    """Raised at the program's first job; programs must not catch it as a failure.
 
     outcome: the report, or why there is none.
     """
@@ -24,14 +24,13 @@ class Checked(BaseException):
 
     @property
     def report(self) -> UpgradeReport:
-        """The report. Raises as `check_upgrade` where there is none."""
         if isinstance(self._outcome, TidegateError):
             raise self._outcome
         return self._outcome
 
 
 class ChecksOnly:
-    """The ``Runtime`` that lays a job over a snapshot."""
+    """A ``Runtime`` that compares a job with a snapshot."""
 
     def __init__(self, snapshot: str) -> None:
         self._snapshot = snapshot
@@ -39,8 +38,7 @@ class ChecksOnly:
     def submit(self, graph: JobGraph) -> NoReturn:
         """Raises Checked.
 
-        The report is made here, while the program is ``__main__`` still, which state may be of
-        classes of.
+        Makes the report now, while the program is still ``__main__``: state may be of its classes.
         """
         try:
             outcome = check_upgrade(graph, self._snapshot)

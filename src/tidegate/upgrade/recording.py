@@ -1,4 +1,4 @@
-"""A backend that notes what an operator asks for, and how that fits a sample of what it had.
+"""A backend that records which states an operator asks for, and how they fit a sample.
 
 It is the backend that slots have, over the sample: so the judgement is that of a restore.
 """
@@ -48,7 +48,7 @@ COLUMNS: Final = "columns"
 
 
 def timers_text(key: str | None, namespace: TypeInformation | None) -> str:
-    """What timers are of: their keys, and what they have beside these, by their state's namespace.
+    """Text for the type of timers: their keys and, by namespace, what stands beside these.
 
     key: None where none was seen.
     """
@@ -71,7 +71,7 @@ class Asked:
 
 
 class RecordingBackend(OperatorBackend):
-    """An operator's backend that notes what is asked for; what does not fit begins empty."""
+    """An operator's backend that records requests; state that does not fit starts empty."""
 
     def __init__(
         self,
@@ -102,7 +102,6 @@ class RecordingBackend(OperatorBackend):
     def keyed_state(
         self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
     ) -> State:
-        """The keyed state of that name."""
         name = descriptor.name
         kind = "timers" if name.startswith(TIMERS) else kinds.kind_of(descriptor, where="").value
 
@@ -119,7 +118,6 @@ class RecordingBackend(OperatorBackend):
         return self._noted(name, kind, becomes, self._sample.keyed, is_migrated, ask)
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[object]:
-        """The operator's list of that name."""
         union = descriptor.mode is RedistributionMode.UNION
 
         def ask(backend: OperatorBackend) -> OperatorListState[object]:
@@ -130,8 +128,6 @@ class RecordingBackend(OperatorBackend):
         return self._operator_noted(descriptor.name, kind, becomes, ask)
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[object, object]:
-        """The operator's map of that name."""
-
         def ask(backend: OperatorBackend) -> BroadcastState[object, object]:
             return OperatorBackend.broadcast_state(backend, descriptor)
 
@@ -140,31 +136,25 @@ class RecordingBackend(OperatorBackend):
         return self._operator_noted(descriptor.name, "broadcast", becomes, ask)
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        """The dense rows of the operator's keys."""
-
         def ask(backend: OperatorBackend) -> KeyedColumns:
             return OperatorBackend.keyed_columns(backend, key_type)
 
         return self._columns_noted(COLUMNS, key_type, ask)
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
-        """Columns by number."""
-
         def ask(backend: OperatorBackend) -> KeyedPanes:
             return OperatorBackend.keyed_panes(backend, key_type)
 
         return self._columns_noted(COLUMNS, key_type, ask)
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The column of that name."""
-
         def ask(backend: OperatorBackend) -> ColumnState:
             return OperatorBackend.column_state(backend, descriptor)
 
         return self._columns_noted(descriptor.name, None, ask)
 
     def scan(self, state: str) -> Iterator[tuple[int, object, object]]:
-        """What the sample holds of a state; nothing of one that does not fit."""
+        """Sampled entries of a state; empty for a state that does not fit."""
         if self.asked[state].error is not None:
             return iter(())
         return super().scan(state)
@@ -218,5 +208,5 @@ class RecordingBackend(OperatorBackend):
 
 
 def shown_type(declared: TypeInformation | None, *, expires: bool = False) -> str:
-    """A state's type as a report names it; None where it is not declared."""
+    """A state's type as a report names it; None if undeclared."""
     return f"{declared or PICKLED}{', expires' if expires else ''}"

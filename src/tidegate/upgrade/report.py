@@ -1,4 +1,4 @@
-"""What a dry run finds: plain values, as JSON and as a table."""
+"""Findings of a dry run: plain values, as JSON and as a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class UpgradeFault(Enum):
-    """What may stand in the way of an upgrade."""
+    """Kind of an obstacle to an upgrade."""
 
     OPERATOR_LOST = "operator lost"
     COMMITTABLES_LOST = "committables lost"
@@ -60,7 +60,7 @@ class UpgradeFinding:
 
 
 class OperatorMatch(Enum):
-    """Whether an operator is in the program and in the snapshot, in one alone, or had ended."""
+    """Presence of an operator: in both program and snapshot, in one alone, or ended."""
 
     MATCHED = "matched"
     NEW = "new"
@@ -69,7 +69,7 @@ class OperatorMatch(Enum):
 
 
 class StateVerdict(Enum):
-    """What becomes of a state.
+    """Fate of a state in an upgrade.
 
     LEFT: nobody asks for it in ``open``; it is kept as it is, unread. LATER: it is asked for while
     the operator works, and judged then.
@@ -122,7 +122,7 @@ class OperatorFit:
 
     @property
     def label(self) -> str:
-        """Its uid, or else its name."""
+        """Uid of the operator, or else its name."""
         return self.uid or self.name
 
 
@@ -142,11 +142,11 @@ class UpgradeReport:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is refused."""
+        """True if nothing is refused."""
         return all(finding.severity is not UpgradeSeverity.REFUSED for finding in self.findings)
 
     def to_dict(self) -> dict[str, object]:
-        """Itself as values of JSON."""
+        """The report as values of JSON."""
         return {"fits": self.fits, **asdict(self, dict_factory=_plain)}
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class UpgradeReport:
 
 
 def softened(findings: Sequence[UpgradeFinding]) -> list[UpgradeFinding]:
-    """The same findings as warnings."""
+    """A copy of the findings, as warnings."""
     return [replace(finding, severity=UpgradeSeverity.WARNING) for finding in findings]
 
 

@@ -1,4 +1,4 @@
-"""What a snapshot holds of one operator: its states by name, and a few entries of each."""
+"""Samples of a snapshot: the states of one operator by name, and a few entries of each."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ class OperatorSample:
     sampled: Sampled = field(default_factory=Sampled)
 
     def has_none(self, state: str) -> bool:
-        """Whether it is known that a state has no entries."""
+        """True if a state is known to have no entries."""
         if state in self.elements:
             return self.elements[state] == 0
         return self.sampled.complete and not self.sampled.rows[state]
 
     def take_keyed(self, header: KeyedHeader, handle: KeyGroupsStateHandle) -> None:
-        """Add a sample of keyed state."""
         for state in header.states:
             self.keyed.setdefault(state.name, []).append(state)
         if header.key is not None:
@@ -73,7 +72,7 @@ class Sampler:
         self._disk = disk
 
     def sample(self, state: OperatorState) -> OperatorSample:
-        """What an operator has put away. Blocking. What cannot be read is among the errors."""
+        """Samples one operator's state. Blocking. Unreadable parts become errors of the sample."""
         made = OperatorSample()
         for subtask in state.subtasks.values():
             if subtask is FINISHED:

@@ -1,1 +1,1 @@
-"""Whether snapshots are whole, and what lies beside them that nobody needs."""
+"""Checks that snapshots are complete, and finds files beside them that nobody needs."""

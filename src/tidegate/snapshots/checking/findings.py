@@ -1,4 +1,4 @@
-"""What ``tidegate fsck`` tells: with which files something is wrong, and who needs them."""
+"""Findings of ``tidegate fsck``: faulty files, and the snapshots that need them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 
 class Fault(Enum):
-    """What is wrong with a file."""
+    """Kind of fault of a file."""
 
     METADATA = "metadata damaged"
     INCOMPLETE = "never completed"
@@ -25,7 +25,7 @@ class Fault(Enum):
 
     @property
     def remedy(self) -> str:
-        """What the reader can do."""
+        """Advice to whoever reads the finding."""
         return _REMEDIES[self]
 
 
@@ -48,7 +48,7 @@ _REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A file with which something is wrong.
+    """A faulty file.
 
     path: its place. what: a sentence. snapshots: folders of those that need it. operator: whose
     state it holds; empty where that is not known. size_bytes: of an orphan. deleted: whether it is
@@ -66,7 +66,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckedSnapshot:
-    """A snapshot that was looked at.
+    """A snapshot that was checked.
 
     kind: as Flink calls it, such as ``Suspend Savepoint``; empty where it can't be read. job: its
     name; empty where it is not known. files, size_bytes: of state, in files.
@@ -82,7 +82,7 @@ class CheckedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What was looked at and found.
+    """Result of a check: snapshots and findings.
 
     files, size_bytes: that were read. notes: sentences on what could not be judged, and why.
     """
@@ -96,11 +96,11 @@ class FsckReport:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong, or no more since it was deleted."""
+        """True if no fault is left; deleted orphans don't count."""
         return all(finding.deleted for finding in self.findings)
 
     def to_json(self) -> dict[str, object]:
-        """Itself as a JSON object."""
+        """The report as a JSON object."""
         plain: dict[str, object] = asdict(self)
         findings = [asdict(each) | {"fault": each.fault.value} for each in self.findings]
         return {**plain, "healthy": self.healthy, "findings": findings}

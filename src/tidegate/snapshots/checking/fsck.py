@@ -1,4 +1,4 @@
-"""Whether snapshots are whole, and what lies beside them that nobody needs: ``tidegate fsck``.
+"""Checks snapshots, and finds files beside them that nobody needs: ``tidegate fsck``.
 
 Everything that a snapshot names is there, as large and with the bytes that were written, and says
 what it is said to be (`snapshot_check`); what lies in a snapshot's or a job's folder is named by
@@ -37,7 +37,7 @@ def fsck(
     key_file: str | PathLike[str] | None = None,
     on_file: Callable[[str], object] | None = None,
 ) -> FsckReport:
-    """Check snapshots and the folders they are in. Blocking; reads every file once.
+    """Checks snapshots and their folders. Blocking; reads every file once.
 
     path: a checkpoint or savepoint, the folder of a job, or one in which these are. delete_orphans:
     delete what nobody needs, unless the job that wrote it lives, or it is not known whether it
@@ -61,7 +61,7 @@ def check(
     on_file: Callable[[str], object] | None = None,
     key: bytes | None = None,
 ) -> FsckReport:
-    """As `fsck`, in any world of files. lease_ms: how long a job's sign of life is waited for."""
+    """Does the work of `fsck`, in any world of files. lease_ms: wait for a job's sign of life."""
     scope = _scope_of(stores, paths.absolute(path))
     store = stores.open(scope.listed)
     files = {paths.join(store.root, info.path): info.size for info in store.list()}
@@ -118,14 +118,14 @@ def _scope_of(stores: Stores, location: str) -> Scope:
 
 
 def _still_there(stores: Stores, checks: Iterable[SnapshotCheck]) -> Iterator[Finding]:
-    """What was found of snapshots that their job has not deleted meanwhile."""
+    """Findings about snapshots that their job has not deleted meanwhile."""
     for check in checks:
         if check.findings and stores.open(check.path).info(paths.METADATA) is not None:
             yield from check.findings
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:
-    """One finding for a file in which several snapshots have the same wrong."""
+    """Merges equal findings of several snapshots about one file."""
     merged: dict[tuple[Fault, str, str], Finding] = {}
     for finding in findings:
         key = finding.fault, finding.path, finding.what
@@ -139,7 +139,7 @@ def _merged(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _shared_twice(checks: Iterable[SnapshotCheck]) -> Iterator[Finding]:
-    """Files that two snapshots take for their own: the first that is deleted takes it along."""
+    """Files that two snapshots both own: the first one to be deleted would take them along."""
     owners: defaultdict[str, list[str]] = defaultdict(list)
     for check in checks:
         for place in check.own:

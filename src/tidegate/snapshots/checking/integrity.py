@@ -1,4 +1,4 @@
-"""Whether the bytes of a snapshot's state are what they say: frames, offsets, counts.
+"""Checks the bytes of a snapshot's state: frames, offsets, counts.
 
 What is pickled is looked at from outside only: no code of the job runs here. Streams are read
 piece by piece, so what is in memory is a key group, an operator's own state or the data in flight
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 def contents_of(
     operator: OperatorState, state: SubtaskState, open_handle: Open
 ) -> Iterator[tuple[tuple[StreamStateHandle, ...], Callable[[], None]]]:
-    """The parts of a subtask's state, each with what it lies in, and what looks through it.
+    """Parts of a subtask's state, each with its container and the function that checks it.
 
     A look raises FormatError. Where what it lies in is damaged, there is no use in it.
     """
@@ -70,7 +70,7 @@ def contents_of(
 
 
 class _Contents:
-    """Looks through the state of one operator."""
+    """Checks the state of one operator."""
 
     def __init__(self, operator: OperatorState, open_handle: Open) -> None:
         self._operator = operator
@@ -126,7 +126,7 @@ class _Contents:
             _check_blocks(reader.header, reader.sections(handle), where)
 
     def _all_columns(self, handle: StreamStateHandle) -> None:
-        """Columns beside a database: a stream of its own, whose sections no handle names."""
+        """Columns beside a database: a separate stream, whose sections no handle names."""
         where = handle.physical_id
         with self._open(handle) as stream:
             reader = StreamReader(stream, handle.state_size, where)
@@ -154,7 +154,7 @@ class _Contents:
 def _check_database(
     handle: IncrementalRemoteKeyedStateHandle, read: Callable[[StreamStateHandle], bytes]
 ) -> RocksDBHeader:
-    """Look through the folder that a handle describes; its description of the states.
+    """Checks the folder that a handle describes; returns its description of the states.
 
     Raises FormatError, and what `read` raises.
     """
@@ -180,7 +180,7 @@ def _check_blocks(
 
 
 class _Blocks:
-    """Looks at the blocks of one stream of keyed state."""
+    """Checks the blocks of one stream of keyed state."""
 
     def __init__(self, header: KeyedHeader, where: str) -> None:
         self._states = len(header.states)

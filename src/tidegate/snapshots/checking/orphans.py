@@ -1,4 +1,4 @@
-"""What lies in the folders of snapshots and jobs and nobody names.
+"""Finds orphans: files in folders of snapshots and jobs that nobody names.
 
 It counts as an orphan only where that can be known:
 
@@ -33,7 +33,7 @@ _UNDER_WAY: Final = f"{paths.METADATA}.part"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is asked about.
+    """Extent of a search for orphans.
 
     judged: the folder. listed: one around it, where others may name files of it. root: the
     checkpoint folder with the jobs' records, if it is known.
@@ -48,7 +48,7 @@ class Scope:
 
 
 class Orphans:
-    """Judges the files of a scope. files: sizes by place. checks: by folder, of all snapshots.
+    """Judges the files of a scope. files: sizes by place. checks: of all snapshots, by folder.
 
     notes: what could not be judged; filled by `findings`.
     """
@@ -72,7 +72,7 @@ class Orphans:
         self.notes: list[str] = []
 
     def findings(self) -> list[Finding]:
-        """What is wrong beside what snapshots name."""
+        """Faults of files that no snapshot names."""
         found = [*self._records(), *self._unnamed_snapshots(), *self._unnamed_files()]
         self.notes += [
             f"{count} files that no snapshot names are not judged: {why} ({folder})"
@@ -81,7 +81,7 @@ class Orphans:
         return found
 
     def deleted(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Delete orphans, as far as that may be; the same findings, marked."""
+        """Deletes orphans, as far as allowed; returns the findings, marked."""
         done: list[Finding] = []
         for finding in findings:
             if finding.fault is Fault.ORPHAN and finding.path in self._deletable:
@@ -92,7 +92,7 @@ class Orphans:
         return done
 
     def _records(self) -> Iterator[Finding]:
-        """Records that can't be read, and pointers to what is not there."""
+        """Unreadable records, and pointers to missing snapshots."""
         for job in self._jobs.of(self._scope):
             for place, error in job.damage.items():
                 yield Finding(Fault.RECORD, place, told(error))
@@ -112,7 +112,7 @@ class Orphans:
         return self._stores.open(folder).info(paths.METADATA) is not None
 
     def _unnamed_snapshots(self) -> Iterator[Finding]:
-        """Checkpoints that were written and that no record has come to name."""
+        """Checkpoints that were written but never recorded."""
         for folder, check in self._checks.items():
             number = paths.checkpoint_of(folder)
             job = self._jobs.led_as(paths.name(paths.parent(folder)))
@@ -170,7 +170,7 @@ class Orphans:
     def _without_metadata(
         self, file: str, size: int, home: str, incomplete: dict[str, int]
     ) -> Iterator[Finding]:
-        """A file of a checkpoint that is none."""
+        """A file in the folder of a checkpoint that has no metadata."""
         folder = paths.parent(file)
         if folder in self._jobs.pointers:
             return  # the record that names it tells of it
@@ -209,7 +209,7 @@ class Orphans:
 
     @cached_property
     def _blind(self) -> frozenset[str]:
-        """Folders of jobs of which a snapshot can't be read, or is not what was written."""
+        """Job folders with a snapshot that is unreadable or changed."""
         lost = self._jobs.pointers - self._checks.keys()
         untrusted = {folder for folder, check in self._checks.items() if not check.trusted}
         return frozenset(paths.parent(folder) for folder in lost | untrusted)
@@ -223,7 +223,6 @@ class Orphans:
         return self._jobs.life_of(paths.name(home), names.pop() if len(names) == 1 else "")
 
     def _job_folder(self, file: str) -> str | None:
-        """The folder of the job that a file lies in."""
         base = self._scope.root or self._scope.listed
         folder = paths.parent(file)
         while len(folder) > len(base):

@@ -1,4 +1,4 @@
-"""One snapshot held against its files: all there, as they were written, saying what they should."""
+"""Compares one snapshot with its files: all there, with the right bytes and content."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PART_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class SnapshotCheck:
-    """What is known of one snapshot.
+    """Knowledge about one snapshot.
 
     metadata: None where it can't be read. trusted: whether it names what it was to name. named:
     handles and operators by the place of their file. own: places that no other snapshot may use.
@@ -50,16 +50,16 @@ class SnapshotCheck:
     findings: list[Finding] = field(default_factory=list[Finding])
 
     def found(self, fault: Fault, path: str, what: str, operator: str = "") -> None:
-        """Note that something is wrong with a file."""
+        """Adds a fault of a file."""
         self.findings.append(Finding(fault, path, what, (self.path,), operator))
 
     def damaged(self, error: FormatError) -> None:
-        """Note that its ``_metadata`` is not what was written."""
+        """Notes that ``_metadata`` is damaged."""
         self.trusted = False
         self.found(Fault.METADATA, paths.join(self.path, paths.METADATA), told(error))
 
     def summary(self, sizes: dict[str, int]) -> CheckedSnapshot:
-        """What is told of it. sizes: of files, by place."""
+        """Report line of the snapshot. sizes: of files, by place."""
         read = self.metadata
         if read is None:
             return CheckedSnapshot(self.path, -1, "", self.job, 0, 0)
@@ -69,7 +69,7 @@ class SnapshotCheck:
 
 
 class SnapshotChecker:
-    """Checks snapshots; a file that several of them share is read once.
+    """Checks snapshots; reads a file that several of them share once.
 
     on_file: told the place of each file before it is read. key: snapshots have to be signed with
     it; None where they need not be.
@@ -86,13 +86,13 @@ class SnapshotChecker:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file that was read, by place."""
+        """Size in bytes of each file read, by place."""
         return {
             place: seen.size for place, seen in self._read.items() if isinstance(seen, FileChecksum)
         }
 
     def opened(self, path: str) -> SnapshotCheck:
-        """What a snapshot names, its files not looked at. path: its folder."""
+        """Reads the metadata of a snapshot, but not its files. path: its folder."""
         check = SnapshotCheck(path)
         try:
             data = self._stores.open(path).read(paths.METADATA)
@@ -123,7 +123,7 @@ class SnapshotChecker:
         return check
 
     def look_at_files(self, check: SnapshotCheck) -> None:
-        """Read all files of a snapshot that was opened, and look through what is in them."""
+        """Reads and checks all files of an opened snapshot."""
         if check.metadata is None:
             return
         known: dict[str, FileChecksum] = {}
@@ -150,7 +150,7 @@ class SnapshotChecker:
         check.is_savepoint = properties is not None and properties.is_savepoint
 
     def _check_identity(self, check: SnapshotCheck, read: CheckpointMetadata) -> None:
-        """It is of the checkpoint that its folder is named for, and of its writer."""
+        """Checks that the folder's name and the writer match the checkpoint."""
         file = paths.join(check.path, paths.METADATA)
         number = paths.checkpoint_of(check.path)
         if number is not None and number != read.checkpoint_id:
@@ -205,7 +205,7 @@ class SnapshotChecker:
         return None
 
     def _seen(self, place: str, *, sha256: bool) -> FileChecksum | FileMissing | StorageFailed:
-        """What a file is, or why it can't be read."""
+        """Result of reading a file, or why it can't be read."""
         seen = self._read.get(place)
         if seen is None or (sha256 and isinstance(seen, FileChecksum) and not seen.sha256):
             seen = self._read[place] = self._read_file(place, sha256=sha256)
@@ -244,12 +244,12 @@ class SnapshotChecker:
 
 
 def label(operator: OperatorState) -> str:
-    """An operator as it is called: by uid or name, else by its id."""
+    """Label of an operator: uid or name, else its id."""
     return operator.uid or operator.name or operator.operator_id.hex()
 
 
 def told(error: FormatError | StorageFailed) -> str:
-    """An error in one line."""
+    """An error in one line of text."""
     parts = [error.what]
     if isinstance(error, FormatError):
         parts += [f"at byte {error.offset}"] if error.offset >= 0 else []
@@ -270,7 +270,7 @@ def _properties(read: CheckpointMetadata) -> CheckpointProperties:
 
 
 def _looks_ours(check: SnapshotCheck, read: CheckpointMetadata) -> bool:
-    """Whether state is in files, or in bytes, that only Tidegate writes."""
+    """True if only Tidegate writes state in this form."""
     if any(paths.epoch_of(place) is not None for place in check.named):
         return True
     for _, state in _states(read):

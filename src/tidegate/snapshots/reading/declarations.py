@@ -1,4 +1,4 @@
-"""What a job declares of a state that no snapshot has yet, as plain data.
+"""Declaration of a state that no snapshot has yet, as plain data.
 
 A descriptor holds functions and classes, which only code can carry. Writing needs less: the kind
 of the state, and how its entries are written. So it can be told in an option of a data source.
@@ -45,14 +45,14 @@ class StateDeclaration:
 
     @staticmethod
     def of(descriptor: StateDescriptor, *, where: str) -> tuple[StateDeclaration, Serializer]:
-        """What a descriptor declares, and what writes its entries; raises ConfigError."""
+        """Declaration and serializer of a descriptor. Raises ConfigError."""
         kind = StateKind(kinds.kind_of(descriptor, where=where).value)
         values = serializer_of(kinds.entry_type(ttl.stored(descriptor)))
         expires = ttl.expires(descriptor)
         return StateDeclaration(descriptor.name, kind, values.snapshot(), expires), values
 
     def values(self) -> Serializer:
-        """What writes entries, where the classes of the job are not there."""
+        """Serializer of entries without the classes of the job."""
         return serializer_standing_in(self.serializer)
 
 
@@ -62,7 +62,7 @@ def form_of(
     keys: Serializer,
     namespace_type: TypeInformation | None,
 ) -> StateForm:
-    """How the rows of a declared state are written."""
+    """Layout of the rows of a declared state."""
     beside = None if namespace_type is None else serializer_of(namespace_type).snapshot().to_bytes()
     header = StateHeader(
         declared.name,
@@ -87,7 +87,7 @@ class DeclaredTypes:
     namespace_type: TypeInformation | None
 
     def to_text(self) -> str:
-        """Itself as JSON. Raises ConfigError for records that are pickled: those need a class."""
+        """The types as JSON. Raises ConfigError for pickled records, which need a class."""
         state = self.state
         if state.serializer.name == "pickle" and has_records(state.serializer.type_info):
             raise ConfigError(
@@ -109,7 +109,7 @@ class DeclaredTypes:
 
     @staticmethod
     def from_text(name: str, text: str) -> DeclaredTypes:
-        """The way back. Raises ConfigError for what is no such text."""
+        """Parses the JSON. Raises ConfigError for any other text."""
         try:
             found = cast("dict[str, object]", json.loads(text))
             serializer = SerializerSnapshot.from_json(

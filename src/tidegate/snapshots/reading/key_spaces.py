@@ -1,4 +1,4 @@
-"""A key space on disk as a restore would have it, for as long as it is looked into."""
+"""Opens a key space on disk as a restore would, for reading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def key_space(
     handle: KeyedStateHandle, reader: StateReader, *, cache_bytes: int
 ) -> Generator[RestoredSpace]:
-    """The files of a handle, and what its log says beyond them, in a temporary folder.
+    """Files of a handle, and the changes in its log, in a temporary folder.
 
     Raises RestoreRefused, FormatError and StorageFailed, as a restore does.
     """
@@ -50,9 +50,9 @@ def key_space(
 
 
 class _LinkingReader:
-    """Links tables that lie on this machine instead of copying them: they are only read.
+    """Links local tables instead of copying them, since they are only read.
 
-    RocksDB's own checksums tell of damage in what is read of them.
+    RocksDB's own checksums detect damage in what is read of them.
     """
 
     def __init__(self, reader: StateReader) -> None:
@@ -63,7 +63,6 @@ class _LinkingReader:
         self.holds = reader.holds
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Link or copy a file; raises what `StateReader.copy` raises."""
         file = Path(handle.physical_id.removeprefix("file://"))
         alone = isinstance(handle, FileStateHandle | RelativeFileStateHandle)
         here = alone and target.suffix == SHAREABLE and file.is_absolute() and file.is_file()

@@ -57,7 +57,7 @@ class KeyedStates:
         self._opened: dict[int, list[KeyedStream]] = {}
 
     def _streams(self, groups: Collection[int] | None = None) -> Iterator[tuple[int, KeyedStream]]:
-        """The streams of all subtasks, or of those alone that have some of these key groups."""
+        """Streams of all subtasks, or only those with some of these key groups."""
         for index, state in self._subtasks.items():
             handle = state.managed_keyed
             if handle is None or not (
@@ -70,7 +70,7 @@ class KeyedStates:
 
     @cached_property
     def infos(self) -> dict[str, StateInfo]:
-        """The states by name. Reads headers; raises RestoreRefused, FormatError, StorageFailed."""
+        """States by name. Reads headers; raises RestoreRefused, FormatError, StorageFailed."""
         found: dict[str, StateInfo] = {}
         # A subtask without entries does not know the type of undeclared keys.
         for _, stream in sorted(self._streams(), key=lambda each: each[1].key is None):
@@ -82,11 +82,11 @@ class KeyedStates:
         return found
 
     def streams(self) -> list[KeyedStream]:
-        """Everything there is, subtask by subtask."""
+        """All streams, subtask by subtask."""
         return [stream for _, stream in self._streams()]
 
     def form(self, info: StateInfo) -> StateForm:
-        """How a row state is written; that of columns nobody asks for."""
+        """Layout of a row state; columnar state has none."""
         for stream in self.streams():
             if info.name in stream.states and stream.key is not None:
                 state = stream.states[info.name]
@@ -103,7 +103,7 @@ class KeyedStates:
         )
 
     def place_of(self, info: StateInfo, key: object) -> tuple[int, object]:
-        """The key group of a key, and the key as the state has it.
+        """Key group of a key, and the key in the state's form.
 
         Raises ConfigError for a key that is not of the type.
         """
@@ -121,7 +121,7 @@ class KeyedStates:
         return int(group), plain
 
     def splits(self, bytes_max: int) -> list[range]:
-        """All key groups with state in runs of about so many bytes of one subtask at most."""
+        """Runs of key groups of one subtask, each with about this many bytes at most."""
         found: list[range] = []
         for state in self._subtasks.values():
             handle = state.managed_keyed
@@ -134,7 +134,7 @@ class KeyedStates:
         return found
 
     def rows(self, info: StateInfo, groups: Collection[int] | None) -> Iterator[Rows]:
-        """The rows of a state, key group by key group. groups: only these; None for all."""
+        """Rows of a state, key group by key group. groups: only these; None for all."""
         for subtask, stream in self._streams(groups):
             wanted = [each for each in stream.key_groups if groups is None or each in groups]
             if not wanted:
@@ -166,7 +166,7 @@ class KeyedStates:
             yield Rows(subtask, group, keys, namespaces, values, times)
 
     def _serializer(self, snapshot: bytes) -> Serializer:
-        """What stands in for a program's; one for each, so that its classes are the same."""
+        """Stand-in for a program's serializer; one for each, so that classes stay the same."""
         if snapshot not in self._serializers:
             found = serializer_standing_in(SerializerSnapshot.from_bytes(snapshot))
             self._serializers[snapshot] = found
@@ -187,7 +187,7 @@ class KeyedStates:
         return StateInfo(state.name, kind, key_type, namespace, value_type, newest.ttl)
 
     def _readers(self, info: StateInfo, state: StoredState, key: bytes) -> EntryReaders:
-        """What reads a stream's entries as those of the newest version of its state."""
+        """Readers that convert a stream's entries to the newest version of the state."""
         where = f"{self._where}, state '{info.name}'"
         keys = paired(self._serializer(key), self._namespace(state))
         newest = state.versions[-1]
@@ -234,29 +234,27 @@ def _columns_of(stream: KeyedStream) -> Iterator[StateInfo]:
 
 
 class _Changed:
-    """Reads entries and changes each: the state had a time to live then, or has one now."""
+    """Reads entries whose time to live was added or removed since, and converts each."""
 
     def __init__(self, entries: Reader, change: Callable[[Any], Any]) -> None:
         self._entries = entries
         self._change = change
 
     def decode_many(self, data: bytes | memoryview) -> list[Any]:
-        """The entries, in order."""
         return list(map(self._change, self._entries.decode_many(data)))
 
     def decode_each(self, pieces: Iterable[bytes]) -> list[Any]:
-        """The entry of each piece."""
         return list(map(self._change, self._entries.decode_each(pieces)))
 
 
 def _stripper(kind: StateKind) -> Callable[[Any], Any]:
-    """What takes the times from an entry."""
+    """Function that removes the times from an entry."""
     split = _splitter(kind)
     return lambda entry: split(entry)[0]
 
 
 def _stamper(kind: StateKind) -> Callable[[Any], Any]:
-    """What gives an entry of a state that did not expire the form of one that does."""
+    """Function that adds times to an entry of a state that did not expire."""
     match kind:
         case StateKind.LIST:
             return lambda entry: [(None, value) for value in entry]
@@ -267,7 +265,7 @@ def _stamper(kind: StateKind) -> Callable[[Any], Any]:
 
 
 def _splitter(kind: StateKind) -> Split:
-    """What parts an entry of a state that expires from its times."""
+    """Function that splits an entry into its value and its times."""
     match kind:
         case StateKind.LIST:
             return lambda entry: ([value for _, value in entry], [ms for ms, _ in entry])

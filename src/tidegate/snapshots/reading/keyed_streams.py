@@ -59,7 +59,7 @@ Piece = tuple[int, list[Any], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """How a stream has a state; fields as in `state.format.RocksDBState`."""
+    """A state in a stream; fields as in `state.format.RocksDBState`."""
 
     name: str
     kind: str
@@ -69,7 +69,7 @@ class StoredState:
 
 @dataclass(frozen=True, slots=True)
 class EntryReaders:
-    """What reads a state of a stream. values: for each of its versions."""
+    """Readers of a state in a stream. values: one for each version."""
 
     name: str
     keys: Reader
@@ -80,7 +80,7 @@ class EntryReaders:
 def keyed_streams(
     handle: KeyedStateHandle, files: StateFiles, reader: StateReader
 ) -> Iterator[KeyedStream]:
-    """What a subtask's handle holds. Reads headers only.
+    """Streams of a subtask's handle. Reads headers only.
 
     Raises RestoreRefused for a handle of another kind, or whose file is missing, and FormatError.
     """
@@ -123,7 +123,7 @@ def _opened(files: StateFiles, handle: StreamStateHandle, where: str) -> Generat
 def _columns_beside(
     folder: IncrementalRemoteKeyedStateHandle, files: StateFiles, where: str
 ) -> Iterator[BlockStream]:
-    """The columnar state of a folder: a stream of blocks, whose sections are found by a walk."""
+    """Columnar state of a folder: a stream of blocks; a walk finds its sections."""
     for file in (*folder.shared_state, *folder.private_state):
         if file.local_path != COLUMNS_FILE:
             continue
@@ -150,17 +150,16 @@ class BlockStream:
 
     @property
     def key(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None without rows."""
+        """Snapshot of the keys' serializer; None if there are no rows."""
         return self._header.key
 
     @property
     def columns(self) -> ColumnsHeader | None:
-        """Of columnar state, if there is any."""
         return self._header.columns
 
     @cached_property
     def states(self) -> Mapping[str, StoredState]:
-        """By name. A state that was restored and not asked for may have been written twice."""
+        """States by name. A state that was restored and not used may have been written twice."""
         found: dict[str, StoredState] = {}
         for state in self._header.states:
             held = found.get(state.name)
@@ -172,7 +171,7 @@ class BlockStream:
         return found
 
     def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
-        """The entries of a state in some key groups, each key once.
+        """Entries of a state in some key groups, each key once.
 
         groups: of this stream's. Raises RestoreRefused, FormatError, StorageFailed.
         """
@@ -184,7 +183,7 @@ class BlockStream:
                 yield group, list(found), list(found.values())
 
     def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        """Key groups, and their columns as a record batch; raises as `entries`."""
+        """Key groups, and their columns as a record batch. Raises as `entries`."""
         for group, blocks in self.sections(groups):
             for block in blocks:
                 if block.kind == COLUMNS:
@@ -192,17 +191,17 @@ class BlockStream:
 
     @property
     def headers(self) -> list[StateHeader]:
-        """Of the states that blocks name."""
+        """Headers of the states that blocks name."""
         return self._header.states
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
-        """Key groups that have state, and their blocks as they are; raises as `entries`."""
+        """Key groups with state, and their raw blocks. Raises as `entries`."""
         with _opened(self._files, self._handle.delegate, self._where) as stream:
             yield from stream.sections(self._handle, groups)
 
 
 class LayeredStream:
-    """Streams to be laid over each other: of an incremental checkpoint, of a changelog.
+    """Layered streams of an incremental checkpoint or a changelog; later layers win.
 
     layers: oldest first; each of some of the key groups.
     """
@@ -217,12 +216,10 @@ class LayeredStream:
 
     @property
     def key(self) -> bytes | None:
-        """Snapshot of the keys' serializer."""
         return next((layer.key for layer in self._layers if layer.key is not None), None)
 
     @cached_property
     def states(self) -> Mapping[str, StoredState]:
-        """By name, with the versions of all layers."""
         found: dict[str, StoredState] = {}
         for layer in self._layers:
             for name, state in layer.states.items():
@@ -231,7 +228,6 @@ class LayeredStream:
         return found
 
     def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
-        """As a `BlockStream`'s."""
         left = iter(readers.values)
         values = [_readers_of(layer.headers, readers.name, left) for layer in self._layers]
         for group, layers in self._merged(groups):
@@ -243,11 +239,10 @@ class LayeredStream:
 
     @property
     def headers(self) -> list[StateHeader]:
-        """Of the states that blocks name: those of all layers, the oldest first."""
+        """Headers of all layers, the oldest first."""
         return [header for layer in self._layers for header in layer.headers]
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
-        """As a `BlockStream`'s; the blocks of all layers, the oldest first."""
         first = list(accumulate((len(layer.headers) for layer in self._layers), initial=0))
         for group, layers in self._merged(groups):
             yield (
@@ -262,7 +257,7 @@ class LayeredStream:
     def _merged(
         self, groups: Sequence[int]
     ) -> Iterator[tuple[int, Iterator[tuple[int, Iterable[Block]]]]]:
-        """The key groups that some layer has, and the blocks of each layer, the oldest first."""
+        """Key groups of any layer, each with the blocks of all layers, the oldest first."""
         place = {group: index for index, group in enumerate(groups)}
 
         def sections_of(index: int) -> Iterator[tuple[int, int, Iterable[Block]]]:
@@ -276,14 +271,13 @@ class LayeredStream:
             yield groups[at], ((index, blocks) for _, index, blocks in of_group)
 
     def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        """None: columns are not written in layers."""
         yield from ()
 
 
 def _readers_of(
     headers: Sequence[StateHeader], name: str, values: Iterator[Reader]
 ) -> dict[int, Reader]:
-    """For each of these headers that is of the state the next reader."""
+    """For each header of the state, the next reader."""
     return {index: next(values) for index, state in enumerate(headers) if state.name == name}
 
 
@@ -306,7 +300,7 @@ def _lay_over(
 
 
 class FolderStream:
-    """The files of a key space, which is made anew in a temporary folder to be read."""
+    """The files of a key space, rebuilt in a temporary folder for reading."""
 
     def __init__(self, handle: IncrementalRemoteKeyedStateHandle, reader: StateReader) -> None:
         self._handle = handle
@@ -320,12 +314,10 @@ class FolderStream:
 
     @property
     def key(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None without rows."""
         return self._header.key
 
     @cached_property
     def states(self) -> Mapping[str, StoredState]:
-        """By name."""
         return {
             state.name: StoredState(state.name, state.kind, state.namespace, tuple(state.versions))
             for state in self._header.states
@@ -337,7 +329,6 @@ class FolderStream:
         return None
 
     def entries(self, groups: Sequence[int], readers: EntryReaders) -> Iterator[Piece]:
-        """The entries of a state in some key groups; raises as `BlockStream.entries`."""
         state = next(each for each in self._header.states if each.name == readers.name)
         with self._space() as space:
             for group in groups:
@@ -351,11 +342,10 @@ class FolderStream:
 
     @property
     def headers(self) -> list[StateHeader]:
-        """Of the states that blocks name, one for each version of a state."""
         return self._header.in_blocks()
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
-        """Key groups, and their entries as blocks; raises as `BlockStream.entries`."""
+        """Key groups, and their entries as blocks. Raises as `BlockStream.entries`."""
         with self._space() as space:
             for group in groups:
                 blocks = list(self._blocks(space.store, group))
@@ -386,14 +376,13 @@ class FolderStream:
             first += len(state.versions)
 
     def column_batches(self, groups: Sequence[int]) -> Iterator[tuple[int, memoryview]]:
-        """None: columns are in a stream of their own."""
         yield from ()
 
 
 def _scanned(
     store: RocksDBStore, group: int, state: RocksDBState
 ) -> Iterator[list[tuple[bytes, bytes]]]:
-    """The entries of a state in a key group, some at a time.
+    """Entries of a state in a key group, piece by piece.
 
     Maps and lists are whole; one of several types comes as several, one after the other.
     """
@@ -409,7 +398,7 @@ def _scanned(
 
 
 def _each_once(keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Each key once, with all that its map or list has."""
+    """Each key once, with its whole map or list."""
     found: dict[Any, list[Any]] = {}
     for key, part in zip(keys, values, strict=True):
         found.setdefault(key, []).append(part)
@@ -423,7 +412,7 @@ def _keys(pieces: Sequence[bytes], reader: Reader) -> list[Any]:
 
 
 def _values(pieces: Sequence[bytes], versions: Sequence[Reader]) -> list[Any]:
-    """Entries as they are on disk: a byte for the version of each, and its piece."""
+    """Entries as they are on disk: a byte for the version, then the value."""
     forms = {piece[:2] for piece in pieces}
     if max(forms)[0] >= len(versions):
         raise FormatError("An entry on disk is of a version that its state does not have")

@@ -52,7 +52,7 @@ class SubtaskStates:
 
     @cached_property
     def infos(self) -> dict[str, StateInfo]:
-        """The states by name. Raises RestoreRefused, FormatError, StorageFailed."""
+        """States by name. Raises RestoreRefused, FormatError, StorageFailed."""
         found: dict[str, StateInfo] = {}
         for state in self._subtasks.values():
             if state.managed_operator is not None and state.managed_operator.states:
@@ -72,7 +72,7 @@ class SubtaskStates:
         return found
 
     def rows(self, info: StateInfo) -> Iterator[Rows]:
-        """The rows of a state, subtask by subtask; of a broadcast state, those of one of them."""
+        """Rows of a state, subtask by subtask; for a broadcast state, of one subtask."""
         for index, state in self._subtasks.items():
             match info.kind:
                 case StateKind.INPUT_CHANNELS:

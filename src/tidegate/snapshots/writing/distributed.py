@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StatePut:
-    """What is to be put where; arguments as of `SavepointWriter`.
+    """Destination of rows; arguments as of `SavepointWriter`.
 
     target: the new folder. base: what the savepoint begins with; None for nothing.
     """
@@ -45,13 +45,13 @@ class StatePut:
     parallelism: int
 
     def check(self) -> None:
-        """Raises ConfigError where the folder is not empty, or the state can't be put."""
+        """Raises ConfigError if the folder is not empty, or the state can't be written."""
         check_empty(paths.absolute(self.target))
         with self._begun() as writer:
             self._form_in(writer)
 
     def part(self, batches: Iterable[pa.RecordBatch]) -> KeyGroupsStateHandle | None:
-        """Encode the rows of one task. Raises what `SavepointWriter.put_state` raises."""
+        """Encodes the rows of one task. Raises what `SavepointWriter.put_state` raises."""
         with self._begun() as writer:
             form = self._form_in(writer)
             spool = writer.encoded(self.operator, form, batches)
@@ -61,14 +61,14 @@ class StatePut:
                 spool.close()
 
     def commit(self, parts: Sequence[KeyGroupsStateHandle]) -> str:
-        """Make the savepoint of all parts; its path. Raises what `SavepointWriter.write` raises."""
+        """Makes the savepoint of all parts; returns its path. Raises as `SavepointWriter.write`."""
         with self._begun() as writer:
             form = self._form_in(writer)
             writer.put_blocks(self.operator, form, _Parts(parts), replace=self.replace)
             return writer.write_over_parts(paths.absolute(self.target))
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Deletes everything written."""
         discard_folder(paths.absolute(self.target))
 
     def _begun(self) -> SavepointWriter:
@@ -85,14 +85,13 @@ class StatePut:
 
 
 class _Parts:
-    """The blocks of all tasks."""
+    """The blocks of all tasks, merged."""
 
     def __init__(self, parts: Sequence[KeyGroupsStateHandle]) -> None:
         files = StateFiles()
         self._streams = [BlockStream(part, files, "rows of a task") for part in parts]
 
     def blocks(self, group: int) -> Iterator[Block]:
-        """Those of a key group."""
         for stream in self._streams:
             for _, blocks in stream.sections((group,)):
                 yield from blocks

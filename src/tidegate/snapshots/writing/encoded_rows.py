@@ -1,4 +1,4 @@
-"""Rows on their way into a savepoint: encoded as they come, spooled by key group.
+"""Encodes rows for a savepoint as they come, and spools them by key group.
 
 What is encoded lies in a temporary file until its key group is written, so that any number of rows
 can be put into a savepoint; a batch of them is in memory at a time.
@@ -37,7 +37,7 @@ _ROWS_A_RUN: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Some rows as columns; None for a column that is not there."""
+    """Some rows as columns; None for a missing column."""
 
     keys: list[Any]
     namespaces: list[Any] | None
@@ -46,7 +46,7 @@ class Run:
 
 
 def runs_of(rows: StateRows, info: StateInfo, where: str) -> Iterator[Run]:
-    """The rows in runs, their values as the state has them.
+    """Groups rows into runs, with values as the state has them.
 
     Raises ConfigError where a column is missing, or holds what is not of the state's type.
     """
@@ -128,7 +128,7 @@ class RowsEncoder:
         self._keys = paired(form.keys, _stored_namespace(info))
 
     def blocks(self, run: Run) -> Iterator[tuple[int, Block]]:
-        """Key groups and blocks; a row without a value takes away what its key has.
+        """Key groups and blocks; a row without a value removes its key's content.
 
         Raises ConfigError for a key of another type, UserError for such a value.
         """
@@ -163,7 +163,7 @@ class RowsEncoder:
             yield group, Block(MISSING, 0, len(missing), keys, b"")
 
     def _names(self, keys: Sequence[Any], run: Run) -> Iterable[Any]:
-        """What entries are under: the keys, or pairs with what stands beside them."""
+        """Names of entries: keys, or pairs of key and namespace."""
         if self._form.info.kind is StateKind.TIMERS:
             beside = run.values
             if run.namespaces is not None:
@@ -172,7 +172,7 @@ class RowsEncoder:
         return keys if run.namespaces is None else zip(keys, run.namespaces, strict=True)
 
     def _entries(self, run: Run) -> list[Any]:
-        """What is stored under each; None for what is to be taken away."""
+        """Stored values; None for entries to remove."""
         info = self._form.info
         if info.kind is StateKind.TIMERS:
             return [True] * len(run.values)
@@ -210,7 +210,7 @@ class RowsEncoder:
 
 
 def _stored_namespace(info: StateInfo) -> TypeInformation | None:
-    """The type of what is stored beside the key."""
+    """Type of the stored namespace."""
     if info.kind is not StateKind.TIMERS:
         return info.namespace_type
     return LONG if info.namespace_type is None else TupleTypeInfo([LONG, info.namespace_type])
@@ -234,11 +234,11 @@ class BlockSpool:
 
     @property
     def groups(self) -> list[int]:
-        """The key groups that have blocks, ascending."""
+        """Key groups with blocks, ascending."""
         return sorted(self._blocks)
 
     def add(self, group: int, block: Block) -> None:
-        """Put one behind the others of its key group."""
+        """Appends a block to its key group."""
         size = self._file.write(block.keys) + self._file.write(block.values)
         bare = replace(block, keys=b"", values=b"")
         spooled = _Spooled(bare, self._end, len(block.keys), len(block.values))
@@ -246,19 +246,17 @@ class BlockSpool:
         self._end += size
 
     def blocks(self, group: int) -> Iterator[Block]:
-        """Those of a key group, in order."""
         for each in self._blocks.get(group, ()):
             self._file.seek(each.offset)
             keys = self._file.read(each.keys)
             yield replace(each.block, keys=keys, values=self._file.read(each.values))
 
     def close(self) -> None:
-        """Give the file back."""
         self._file.close()
 
 
 def spooled(encoder: RowsEncoder, rows: StateRows, info: StateInfo, where: str) -> BlockSpool:
-    """All rows, encoded. Raises what `runs_of` and `RowsEncoder.blocks` raise."""
+    """Encodes all rows. Raises what `runs_of` and `RowsEncoder.blocks` raise."""
     spool = BlockSpool()
     try:
         for run in runs_of(rows, info, where):

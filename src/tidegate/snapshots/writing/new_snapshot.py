@@ -1,4 +1,4 @@
-"""A folder that becomes a snapshot, whichever offline tool fills it.
+"""A folder that becomes a snapshot, used by all offline tools.
 
 Files of state come first, ``_metadata`` last and whole; what is written before that counts for
 nothing.
@@ -57,7 +57,7 @@ class NewSnapshot:
         self.checksums: dict[str, FileChecksum] = {}
 
     def write(self, pieces: Iterable[bytes | memoryview]) -> StreamStateHandle:
-        """A file of these bytes; inline where they are few."""
+        """Writes bytes to a file; keeps few bytes inline."""
 
         def write(stream: CheckpointStateOutputStream) -> None:
             for piece in pieces:
@@ -66,7 +66,7 @@ class NewSnapshot:
         return self.written(write)
 
     def written(self, write: Callable[[CheckpointStateOutputStream], None]) -> StreamStateHandle:
-        """A file that is filled by a call; nothing is left of it where that raises."""
+        """A file that a call fills; deleted if that raises."""
         name = paths.state_file(Epoch(0), Attempt(0), self._bits64())
         stream = self._streams.create_stream(name)
         try:
@@ -79,7 +79,7 @@ class NewSnapshot:
         return handle
 
     def copied(self, state: SubtaskState, reader: StateReader) -> SubtaskState:
-        """The same state, of files in this folder; each file is copied once."""
+        """A handle's copy in this folder; each file is copied once."""
 
         def copy(stream: Stream) -> StreamStateHandle:
             place = place_of(stream.handle)
@@ -92,6 +92,6 @@ class NewSnapshot:
         return replace_streams(state, copy)
 
     def complete(self, snapshot: CheckpointMetadata) -> None:
-        """Make it a snapshot, whose state was written here."""
+        """Completes the snapshot, whose state was written here."""
         data = encoded(snapshot, signing_key(self._key_file))
         self._files.write_metadata(self._folder, data)

@@ -1,4 +1,4 @@
-"""The state of one operator, written into a new savepoint: what is kept as it is, and what is new.
+"""Writes the state of one operator into a new savepoint: old state as it is, and new state.
 
 Nothing that is kept is decoded: blocks of a key group are copied, and those of new rows come behind
 them, for in a section later blocks win. So classes of the program are not needed, and an operator
@@ -48,13 +48,13 @@ class NewBlocks(Protocol):
     """Blocks of new rows, by key group."""
 
     def blocks(self, group: int) -> Iterable[Block]:
-        """Those of a key group, in order."""
+        """Blocks of a key group, in order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NewState:
-    """A keyed state that was put. replaces: whether nothing of what it held stays."""
+    """New content of a keyed state. replaces: True if none of the old content stays."""
 
     header: StateHeader
     rows: NewBlocks
@@ -76,7 +76,7 @@ class KeyedRewrite:
     _headers: list[StateHeader] = field(default_factory=list[StateHeader])
 
     def write(self, groups: KeyGroupRange, new: NewSnapshot) -> KeyGroupsStateHandle | None:
-        """The file of a subtask; None where it has no state.
+        """Writes the file of a subtask; None if it has no state.
 
         Raises ConfigError where a key comes twice in what was put, and what reading raises.
         """
@@ -143,7 +143,7 @@ class KeyedRewrite:
 
 
 class _Kept:
-    """The blocks of a stream, in one go through its key groups. numbers: of its states now."""
+    """Blocks of a stream, in one pass through its key groups. numbers: of its states now."""
 
     def __init__(
         self, stream: KeyedStream, numbers: Sequence[int | None], groups: KeyGroupRange
@@ -153,7 +153,6 @@ class _Kept:
         self._next = next(self._sections, None)
 
     def blocks(self, group: int) -> Iterator[Block]:
-        """Those of a key group; asked for in order."""
         if self._next is None or self._next[0] != group:
             return
         for block in self._next[1]:
@@ -165,14 +164,14 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class NewElements:
-    """Operator state that was put: its elements, each as a piece."""
+    """New content of an operator state: its elements, each as a piece."""
 
     header: StateHeader
     mode: StateDistribution
     elements: Sequence[bytes]
 
     def of_subtask(self, index: int, parallelism: int) -> NewElements:
-        """What a subtask puts away of it: of a list its share, of a map all."""
+        """Elements for one subtask: its share of a list, or a whole map."""
         if self.mode is StateDistribution.BROADCAST:
             return self
         return replace(self, elements=self.elements[index::parallelism])
@@ -186,7 +185,7 @@ def rewritten_operator_state(
     put: Sequence[NewElements],
     new: NewSnapshot,
 ) -> OperatorStateHandle | None:
-    """Operator state of one subtask, in one new file; None without any.
+    """Operator state of one subtask, in one new file; None if there is none.
 
     kept: what the subtask had. put: replaces what it had under these names.
     """

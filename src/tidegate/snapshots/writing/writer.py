@@ -105,7 +105,7 @@ class SavepointWriter:
     def new_savepoint(
         *, max_parallelism: int = DEFAULT_LOWER_BOUND, parallelism: int = 1
     ) -> SavepointWriter:
-        """One that begins empty.
+        """Starts an empty savepoint.
 
         max_parallelism: of its operators; the job has to have the same. parallelism: files that an
         operator's keyed state is written to; the job's may be another. Raises ConfigError where
@@ -121,7 +121,7 @@ class SavepointWriter:
         parallelism: int = 1,
         key_file: str | PathLike[str] | None = None,
     ) -> SavepointWriter:
-        """One that begins with what a checkpoint or savepoint holds, which stays as it is.
+        """Starts with the content of a checkpoint or savepoint, which stays unchanged.
 
         parallelism: as in `new_savepoint`, of operators that are new. key_file: holds the key with
         which it has to be signed. Raises as `Snapshot.open`.
@@ -137,7 +137,7 @@ class SavepointWriter:
         self.close()
 
     def close(self) -> None:
-        """Give the temporary files back; nothing can be written any more."""
+        """Deletes the temporary files; the writer can't be used afterwards."""
         for spool in self._spools:
             spool.close()
         self._spools.clear()
@@ -152,7 +152,7 @@ class SavepointWriter:
         namespace_type: TypeHint | None = None,
         replace: bool = False,
     ) -> SavepointWriter:
-        """Put rows into a keyed state: each is what its key, with its namespace, holds from now on.
+        """Puts rows into a keyed state; each replaces the content of its key and namespace.
 
         operator: uid; of an operator that the snapshot has, name or id too. state: its name, where
         the snapshot has it, as for timers; else, or where its type is pickled records, its
@@ -181,7 +181,7 @@ class SavepointWriter:
         key_type: TypeHint | None = None,
         namespace_type: TypeHint | None = None,
     ) -> StateForm:
-        """How rows of a state are to be written; arguments as in `put_state`."""
+        """Layout of the rows of a state; arguments as of `put_state`."""
         target = self._operator(operator)
         if isinstance(state, str):
             return self._known(target, state, f"operator '{target}', state '{state}'")
@@ -196,7 +196,7 @@ class SavepointWriter:
         return form_of(declared, values, keys, declared_type(namespace_type, where=where))
 
     def encoded(self, operator: str, form: StateForm, rows: StateRows) -> BlockSpool:
-        """Rows of a state, encoded and not put yet; to be closed. Raises as `put_state`."""
+        """Encodes rows of a state without putting them; to be closed. Raises as `put_state`."""
         target = self._operator(operator)
         where = f"operator '{target}', state '{form.info.name}'"
         encoder = RowsEncoder(form, target.max_parallelism, self._now_ms, where)
@@ -205,7 +205,7 @@ class SavepointWriter:
     def put_blocks(
         self, operator: str, form: StateForm, blocks: NewBlocks, *, replace: bool
     ) -> None:
-        """Put what was encoded; arguments otherwise as in `put_state`."""
+        """Puts encoded rows; other arguments as of `put_state`."""
         target = self._operator(operator)
         target.key = form.keys.snapshot().to_bytes()
         target.put.append(NewState(form.header, blocks, replace))
@@ -213,7 +213,7 @@ class SavepointWriter:
     def part(
         self, operator: str, form: StateForm, blocks: NewBlocks, folder: str
     ) -> KeyGroupsStateHandle | None:
-        """Write encoded rows into a file of a folder, for another writer to put; None for none."""
+        """Writes encoded rows to a file of a folder, for another writer to put; None if empty."""
         target = self._operator(operator)
         groups = KeyGroupRange(0, target.max_parallelism - 1)
         rewrite = KeyedRewrite(
@@ -231,7 +231,7 @@ class SavepointWriter:
     def put_operator_state(
         self, operator: str, descriptor: OperatorStateDescriptor, elements: Iterable[object]
     ) -> SavepointWriter:
-        """Set a list of the operator, split or union, to these elements; raises UserError."""
+        """Sets a list of the operator, split or union, to these elements. Raises UserError."""
         target = self._operator(operator)
         where = f"operator '{target}', operator state '{descriptor.name}'"
         serializer = serializer_of(descriptor.type_info)
@@ -246,7 +246,7 @@ class SavepointWriter:
     def put_broadcast_state(
         self, operator: str, descriptor: MapStateDescriptor, entries: Mapping[Any, Any]
     ) -> SavepointWriter:
-        """Set a broadcast map of the operator to these entries; raises UserError."""
+        """Sets a broadcast map of the operator to these entries. Raises UserError."""
         target = self._operator(operator)
         where = f"operator '{target}', broadcast state '{descriptor.name}'"
         keys, values = descriptor.type_info, descriptor.value_type_info
@@ -257,7 +257,7 @@ class SavepointWriter:
         return self
 
     def remove_state(self, operator: str, state: str) -> SavepointWriter:
-        """Leave a state out. Raises ConfigError where there is none, and for a column."""
+        """Removes a state. Raises ConfigError if it does not exist or is a column."""
         base, found = self._existing(operator)
         info = base.state(found, state)
         if info.kind in _KEPT:
@@ -270,13 +270,13 @@ class SavepointWriter:
         return self
 
     def remove_operator(self, operator: str) -> SavepointWriter:
-        """Leave an operator out. Raises ConfigError where there is none."""
+        """Removes an operator. Raises ConfigError if it does not exist."""
         _, found = self._existing(operator)
         del self._operators[found.operator_id]
         return self
 
     def change_operator_id(self, operator: str, uid: str) -> SavepointWriter:
-        """Give an operator's state to the operator of another uid.
+        """Moves an operator's state to the operator of another uid.
 
         Raises ConfigError where there is no such operator, or the uid has state already.
         """
@@ -295,7 +295,7 @@ class SavepointWriter:
     def write(
         self, path: str | PathLike[str], *, key_file: str | PathLike[str] | None = None
     ) -> str:
-        """Write the savepoint into a new or empty folder; its path, to start a job from.
+        """Writes the savepoint to a new or empty folder; returns its path, to start a job from.
 
         key_file: holds the key that signs it.
         Raises ConfigError for a folder that holds anything, RestoreRefused and FormatError for what
@@ -309,7 +309,7 @@ class SavepointWriter:
             self.close()
 
     def write_over_parts(self, folder: str, key_file: str | None = None) -> str:
-        """Write into a folder that holds parts alone, which go once the savepoint stands."""
+        """Writes to a folder of parts, which are deleted once the savepoint is complete."""
         new = NewSnapshot(folder, key_file)
         store, name = Stores().locate(folder)
         try:
@@ -463,7 +463,7 @@ def begin_savepoint(
     max_parallelism: int = DEFAULT_LOWER_BOUND,
     key_file: str | PathLike[str] | None = None,
 ) -> SavepointWriter:
-    """A writer that begins empty, or with what the snapshot in the folder `base` holds.
+    """A writer that starts empty, or with the content of the snapshot in the folder `base`.
 
     max_parallelism: only counts where it begins empty; key_file: only where it does not. Otherwise
     as `SavepointWriter.new_savepoint` and `SavepointWriter.from_existing`.
@@ -478,7 +478,7 @@ def begin_savepoint(
 
 @dataclass(slots=True)
 class _Operator:
-    """An operator of the savepoint. state: what the snapshot has of it. key: of the keys put."""
+    """An operator of the savepoint. state: from the snapshot. key: type of the new keys."""
 
     state: OperatorState | None
     operator_id: OperatorId
@@ -493,7 +493,7 @@ class _Operator:
 
     @property
     def is_touched(self) -> bool:
-        """Whether it is written anew: state that is no stream of blocks is, to become one."""
+        """True if it must be rewritten: it has new state, or state not in a stream of blocks."""
         if self.put or self.elements or self.removed or self.state is None:
             return True
         states = (each for each in self.state.subtasks.values() if each is not FINISHED)
@@ -501,13 +501,13 @@ class _Operator:
         return not all(isinstance(each, KeyGroupsStateHandle) for each in keyed)
 
     def streams(self, base: Snapshot | None) -> list[KeyedStream]:
-        """The keyed state that the snapshot has of it."""
+        """Keyed state that the snapshot has of it."""
         if base is None or self.state is None:
             return []
         return base.keyed_streams(self.state.operator_id.hex())
 
     def known_key(self, base: Snapshot | None) -> Serializer | None:
-        """What writes its keys, where it has keyed state already."""
+        """Serializer of its keys, if it has keyed state already."""
         snapshots = (self.key, *(each.key for each in self.streams(base)))
         known = next((each for each in snapshots if each is not None), None)
         return (
@@ -519,14 +519,14 @@ class _Operator:
 
 
 def discard_folder(folder: str) -> None:
-    """Delete a folder that was begun, and all in it; what can't be deleted stays."""
+    """Deletes an unfinished folder and its files, as far as possible."""
     store, name = Stores().locate(folder)
     with suppress(StorageFailed):
         store.delete_folder(name)
 
 
 def check_empty(folder: str) -> None:
-    """Raises ConfigError for a folder that holds anything."""
+    """Raises ConfigError for a folder that is not empty."""
     store, name = Stores().locate(folder)
     found = next(iter(store.list(name)), None) if store.is_folder(name) else store.info(name)
     if found is not None:
@@ -540,7 +540,7 @@ def check_empty(folder: str) -> None:
 def _key_found(
     rows: StateRows, declared: TypeInformation | None
 ) -> tuple[StateRows, TypeInformation]:
-    """The rows, and the type of their keys: that of the first where none is declared."""
+    """Rows, and the type of their keys: if undeclared, that of the first key."""
     if declared is not None:
         return rows, declared
     if isinstance(rows, Mapping):
