@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.cli import jobs
 from tidegate.cli.jobs import JobFolder, JobState, KnownJob, state_of
-from tidegate.driver.door import DoorSign
+from tidegate.driver.client.door import DoorSign
 from tidegate.ha.chain import JobRecord
 from tidegate.model.ids import CheckpointId, Epoch, JobId
 

@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from tests.datastream.fakes import Client
-from tidegate.driver import stops
-from tidegate.driver.door import Door, DoorSign, answer, ask_at, read_sign
+from tidegate.driver.client.door import Door, DoorSign, answer, ask_at, read_sign
+from tidegate.driver.telling import stops
 from tidegate.errors import ConfigError, FormatError, PeerLost, TidegateError, UserError
 from tidegate.jobmaster.view import StopView, WaitView
 from tidegate.model.control import JobStatus

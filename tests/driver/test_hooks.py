@@ -12,8 +12,8 @@ import structlog
 
 from flinkformat.snapshots import MasterState
 from tidegate.api.hooks import MasterTriggerRestoreHook
-from tidegate.driver import hooks
-from tidegate.driver.hooks import MasterHooks
+from tidegate.driver.user_code import hooks
+from tidegate.driver.user_code.hooks import MasterHooks
 from tidegate.errors import RestoreRefused, UserCodeFailed
 from tidegate.model.ids import CheckpointId
 

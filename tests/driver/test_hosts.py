@@ -13,7 +13,7 @@ from tidegate.checkpoint.coordinator.events import (
     CoordinatorSnapshotTaken,
     OperatorEventSent,
 )
-from tidegate.driver.hosts import CoordinatorHosts
+from tidegate.driver.user_code.hosts import CoordinatorHosts
 from tidegate.errors import JobCanceled, SlotLost, UserCodeFailed
 from tidegate.jobmaster.events import CoordinatorFailed, JobEvent
 from tidegate.model.control import ToCoordinator

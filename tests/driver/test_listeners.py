@@ -11,8 +11,8 @@ import structlog
 
 from tidegate import ConfigError, JobExecutionStatusEvent, StreamExecutionEnvironment
 from tidegate.api.listeners import JobStatusChangedListener
-from tidegate.driver import listeners
-from tidegate.driver.listeners import StatusListeners
+from tidegate.driver.user_code import listeners
+from tidegate.driver.user_code.listeners import StatusListeners
 from tidegate.jobmaster.commands import StatusChanged
 from tidegate.model.control import JobStatus
 from tidegate.model.ids import JobId

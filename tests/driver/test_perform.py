@@ -45,10 +45,10 @@ from tidegate.checkpoint.coordinator.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
-from tidegate.driver.enrichers import FailureEnrichers
-from tidegate.driver.hooks import MasterHooks
-from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
+from tidegate.driver.user_code.enrichers import FailureEnrichers
+from tidegate.driver.user_code.hooks import MasterHooks
+from tidegate.driver.user_code.listeners import StatusListeners
 from tidegate.errors import LeadershipLost, OutcomeUnknown, StorageFailed, TidegateError
 from tidegate.jobmaster.commands import (
     CloseCoordinators,

@@ -7,7 +7,7 @@ import pytest
 
 from tidegate import CheckpointDone, SavepointFormatType
 from tidegate.api.client import JobExecutionResult
-from tidegate.driver.savepoints import (
+from tidegate.driver.client.savepoints import (
     TRIGGER_IDS_MAX,
     Savepoint,
     SavepointRequests,

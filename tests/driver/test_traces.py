@@ -12,7 +12,7 @@ from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
 from tests.jobmaster.world import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
 from tidegate.checkpoint.coordinator.failures import FailureReason
-from tidegate.driver.traces import (
+from tidegate.driver.telling.traces import (
     FileTraceReporter,
     Span,
     Tracing,

@@ -20,7 +20,7 @@ from tidegate.checkpoint.provenance import (
     sealed,
 )
 from tidegate.checkpoint.signing import encoded
-from tidegate.driver.door import read_sign
+from tidegate.driver.client.door import read_sign
 from tidegate.errors import ConfigError, FormatError, RestoreRefused
 from tidegate.ha.chain import JobRecord, Pointer, Seal, decode, encode
 from tidegate.model.control import JobStatus

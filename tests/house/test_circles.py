@@ -20,7 +20,7 @@ CIRCLES = [
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.outputs datastream.results datastream.sink_topologies datastream.sources "
     "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",
-    "driver.driver driver.perform driver.staging",
+    "driver.driver driver.perform driver.starting.staging",
     "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "
     "state.timers",

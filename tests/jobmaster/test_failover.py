@@ -29,7 +29,7 @@ from tidegate.jobmaster.events import (
     HooksNotRestored,
     HooksRestored,
 )
-from tidegate.jobmaster.failover import Regions
+from tidegate.jobmaster.failures.failover import Regions
 from tidegate.jobmaster.machine import CANCEL_TIMEOUT_MS
 from tidegate.model.control import (
     Cancel,

@@ -24,7 +24,7 @@ from tidegate import (
 )
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.generator import DataGeneratorSource, NumberSequenceSource
-from tidegate.driver import event_time
+from tidegate.driver.telling import event_time
 from tidegate.jobmaster import standstill
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 

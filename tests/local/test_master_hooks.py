@@ -25,7 +25,8 @@ from tests.e2e.watch import (
     wait_running,
 )
 from tidegate import ConfigError, JobFailed, MasterTriggerRestoreHook
-from tidegate.driver import hooks, start
+from tidegate.driver import thread
+from tidegate.driver.user_code import hooks
 from tidegate.model.ids import CheckpointId
 
 pytestmark = pytest.mark.slow
@@ -157,7 +158,7 @@ def test_a_hook_that_hangs_in_its_close_does_not_keep_the_job_from_its_end(
             let_go.wait(60)
 
     monkeypatch.setattr(hooks, "CLOSE_TIMEOUT_S", 0.1)
-    monkeypatch.setattr(start, "POOL_END_S", 0.1)
+    monkeypatch.setattr(thread, "POOL_END_S", 0.1)
     env = jobs.checkpointed(1, 50)
     env.add_master_hook(Hanging())
     running_counts(env, None, 500).sink_to(LedgerSink(jobs.folder / "out"))

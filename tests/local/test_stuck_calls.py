@@ -17,7 +17,7 @@ import structlog
 
 from tests.house.source import ROOT
 from tidegate import Configuration, JobStatus, MapFunction, StreamExecutionEnvironment
-from tidegate.driver import stops
+from tidegate.driver.telling import stops
 from tidegate.minicluster.forking import forking
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate import RuntimeContext
-    from tidegate.driver.client import DriverClient
+    from tidegate.driver.client.driver_client import DriverClient
     from tidegate.jobmaster.view import WaitView
 
 LIMIT_S = 120.0

@@ -13,8 +13,8 @@ import pytest
 from tests.threads import left_behind
 from tidegate import StreamExecutionEnvironment
 from tidegate.config.configuration import Configuration
-from tidegate.driver import start
-from tidegate.driver.start import start_driver
+from tidegate.driver import thread
+from tidegate.driver.thread import start_driver
 from tidegate.errors import JobCanceled, JobFailed, StorageFailed
 from tidegate.jobmaster.machine import JobMaster
 from tidegate.minicluster import processes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.api.client import JobClient
-    from tidegate.driver.client import DriverClient
+    from tidegate.driver.client.driver_client import DriverClient
     from tidegate.jobmaster.view import JobView
 
 LIMIT_S = 100.0
@@ -141,7 +141,7 @@ def test_a_driver_that_cannot_even_be_made_says_so_to_who_submits(
     def broken(*_: object) -> object:
         raise StorageFailed("no scheme 'foo'")
 
-    monkeypatch.setattr(start, "_world", broken)
+    monkeypatch.setattr(thread, "_world", broken)
     env = StreamExecutionEnvironment.local(1)
     env.from_sequence(1, 10).print()
     network = MemoryNetwork()

@@ -45,14 +45,14 @@ SLOT = [
     ),
     Mutant(
         "a job falls back to an older checkpoint though nobody has chosen it",
-        "driver/restore.py",
+        "driver/starting/restore.py",
         "            if not (found and self._settings.restore.fall_back):\n",
         "            if not found:\n",
         kinds=("ends",),
     ),
     Mutant(
         "a snapshot that is its owner's is deleted",
-        "driver/restore.py",
+        "driver/starting/restore.py",
         "return replace(read, properties=CheckpointProperties.for_unclaimed_snapshot())\n",
         "pass\n",
         kinds=("ends",),
@@ -73,7 +73,7 @@ SLOT = [
     ),
     Mutant(
         "what a suspended job's last checkpoint ended with is looked at by nobody",
-        "driver/suspending.py",
+        "driver/client/suspending.py",
         "    last.add_done_callback(lambda done: done.cancelled() or done.exception())\n",
         "",
         kinds=("ends",),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.slot.cluster import TickingClock
-from tidegate.driver.printed import WAITING_MAX, PrintedLines
+from tidegate.driver.telling.printed import WAITING_MAX, PrintedLines
 from tidegate.model.control import Printed
 from tidegate.slot.process.printing import Printing
 

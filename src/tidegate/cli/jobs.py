@@ -11,7 +11,7 @@ import click
 
 from tidegate.config import checkpointing
 from tidegate.config.load import load_configuration
-from tidegate.driver.door import DoorSign, ask_at, read_sign
+from tidegate.driver.client.door import DoorSign, ask_at, read_sign
 from tidegate.errors import ConfigError, TidegateError, UserError
 from tidegate.ha.chain import newest_record
 from tidegate.ha.filesystem import FileSystemHaStore

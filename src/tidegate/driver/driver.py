@@ -26,22 +26,22 @@ from tidegate.checkpoint.restore.fitting import check_hooks, fit, unclaimed
 from tidegate.config.program_logs import logs_of_program
 from tidegate.config.warnings import Warnings
 from tidegate.driver.alarm import Alarm
-from tidegate.driver.enrichers import FailureEnrichers
-from tidegate.driver.event_time import watch_event_time
-from tidegate.driver.fate import fate_of_checkpoints, fate_of_refused
-from tidegate.driver.former import tell_of_former
-from tidegate.driver.hooks import MasterHooks
-from tidegate.driver.hosts import CoordinatorHosts
 from tidegate.driver.links import SlotLinks
-from tidegate.driver.listeners import StatusListeners
 from tidegate.driver.perform import Performer
-from tidegate.driver.remarks import Remarks, watch_remarks
-from tidegate.driver.restore import LATEST, StartReader
-from tidegate.driver.staging import Staging
-from tidegate.driver.stops import watch_stops
-from tidegate.driver.summary import summary_of
-from tidegate.driver.traces import Tracing, trace_reporters
-from tidegate.driver.wholeness import newest_whole
+from tidegate.driver.starting.restore import LATEST, StartReader
+from tidegate.driver.starting.staging import Staging
+from tidegate.driver.starting.wholeness import newest_whole
+from tidegate.driver.telling.event_time import watch_event_time
+from tidegate.driver.telling.fate import fate_of_checkpoints, fate_of_refused
+from tidegate.driver.telling.former import tell_of_former
+from tidegate.driver.telling.remarks import Remarks, watch_remarks
+from tidegate.driver.telling.stops import watch_stops
+from tidegate.driver.telling.summary import summary_of
+from tidegate.driver.telling.traces import Tracing, trace_reporters
+from tidegate.driver.user_code.enrichers import FailureEnrichers
+from tidegate.driver.user_code.hooks import MasterHooks
+from tidegate.driver.user_code.hosts import CoordinatorHosts
+from tidegate.driver.user_code.listeners import StatusListeners
 from tidegate.errors import (
     JobCanceled,
     JobFailed,

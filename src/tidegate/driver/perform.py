@@ -86,12 +86,12 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import CheckpointMetadata
     from tidegate.driver.driver import Driver, DriverWorld
-    from tidegate.driver.enrichers import FailureEnrichers
-    from tidegate.driver.hooks import MasterHooks
-    from tidegate.driver.hosts import CoordinatorHosts
     from tidegate.driver.links import SlotLinks
-    from tidegate.driver.listeners import StatusListeners
     from tidegate.driver.provider import SlotProvider
+    from tidegate.driver.user_code.enrichers import FailureEnrichers
+    from tidegate.driver.user_code.hooks import MasterHooks
+    from tidegate.driver.user_code.hosts import CoordinatorHosts
+    from tidegate.driver.user_code.listeners import StatusListeners
     from tidegate.ha.leadership import Leadership
     from tidegate.storage.checkpoints import CheckpointStorage
 

@@ -33,13 +33,13 @@ from tidegate.errors import RescaleRefused, SlotLost, TidegateError
 from tidegate.jobmaster import commands, events
 from tidegate.jobmaster.ending import Ending, cancelled, failed_for_good, suspended
 from tidegate.jobmaster.execution_graph import Execution, ExecutionGraph
-from tidegate.jobmaster.failover import Redeployment, Regions
-from tidegate.jobmaster.failures import Failure, FailureHistory
+from tidegate.jobmaster.failures.failover import Redeployment, Regions
+from tidegate.jobmaster.failures.history import Failure, FailureHistory
+from tidegate.jobmaster.failures.verdicts import Judge, is_damage
 from tidegate.jobmaster.rescaling import Rescaler
 from tidegate.jobmaster.restoring import restore_hooks, shares, start_coordinators
 from tidegate.jobmaster.slots import LATE_WAKE_MS, SlotPool, SlotWait
 from tidegate.jobmaster.stopping import Stopper
-from tidegate.jobmaster.verdicts import Judge, is_damage
 from tidegate.jobmaster.view import JobView, StopView
 from tidegate.model.control import (
     Accepted,

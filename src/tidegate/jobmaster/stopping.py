@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoint.coordinator.events import CheckpointRequested
     from tidegate.errors import TidegateError
     from tidegate.jobmaster.commands import JobCommand
-    from tidegate.jobmaster.failures import Failure
+    from tidegate.jobmaster.failures.history import Failure
 
 
 class Stopper:

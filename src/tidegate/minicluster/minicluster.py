@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config import execution
-from tidegate.driver.start import start_driver
+from tidegate.driver.thread import start_driver
 from tidegate.minicluster.forking import forking
 from tidegate.minicluster.processes import ProcessProvider
 from tidegate.rest.serve import rest_server
@@ -20,7 +20,7 @@ from tidegate.transport.security import LinkSecurity
 
 if TYPE_CHECKING:
     from tidegate.config.configuration import Configuration
-    from tidegate.driver.client import DriverClient
+    from tidegate.driver.client.driver_client import DriverClient
     from tidegate.graph.job_graph import JobGraph
 
 LOCALHOST = "127.0.0.1"

@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 
 from tidegate.config import execution
 from tidegate.config.log import process_log
-from tidegate.driver.start import start_driver
+from tidegate.driver.thread import start_driver
 from tidegate.errors import SlotLost
 from tidegate.rest.serve import rest_server
 from tidegate.spark.addresses import driver_address, is_local
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.config.configuration import Configuration
-    from tidegate.driver.client import DriverClient
+    from tidegate.driver.client.driver_client import DriverClient
     from tidegate.errors import TidegateError
     from tidegate.graph.job_graph import JobGraph
     from tidegate.model.control import SlotInvitation

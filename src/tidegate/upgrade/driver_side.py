@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidegate.checkpoint.provenance import hook_states
 from tidegate.checkpoint.restore.fitting import check_hooks
 from tidegate.config.log import process_log
-from tidegate.driver.hooks import RESTORE_TIMEOUT_S, MasterHooks
+from tidegate.driver.user_code.hooks import RESTORE_TIMEOUT_S, MasterHooks
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.operators.sources.source_coordinator import SourceCoordinator
 from tidegate.upgrade.opening import ended_within

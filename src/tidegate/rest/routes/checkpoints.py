@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.driver.requests import begin
+from tidegate.driver.client.requests import begin
 from tidegate.model.ids import CheckpointId
 from tidegate.rest.answers import Accepted, NotFound, RestError
 from tidegate.rest.bodies import CheckpointTriggerRequestBody, read_body

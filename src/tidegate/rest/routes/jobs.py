@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tidegate import __version__
-from tidegate.driver.requests import begin
+from tidegate.driver.client.requests import begin
 from tidegate.model.control import JobStatus
 from tidegate.rest.answers import Accepted, BadRequest, Conflict, Moved
 from tidegate.rest.guard import check_own_page

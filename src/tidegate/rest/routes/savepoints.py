@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegate.driver.requests import begin
+from tidegate.driver.client.requests import begin
 from tidegate.rest.answers import Accepted, BadRequest
 from tidegate.rest.bodies import (
     SavepointDisposalRequest,

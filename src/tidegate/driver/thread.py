@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tidegate.clock import SystemClock
 from tidegate.config.log import process_log
-from tidegate.driver.client import DriverClient
-from tidegate.driver.door import Door
+from tidegate.driver.client.door import Door
+from tidegate.driver.client.driver_client import DriverClient
 from tidegate.driver.driver import Driver, DriverWorld
 from tidegate.driver.pool import DriverPool
-from tidegate.driver.printed import PrintedLines
-from tidegate.driver.summary import tell_end
+from tidegate.driver.telling.printed import PrintedLines
+from tidegate.driver.telling.summary import tell_end
 from tidegate.errors import ConfigError
 from tidegate.ha.filesystem import open_chain
 from tidegate.ha.memory import MemoryHaStore

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from tidegate.config.warnings import Warn
-from tidegate.driver.event_time import shown_time
+from tidegate.driver.telling.event_time import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable

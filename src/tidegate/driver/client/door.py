@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from tidegate.api.client import CheckpointDone
-from tidegate.driver import stops
-from tidegate.driver.requests import begin
+from tidegate.driver.client.requests import begin
+from tidegate.driver.telling import stops
 from tidegate.errors import FormatError, PeerLost, StorageFailed, TidegateError, UserError
 from tidegate.model.control import JobStatus
 from tidegate.storage import paths

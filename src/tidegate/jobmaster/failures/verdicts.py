@@ -30,12 +30,12 @@ from tidegate.jobmaster.ending import (
     repeated,
     suspended_by,
 )
-from tidegate.jobmaster.restarts import make_strategy
+from tidegate.jobmaster.failures.restarts import make_strategy
 
 if TYPE_CHECKING:
     from tidegate.checkpoint.coordinator.commands import CheckpointEnded
     from tidegate.errors import TidegateError
-    from tidegate.jobmaster.failures import Failure
+    from tidegate.jobmaster.failures.history import Failure
     from tidegate.model.chance import Chance
     from tidegate.model.ids import CheckpointId
     from tidegate.model.settings import JobSettings

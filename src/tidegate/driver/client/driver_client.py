@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from flinkformat.snapshots import SavepointFormatType
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
-from tidegate.driver.savepoints import SavepointRequests, savepoint_asked
-from tidegate.driver.stops import why_waiting
-from tidegate.driver.suspending import suspend
+from tidegate.driver.client.savepoints import SavepointRequests, savepoint_asked
+from tidegate.driver.client.suspending import suspend
+from tidegate.driver.telling.stops import why_waiting
 from tidegate.errors import (
     JobCanceled,
     JobFailed,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from tidegate.api.client import CheckpointDone, JobExecutionResult, JobSummary
     from tidegate.api.results import ResultBuffer
+    from tidegate.driver.client.savepoints import Savepoint
     from tidegate.driver.driver import Driver
-    from tidegate.driver.savepoints import Savepoint
     from tidegate.jobmaster.view import JobView
     from tidegate.model.control import JobStatus
     from tidegate.model.ids import Epoch, JobId

@@ -1,0 +1,1 @@
+"""What a job begins with: the snapshot that it starts from, and what its sources read."""

@@ -1,0 +1,1 @@
+"""How a failure is answered: what it means, what restarts, and when."""
