@@ -37,6 +37,12 @@ from tidegate.errors import BadRecord, FormatError
 from tidegate.operators.sinks.sink import SinkOperator
 
 NOBODY = "127.0.0.1:1"
+STATE_BEFORE_THE_MOVE = b"ctidegate.connectors.kafka.enumerator\nEnumeratorState\n."
+"""A reference as a pickle of the state had it while the enumerator was one file."""
+
+
+def test_positions_of_older_checkpoints_are_found_under_the_name_that_they_had() -> None:
+    assert pickle.loads(STATE_BEFORE_THE_MOVE)().begun is False
 
 
 def source() -> KafkaSourceBuilder:

@@ -13,10 +13,6 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 CIRCLES = [
     "api.functions api.operator api.state",
     "api.triggers api.windows",
-    "connectors.files.file_sink connectors.files.rolling",
-    "connectors.files.file_source connectors.files.formats",
-    "connectors.kafka.enumerator connectors.kafka.kafka_source",
-    "connectors.kafka.kafka_sink connectors.kafka.transactional connectors.kafka.writer",
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.outputs datastream.results datastream.sink_topologies datastream.sources "
     "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",

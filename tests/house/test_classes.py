@@ -57,7 +57,6 @@ MANY_ATTRIBUTES = {
     "state/rocksdb/table:RocksDBTable": 20,
 }
 FILE_NAMES_TWICE = {
-    "tidegate/connectors/…/enumerator.py": 2,
     "tidegate/state/…/backend.py": 2,
     "tidegate/state/…/keyed.py": 2,
     "tidegate/state/…/samples.py": 2,

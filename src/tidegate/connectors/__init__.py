@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidegate.connectors.collect import CollectSink
     from tidegate.connectors.collection import CollectionSource
-    from tidegate.connectors.files.file_sink import FileSink
-    from tidegate.connectors.files.file_source import FileSource
+    from tidegate.connectors.files.csv_schema import CsvSchema
+    from tidegate.connectors.files.file_sink import FileSink, FileSinkBuilder
+    from tidegate.connectors.files.file_source import FileSource, FileSourceBuilder
     from tidegate.connectors.files.formats import (
         BulkFormat,
         CsvReaderFormat,
-        CsvSchema,
-        FileSourceBuilder,
         ParquetColumnarRowInputFormat,
         StreamFormat,
     )
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
         BulkWriterFactory,
         CsvBulkWriters,
         Encoder,
-        FileSinkBuilder,
         OutputFileConfig,
         ParquetBulkWriters,
         RollingPolicy,
@@ -121,15 +119,15 @@ _PLACES = {
     "CsvReaderFormat": "tidegate.connectors.files.formats",
     "CsvRowDeserializationSchema": "tidegate.connectors.schemas.csv_rows",
     "CsvRowSerializationSchema": "tidegate.connectors.schemas.csv_rows",
-    "CsvSchema": "tidegate.connectors.files.formats",
+    "CsvSchema": "tidegate.connectors.files.csv_schema",
     "DataGeneratorSource": "tidegate.connectors.generator",
     "DeliveryGuarantee": "tidegate.connectors.kafka.kafka_sink",
     "DeserializationSchema": "tidegate.connectors.schemas.messages",
     "Encoder": "tidegate.connectors.files.rolling",
     "FileSink": "tidegate.connectors.files.file_sink",
-    "FileSinkBuilder": "tidegate.connectors.files.rolling",
+    "FileSinkBuilder": "tidegate.connectors.files.file_sink",
     "FileSource": "tidegate.connectors.files.file_source",
-    "FileSourceBuilder": "tidegate.connectors.files.formats",
+    "FileSourceBuilder": "tidegate.connectors.files.file_source",
     "JdbcConnectionOptions": "tidegate.connectors.jdbc.options",
     "JdbcExecutionOptions": "tidegate.connectors.jdbc.options",
     "JdbcSink": "tidegate.connectors.jdbc.jdbc_sink",

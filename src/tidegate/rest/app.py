@@ -1,36 +1,33 @@
-"""The web application: every route, and errors as answers."""
+"""The application: routes that are guarded, and errors as answers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from tidegate.rest.answers import Accepted, RestError, Unauthorized, error_response, response
-from tidegate.rest.routes import checkpoints, jobs, login, metrics, savepoints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from concurrent.futures import Future
+    from collections.abc import Awaitable, Callable, Iterable
 
     import structlog
 
     from tidegate.rest.guard import Guard
     from tidegate.rest.patience import Patience
-    from tidegate.rest.served import Route, ServedJob
+    from tidegate.rest.served import Route
 
 BODY_BYTES_MAX: Final = 1 << 20
 PREFIXES: Final = ("", "/v1")
 
 
 def make_app(
-    served: ServedJob,
-    dispose: Callable[[str], Future[Any]],
+    routes: Iterable[Route],
     log: structlog.typing.FilteringBoundLogger,
     guard: Guard,
     patience: Patience,
 ) -> web.Application:
-    """Makes the application for one job. dispose: begins to delete a savepoint."""
+    """Makes an application that answers requests at these routes, and below ``/v1`` too."""
 
     @web.middleware
     async def errors_answered(
@@ -62,13 +59,7 @@ def make_app(
             patience.answered(request.protocol)
 
     app = web.Application(middlewares=[errors_answered], client_max_size=BODY_BYTES_MAX)
-    for route in (
-        *checkpoints.routes(served),
-        *savepoints.routes(served, dispose),
-        *metrics.routes(served),
-        *jobs.routes(served),
-        *login.routes(guard),
-    ):
+    for route in routes:
         for prefix in PREFIXES:
             app.router.add_route(route.method, prefix + route.path, _handler(route))
     return app

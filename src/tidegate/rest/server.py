@@ -23,6 +23,7 @@ from tidegate.rest.app import make_app
 from tidegate.rest.guard import Guard
 from tidegate.rest.operations import Operations
 from tidegate.rest.patience import Patience
+from tidegate.rest.routes import checkpoints, jobs, login, metrics, savepoints
 from tidegate.rest.served import ServedJob
 from tidegate.snapshots.folders import dispose_savepoint
 from tidegate.storage.secret_file import read_secret
@@ -114,7 +115,14 @@ class RestServer:
 
     async def _serve(self, served: ServedJob) -> None:
         patience = Patience()
-        app = make_app(served, self._dispose, self._log, self._guard, patience)
+        routes = (
+            *checkpoints.routes(served),
+            *savepoints.routes(served, self._dispose),
+            *metrics.routes(served),
+            *jobs.routes(served),
+            *login.routes(self._guard),
+        )
+        app = make_app(routes, self._log, self._guard, patience)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
         await runner.setup()
         acceptor = self._accept(runner, patience)

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING
 
 from tidegate.connectors.files.encoders import CsvEncoding, LinesEncoding, ParquetEncoding
 from tidegate.connectors.files.parts import PartCommitter, PartNames
-from tidegate.connectors.files.rolling import BucketAssigner, FileSinkBuilder
+from tidegate.connectors.files.rolling import BucketAssigner, OutputFileConfig, RollingPolicy
 from tidegate.connectors.files.writers import LinesPartWriter, PartRolling, TablePartWriter
 from tidegate.errors import ConfigError, StorageFailed
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from tidegate.api.sink import SinkWriter, WriterContext
+    from tidegate.config.spans import Span
     from tidegate.connectors.files.rolling import (
         BulkWriterFactory,
         Encoder,
-        OutputFileConfig,
-        RollingPolicy,
     )
 
 
@@ -115,6 +114,41 @@ class FileSink:
     def committer(self) -> PartCommitter:
         """Makes parts visible."""
         return PartCommitter()
+
+
+class FileSinkBuilder:
+    """Makes a ``FileSink``. Methods give itself."""
+
+    def __init__(
+        self, make: Callable[[OutputFileConfig, BucketAssigner, RollingPolicy], FileSink]
+    ) -> None:
+        self._make = make
+        self._names = OutputFileConfig()
+        self._buckets = BucketAssigner.date_time_bucket_assigner()
+        self._rolling = RollingPolicy.default_rolling_policy()
+
+    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
+        """Which folder records go to; one for each hour unless set."""
+        self._buckets = bucket_assigner
+        return self
+
+    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
+        """When parts end beside each checkpoint; at 128 MiB unless set."""
+        self._rolling = rolling_policy
+        return self
+
+    def with_bucket_check_interval(self, interval: Span) -> FileSinkBuilder:
+        """Without effect: folders change as records are written."""
+        return self
+
+    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
+        """How the names of parts begin and end."""
+        self._names = output_file_config
+        return self
+
+    def build(self) -> FileSink:
+        """The sink. Raises ConfigError for a prefix that readers may take for hidden."""
+        return self._make(self._names, self._buckets, self._rolling)
 
 
 def _builder(

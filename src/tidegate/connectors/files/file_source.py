@@ -15,7 +15,6 @@ from tidegate.connectors.files.enumerator import (
     is_pattern,
 )
 from tidegate.connectors.files.file_reader import FileReader
-from tidegate.connectors.files.formats import FileSourceBuilder
 from tidegate.connectors.files.parquet import ParquetFormat
 from tidegate.connectors.files.rows import RowFormat
 from tidegate.connectors.files.splits import FileSplit
@@ -27,7 +26,7 @@ from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import Types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -214,6 +213,29 @@ class FileSource:
             rate=self.rows_per_second,
             letters=self.letters,
         )
+
+
+class FileSourceBuilder:
+    """Makes a ``FileSource``. Methods give itself."""
+
+    def __init__(self, make: Callable[[], FileSource]) -> None:
+        self._make = make
+        self._interval: Span | None = None
+
+    def monitor_continuously(self, discovery_interval: Span) -> FileSourceBuilder:
+        """Look for new files for ever, so often."""
+        self._interval = discovery_interval
+        return self
+
+    def process_static_file_set(self) -> FileSourceBuilder:
+        """Read the files there are, then end; so it is unless said otherwise."""
+        self._interval = None
+        return self
+
+    def build(self) -> FileSource:
+        """The source. Raises ConfigError where there is no path."""
+        made = self._make()
+        return made if self._interval is None else made.monitor_continuously(self._interval)
 
 
 def _made(

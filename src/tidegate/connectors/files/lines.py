@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import pyarrow as pa
 
-from tidegate.connectors.files.splits import END
 from tidegate.errors import BadRecord
 from tidegate.storage.store import open_stream
 
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from tidegate.storage.stores import Stores
+
+END: Final = 2**62
+"""The end of a part that goes to the end of its file."""
 
 BLOCK_BYTES: Final = 256 * 1024
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024

@@ -14,13 +14,10 @@ from tidegate.errors import ConfigError
 from tidegate.typeinfo.arrow import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
     from tidegate.config.spans import Span
-    from tidegate.connectors.files.file_sink import FileSink
-    from tidegate.connectors.files.formats import CsvSchema
+    from tidegate.connectors.files.csv_schema import CsvSchema
     from tidegate.typeinfo.types import RowTypeInfo
 
 _PATTERN: Final = re.compile(r"'([^']*)'|([A-Za-z])\2*|.", re.DOTALL)
@@ -228,38 +225,3 @@ class OutputFileConfig:
         def build(self) -> OutputFileConfig:
             """The settings."""
             return OutputFileConfig(self._prefix, self._suffix)
-
-
-class FileSinkBuilder:
-    """Makes a ``FileSink``. Methods give itself."""
-
-    def __init__(
-        self, make: Callable[[OutputFileConfig, BucketAssigner, RollingPolicy], FileSink]
-    ) -> None:
-        self._make = make
-        self._names = OutputFileConfig()
-        self._buckets = BucketAssigner.date_time_bucket_assigner()
-        self._rolling = RollingPolicy.default_rolling_policy()
-
-    def with_bucket_assigner(self, bucket_assigner: BucketAssigner) -> FileSinkBuilder:
-        """Which folder records go to; one for each hour unless set."""
-        self._buckets = bucket_assigner
-        return self
-
-    def with_rolling_policy(self, rolling_policy: RollingPolicy) -> FileSinkBuilder:
-        """When parts end beside each checkpoint; at 128 MiB unless set."""
-        self._rolling = rolling_policy
-        return self
-
-    def with_bucket_check_interval(self, interval: Span) -> FileSinkBuilder:
-        """Without effect: folders change as records are written."""
-        return self
-
-    def with_output_file_config(self, output_file_config: OutputFileConfig) -> FileSinkBuilder:
-        """How the names of parts begin and end."""
-        self._names = output_file_config
-        return self
-
-    def build(self) -> FileSink:
-        """The sink. Raises ConfigError for a prefix that readers may take for hidden."""
-        return self._make(self._names, self._buckets, self._rolling)

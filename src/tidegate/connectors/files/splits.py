@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from tidegate.api.dead_letters import DeadLetter
     from tidegate.storage.stores import Stores
 
-END = 2**62
-"""The end of a part that goes to the end of its file."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileSplit:

@@ -17,13 +17,14 @@ from tidegate.api.batches import shown
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.connectors.files.lines import (
     BLOCK_BYTES,
+    END,
     LineBlocks,
     byte_parts,
     line_number,
     lines_of,
     opened_text,
 )
-from tidegate.connectors.files.splits import END, Block
+from tidegate.connectors.files.splits import Block
 from tidegate.errors import BadRecord, ConfigError
 
 if TYPE_CHECKING:

@@ -89,8 +89,15 @@ class KafkaSink:
         from tidegate.connectors.kafka.writer import PlainWriter
 
         if self.guarantee is DeliveryGuarantee.EXACTLY_ONCE:
-            return TransactionalWriter(context, self)
-        return PlainWriter(context, self)
+            return TransactionalWriter(
+                context,
+                self.schema,
+                self.properties,
+                prefix=self.prefix,
+                timeout_ms=self.transaction_timeout_ms,
+            )
+        flushes = self.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        return PlainWriter(context, self.schema, self.properties, flushes=flushes)
 
     def committer(self) -> Committer | None:
         """Commits transactions, where there are any."""

@@ -17,6 +17,7 @@ from tidegate.connectors.kafka.offsets import (
     KafkaOffsetsInitializer,
     KafkaSplit,
     KafkaTopicPartition,
+    Subscription,
 )
 from tidegate.errors import ConfigError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.dead_letters import Malformed
     from tidegate.api.source import EnumeratorContext, ReaderContext
-    from tidegate.connectors.kafka.enumerator import KafkaEnumerator
+    from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
     from tidegate.connectors.kafka.kafka_reader import KafkaReader
     from tidegate.connectors.schemas.messages import DeserializationSchema
     from tidegate.typeinfo.types import TypeInformation
@@ -46,30 +47,6 @@ _DEFAULTS: Final = {
     # A job that was held back reads on at once; librdkafka's own is a second.
     "fetch.queue.backoff.ms": "20",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """Which partitions are read: exactly one of the three is given."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str | None = None
-    partitions: frozenset[KafkaTopicPartition] = frozenset()
-
-    def includes(self, topic: str) -> bool:
-        """Whether partitions of the topic may be read."""
-        if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
-        return topic in self.named
-
-    @property
-    def named(self) -> set[str]:
-        """The topics that have to be there."""
-        return {*self.topics, *(place.topic for place in self.partitions)}
-
-    def chosen(self, there: Iterable[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
-        """Those of the partitions of its topics that are read."""
-        return set(there) & self.partitions if self.partitions else set(there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +113,11 @@ class KafkaSource:
     ) -> KafkaEnumerator:
         """Finds partitions, and where to begin in them."""
         require_clients(WHERE)
-        from tidegate.connectors.kafka.enumerator import KafkaEnumerator
+        from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
+        from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
 
-        return KafkaEnumerator(context, self, restored)
+        finder = PartitionFinder(self.subscription, self.properties, self.start, self.stop)
+        return KafkaEnumerator(context, finder, self.discovery_ms, restored)
 
     def reader(self, context: ReaderContext) -> KafkaReader:
         """Reads partitions."""

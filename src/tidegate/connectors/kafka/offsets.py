@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -92,6 +93,30 @@ class KafkaOffsetsInitializer:
                 remedy="Give the number of the next record of each partition, from 0 on.",
             )
         return KafkaOffsetsInitializer("given", offset_reset_strategy, given=dict(offsets))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Says which partitions are read: exactly one of the three is given."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: frozenset[KafkaTopicPartition] = frozenset()
+
+    def includes(self, topic: str) -> bool:
+        """True if partitions of the topic may be read."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.named
+
+    @property
+    def named(self) -> set[str]:
+        """The topics that have to be there."""
+        return {*self.topics, *(place.topic for place in self.partitions)}
+
+    def chosen(self, there: Iterable[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
+        """Keeps the partitions that are read, of those of its topics that are there."""
+        return set(there) & self.partitions if self.partitions else set(there)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,10 @@ from tidegate.connectors.kafka.writer import Sending, flush, send_rest
 from tidegate.errors import StorageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from tidegate.api.sink import WriterContext
-    from tidegate.connectors.kafka.kafka_sink import KafkaSink
+    from tidegate.connectors.kafka.records import KafkaRecordSerializationSchema
     from tidegate.model.elements import Batch, RowBatch
     from tidegate.model.ids import CheckpointId
 
@@ -55,14 +55,27 @@ class Transaction:
 
 
 class TransactionalWriter:
-    """Writes one subtask's transactions."""
+    """Writes one subtask's transactions.
 
-    def __init__(self, context: WriterContext, sink: KafkaSink) -> None:
+    prefix: of transactional ids. timeout_ms: after which the brokers abort a transaction.
+    """
+
+    def __init__(
+        self,
+        context: WriterContext,
+        schema: KafkaRecordSerializationSchema,
+        properties: Mapping[str, str],
+        *,
+        prefix: str,
+        timeout_ms: int,
+    ) -> None:
         self._context = context
-        self._sink = sink
+        self._schema = schema
+        self._properties = properties
+        self._timeout_ms = timeout_ms
         self._where = f"operator '{context.operator}'"
-        self._ids = TransactionIds.of_writer(sink.prefix, context)
-        settings = connection_settings(sink.properties, self._where)
+        self._ids = TransactionIds.of_writer(prefix, context)
+        settings = connection_settings(properties, self._where)
         self._transactions = Transactions(settings, self._where)
         self._restored = self._barrier = self._number = int(context.restored_checkpoint or 0)
         self._current: Transaction | None = None
@@ -80,15 +93,15 @@ class TransactionalWriter:
         sending = self._begun()
         if sending is None:
             return self._write_later(rows)
-        taken = sending.send(rows, 0, self._sink.schema)
+        taken = sending.send(rows, 0, self._schema)
         if taken == len(rows):
             return None
-        return send_rest(sending, rows, taken, self._sink.schema, self._context)
+        return send_rest(sending, rows, taken, self._schema, self._context)
 
     async def _write_later(self, rows: RowBatch) -> None:
         while (sending := self._begun()) is None:
             await asyncio.shield(cast("asyncio.Future[None]", self._awaited))
-        await send_rest(sending, rows, 0, self._sink.schema, self._context)
+        await send_rest(sending, rows, 0, self._schema, self._context)
 
     @property
     def _awaited(self) -> asyncio.Future[None] | None:
@@ -175,19 +188,19 @@ class TransactionalWriter:
         """On the pool. Abort what is open and of no checkpoint."""
         ids = self._transactions.open_ids()
         for each in self._ids.left_behind(ids, self._context.parallelism, self._restored):
-            self._transactions.abort_all(each, self._sink.transaction_timeout_ms)
+            self._transactions.abort_all(each, self._timeout_ms)
 
     def _opened_transaction(self, number: int) -> Transaction:
         """On the pool."""
         own = self._ids.of(number)
-        sending = Sending({**self._sink.properties, "transactional.id": own}, self._where)
+        sending = Sending({**self._properties, "transactional.id": own}, self._where)
         try:
             # Without a connection the next call would look for one each half a second only.
-            sending.producer.list_topics(self._sink.schema.topic, _OPEN_S)
+            sending.producer.list_topics(self._schema.topic, _OPEN_S)
             sending.producer.init_transactions(_OPEN_S)
         except KafkaException as error:
             if fault(error).code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-                raise timeout_refused(self._sink.transaction_timeout_ms, self._where) from error
+                raise timeout_refused(self._timeout_ms, self._where) from error
             raise sending.failure(fault(error)) from error
         name, _ = self._transactions.name_of(own)
         return Transaction(number, name, sending)

@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from tidegate.api.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.kafka.cluster import fault, refused_properties
-from tidegate.connectors.kafka.kafka_sink import DeliveryGuarantee
 from tidegate.errors import BadRecord, StorageFailed
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from tidegate.api.sink import WriterContext
-    from tidegate.connectors.kafka.kafka_sink import KafkaSink
     from tidegate.connectors.kafka.records import KafkaRecord, KafkaRecordSerializationSchema
     from tidegate.model.elements import Batch, RowBatch
     from tidegate.model.ids import CheckpointId
@@ -139,16 +137,23 @@ async def flush(sending: Sending, context: WriterContext) -> None:
 class PlainWriter:
     """Writes without transactions.
 
-    With AT_LEAST_ONCE a checkpoint waits until all records ahead of its barrier have arrived; those
-    behind it wait too, or there would be no end to it.
+    flushes: a checkpoint waits until all records ahead of its barrier have arrived; those behind it
+    wait too, or there would be no end to it.
     """
 
-    def __init__(self, context: WriterContext, sink: KafkaSink) -> None:
+    def __init__(
+        self,
+        context: WriterContext,
+        schema: KafkaRecordSerializationSchema,
+        properties: Mapping[str, str],
+        *,
+        flushes: bool,
+    ) -> None:
         self._context = context
-        self._schema = sink.schema
-        self._flushes = sink.guarantee is DeliveryGuarantee.AT_LEAST_ONCE
+        self._schema = schema
+        self._flushes = flushes
         self._flushed: asyncio.Future[None] | None = None
-        self._sending = Sending(sink.properties, f"operator '{context.operator}'")
+        self._sending = Sending(properties, f"operator '{context.operator}'")
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
         """Hand the batch over."""

@@ -1,0 +1,124 @@
+"""Deals partitions out to the readers of a Kafka source.
+
+Where a partition is begun is settled when it is found, as a number, and goes into the checkpoint
+with it. What was found at first begins where the user said; what appears later begins at its
+beginning, for its first records were written while the job ran.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from tidegate.api import ship
+from tidegate.connectors.kafka.offsets import KafkaSplit, KafkaTopicPartition
+from tidegate.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.api.source import EnumeratorContext
+    from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
+    from tidegate.model.ids import CheckpointId
+
+
+@dataclass(slots=True)
+class EnumeratorState:
+    """What the enumerator keeps in a checkpoint.
+
+    known: partitions that were found. waiting: those of them that no reader was given. begun: the
+    first look has been taken.
+    """
+
+    known: set[KafkaTopicPartition] = field(default_factory=lambda: set[KafkaTopicPartition]())
+    waiting: list[KafkaSplit] = field(default_factory=lambda: list[KafkaSplit]())
+    begun: bool = False
+
+
+class KafkaEnumerator:
+    """Looks for partitions once, or again and again; each is always given to the same reader.
+
+    discovery_ms: time between two looks; 0 for one look only.
+    """
+
+    def __init__(
+        self,
+        context: EnumeratorContext[KafkaSplit],
+        finder: PartitionFinder,
+        discovery_ms: int,
+        restored: bytes | None,
+    ) -> None:
+        self._context = context
+        self._finder = finder
+        self._discovery_ms = discovery_ms
+        self._ready: set[int] = set()
+        self._state = EnumeratorState()
+        if restored is not None:
+            self._state = ship.restored(EnumeratorState, restored, name="a Kafka source")
+
+    def start(self) -> None:
+        """Look for partitions, unless that is done."""
+        if self._looks:
+            self._look()
+
+    def split_requested(self, subtask: int) -> None:
+        """Readers do not ask: they are given what there is."""
+
+    def add_back(self, subtask: int, splits: Sequence[KafkaSplit]) -> None:
+        """They wait for the reader to come back."""
+        self._ready.discard(subtask)
+        self._state.waiting.extend(splits)
+
+    def reader_ready(self, subtask: int) -> None:
+        """Give the reader what waits for it."""
+        self._ready.add(subtask)
+        self._serve([subtask])
+
+    def snapshot(self, checkpoint: CheckpointId) -> bytes:
+        """What was found, and what of it nobody was given."""
+        return ship.dumps(self._state, name="kafka enumerator")
+
+    def on_complete(self, checkpoint: CheckpointId) -> None:
+        """Nothing to do."""
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    @property
+    def _looks(self) -> bool:
+        return not self._state.begun or self._discovery_ms > 0
+
+    def _look(self) -> None:
+        known = frozenset(self._state.known)
+        if self._state.begun:
+            self._context.run_blocking(lambda: self._find_more(known), self._found)
+        else:
+            self._context.run_blocking(lambda: self._finder.find(known, first=True), self._found)
+
+    def _find_more(self, known: frozenset[KafkaTopicPartition]) -> object:
+        try:
+            return self._finder.find(known, first=False)
+        except StorageFailed:
+            return []  # what is known is read meanwhile, and the next look may be answered
+
+    def _found(self, result: object) -> None:
+        splits = cast("list[KafkaSplit]", result)
+        self._state.begun = True
+        self._state.known.update(split.place for split in splits)
+        self._state.waiting.extend(splits)
+        self._serve(sorted(self._ready))
+        if self._looks:
+            self._context.call_later(self._discovery_ms, self._look)
+
+    def _serve(self, readers: Sequence[int]) -> None:
+        for subtask in readers:
+            own = [split for split in self._state.waiting if self._owner(split.place) == subtask]
+            self._state.waiting = [split for split in self._state.waiting if split not in own]
+            self._context.assign(subtask, own)
+            if not self._looks:
+                self._context.no_more_splits(subtask)
+
+    def _owner(self, place: KafkaTopicPartition) -> int:
+        # The partitions of a topic go to readers in turn; topics begin at different ones.
+        return (zlib.crc32(place.topic.encode()) + place.partition) % self._context.parallelism
