@@ -16,8 +16,8 @@ from textwrap import indent
 import click
 
 from tidegate.cli.main import SECTIONS, commands
+from tidegate.config.configuration import ALL, TOPICS
 from tidegate.config.option import ConfigOption
-from tidegate.config.options import ALL, TOPICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 OPTIONS = DOCS / "reference" / "options.md"
@@ -58,8 +58,8 @@ def options_page() -> str:
     head = [
         "# Options",
         "",
-        "Made from `tidegate.config.options` by `make docs`. Keys, types and defaults are Flink's, "
-        "but for those in [deviations](../deviations.md); keys that begin with `tidegate.` are "
+        "Made from the options of `tidegate.config` by `make docs`. Keys, types and defaults are "
+        "Flink's, but for those in [deviations](../deviations.md); keys that begin with `tidegate.` are "
         "ours.",
         "",
         "## The ten that matter",

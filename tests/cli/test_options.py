@@ -5,7 +5,7 @@ import json
 from click.testing import CliRunner, Result
 
 from tidegate.cli.main import commands
-from tidegate.config.options import ALL
+from tidegate.config.configuration import ALL
 
 
 def options(*words: str) -> Result:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tidegate.config import options
+from tidegate.config import configuration as options
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.security import StoreOptions

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tidegate.config import checkpointing, execution, slots
-from tidegate.config.configuration import Configuration
-from tidegate.config.settings import configuration_warnings, job_settings
+from tidegate.config.configuration import Configuration, configuration_warnings
+from tidegate.config.settings import job_settings
 from tidegate.errors import ConfigError
 from tidegate.model.settings import (
     ChangelogSettings,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.config.options import ALL
+from tidegate.config.configuration import ALL
 from tidegate.config.values import (
     DurationType,
     ListType,

@@ -4,7 +4,7 @@ import re
 
 from tests.house.source import ROOT
 from tidegate.checkpoint.coordinator.failures import FailureReason
-from tidegate.config.options import ALL
+from tidegate.config.configuration import ALL
 
 PAGE = ROOT / "docs" / "guides" / "failed-checkpoints.md"
 KEY = re.compile(r"\b(?:[a-z-]+\.)+[a-z-]+\b")

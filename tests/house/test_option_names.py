@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.source import ROOT
+from tidegate.config.configuration import ALL
 from tidegate.config.flink_keys import FLINK_KEYS
-from tidegate.config.options import ALL
 
 KEYS = {key for option in ALL for key in (option.key, *option.old_keys)} | set(FLINK_KEYS)
 # Examples call an environment `env`.

@@ -2,7 +2,7 @@
 
 from scripts import reference
 from tests.house.source import ROOT
-from tidegate.config.options import ALL
+from tidegate.config.configuration import ALL
 
 REMEDY = "run `make docs` and commit what it wrote"
 

@@ -21,7 +21,7 @@ from tidegate import (
     Types,
 )
 from tidegate.config import state_backend
-from tidegate.config.settings import configuration_warnings
+from tidegate.config.configuration import configuration_warnings
 from tidegate.connectors import (
     BucketAssigner,
     Encoder,

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
-from tidegate.config.spans import Span, millis_of, span_ms
+from tidegate.config.spans import Span, millis_of
+from tidegate.config.values import span_ms
 from tidegate.errors import ConfigError
 from tidegate.model.duration import Duration, Time
 

@@ -10,8 +10,7 @@ import click
 
 from tidegate.cli.options import complete_keys, with_json
 from tidegate.cli.tables import wrapped
-from tidegate.config.configuration import closest_key
-from tidegate.config.options import ALL, FLINK_ONLY
+from tidegate.config.configuration import ALL, FLINK_ONLY, closest_key
 from tidegate.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ def complete_keys(
     """Option keys that begin with the typed text, for completion in the shell."""
     from click.shell_completion import CompletionItem
 
-    from tidegate.config.options import ALL
+    from tidegate.config.configuration import ALL
 
     return [
         CompletionItem(option.key, help=option.description)

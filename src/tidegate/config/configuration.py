@@ -1,4 +1,8 @@
-"""``Configuration``: what is set, as text by key, with typed access.
+"""``Configuration``: what is set, as text by key, with typed access; and every option there is.
+
+Each topic has a module with its options and with what makes settings of them. Source of keys,
+defaults and old keys: Flink 2.3. An option whose default differs says why in ``differs``. An option
+stands here only when something reads it.
 
 Values of known options are checked when they are set, so reading one never fails. Keys nobody
 knows are kept: a program may carry its own. A key of ours that does not exist, or one that looks
@@ -12,12 +16,53 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Final, TypeVar, cast
 
+from tidegate.config import (
+    changelog,
+    checkpointing,
+    debloat,
+    execution,
+    high_availability,
+    recovery,
+    reporting,
+    rest,
+    restarts,
+    rocksdb,
+    security,
+    slots,
+    state_backend,
+    warnings,
+)
+from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption, ValueType
-from tidegate.config.options import ALL, FLINK_ONLY, by_key, canonical_key
 from tidegate.config.values import BooleanType, IntegerType, NumberType, parse_list
 from tidegate.errors import ConfigError
 
 T = TypeVar("T")
+
+TOPICS: Final[dict[str, tuple[ConfigOption[object], ...]]] = {
+    "The program": execution.OPTIONS,
+    "Checkpoints": checkpointing.OPTIONS,
+    "What a job starts from": recovery.OPTIONS,
+    "Restarts and rescales": restarts.OPTIONS,
+    "Keyed state": state_backend.OPTIONS,
+    "RocksDB": rocksdb.OPTIONS,
+    "Changelog": changelog.OPTIONS,
+    "Slots": slots.OPTIONS,
+    "Buffer debloating": debloat.OPTIONS,
+    "Reports": reporting.OPTIONS,
+    "REST": rest.OPTIONS,
+    "Security": security.OPTIONS,
+    "High availability": high_availability.OPTIONS,
+    "Warnings": warnings.OPTIONS,
+}
+ALL: Final = tuple(option for options in TOPICS.values() for option in options)
+"""Every option there is, in the order of docs/reference/options.md."""
+
+_BY_KEY: Final = {option.key: option for option in ALL}
+_CANONICAL: Final = {old: option.key for option in ALL for old in option.old_keys}
+
+FLINK_ONLY: Final = frozenset(FLINK_KEYS) - _BY_KEY.keys()
+"""Keys that Flink reads and Tidegate does not: kept, so that configurations carry over."""
 
 _OWN_PREFIX: Final = "tidegate."
 _SLIP_RATIO: Final = 0.88
@@ -253,6 +298,16 @@ class Configuration:
         return f"Configuration({self})"
 
 
+def by_key(key: str) -> ConfigOption[object] | None:
+    """The option with this key; None where there is none."""
+    return _BY_KEY.get(key)
+
+
+def canonical_key(key: str) -> str:
+    """The key itself, or today's where an old one is given."""
+    return _CANONICAL.get(key, key)
+
+
 def check_key(key: str, *, where: str = "") -> None:
     """Refuses a key of ours that does not exist, and what looks like a typing error.
 
@@ -292,3 +347,18 @@ def _free_text(value: object) -> str:
     if isinstance(value, list | tuple):
         return ";".join(map(str, cast("list[object]", value)))
     return str(value)
+
+
+def configuration_warnings(configuration: Configuration) -> list[str]:
+    """A sentence for each setting that has no effect, or a different one than its text says."""
+    warnings = [
+        f"{key} is an option of Flink that Tidegate does not read; it has no effect."
+        for key in configuration.ignored_keys()
+    ]
+    retained = configuration.get(checkpointing.RETAINED_CHECKPOINTS)
+    if retained <= 0:
+        warnings.append(
+            f"{checkpointing.RETAINED_CHECKPOINTS.key} is {retained}; at least one checkpoint is "
+            f"kept, so {checkpointing.RETAINED_CHECKPOINTS.default} is used."
+        )
+    return warnings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidegate.config import checkpointing
 from tidegate.config.option import ConfigOption, ReadableConfig
 from tidegate.config.security import store_options
 from tidegate.config.values import BooleanType, ChoiceType, DurationType, TextType
@@ -150,7 +149,7 @@ def zookeeper_settings(
             "The job is to be highly available, but there is no folder for its checkpoints: they "
             "would end with the driver",
             where=configuration.where_set(HIGH_AVAILABILITY),
-            remedy=f"Set {checkpointing.CHECKPOINT_DIRECTORY.key}.",
+            remedy="Set execution.checkpointing.dir.",
         )
     root, cluster = (
         configuration.get(option).strip("/") for option in (ZOOKEEPER_ROOT, HA_CLUSTER)

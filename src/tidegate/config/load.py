@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.config.configuration import Configuration
-from tidegate.config.options import by_key, canonical_key
+from tidegate.config.configuration import Configuration, by_key, canonical_key
 from tidegate.config.values import ListType, MapType
 from tidegate.errors import ConfigError
 

@@ -16,10 +16,10 @@ from tidegate.config.warnings import SILENCED
 from tidegate.model.settings import FailoverStrategy, JobSettings
 
 if TYPE_CHECKING:
-    from tidegate.config.configuration import Configuration
+    from tidegate.config.option import ReadableConfig
 
 
-def job_settings(configuration: Configuration) -> JobSettings:
+def job_settings(configuration: ReadableConfig) -> JobSettings:
     """All settings of a job. Raises ConfigError for contradictions."""
     checkpoints = checkpoint_settings(configuration)
     return JobSettings(
@@ -43,18 +43,3 @@ def job_settings(configuration: Configuration) -> JobSettings:
         summary=configuration.get(reporting.SUMMARY),
         summary_file=configuration.get(reporting.SUMMARY_FILE),
     )
-
-
-def configuration_warnings(configuration: Configuration) -> list[str]:
-    """A sentence for each setting that has no effect, or a different one than its text says."""
-    warnings = [
-        f"{key} is an option of Flink that Tidegate does not read; it has no effect."
-        for key in configuration.ignored_keys()
-    ]
-    retained = configuration.get(checkpointing.RETAINED_CHECKPOINTS)
-    if retained <= 0:
-        warnings.append(
-            f"{checkpointing.RETAINED_CHECKPOINTS.key} is {retained}; at least one checkpoint is "
-            f"kept, so {checkpointing.RETAINED_CHECKPOINTS.default} is used."
-        )
-    return warnings

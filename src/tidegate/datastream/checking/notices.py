@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.api.operator import SourceOperator
 from tidegate.config.checkpointing import CHECKPOINT_DIRECTORY
-from tidegate.config.configuration import closest_key
-from tidegate.config.settings import configuration_warnings
+from tidegate.config.configuration import closest_key, configuration_warnings
 from tidegate.config.warnings import SILENCED, Warn, process_warnings
 from tidegate.datastream.process.outside import RUNTIME_VARIABLE
 from tidegate.errors import GraphError
