@@ -59,8 +59,8 @@ def options_page() -> str:
         "# Options",
         "",
         "Made from the options of `tidegate.config` by `make docs`. Keys, types and defaults are "
-        "Flink's, but for those in [deviations](../deviations.md); keys that begin with `tidegate.` are "
-        "ours.",
+        "Flink's, but for those in [deviations](../deviations.md); keys that begin with "
+        "`tidegate.` are ours.",
         "",
         "## The ten that matter",
         "",
