@@ -29,8 +29,8 @@ from tidegate.checkpoint.barriers.aligned import (
 from tidegate.checkpoint.barriers.alternating import AlternatingBarriers
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.tracker import BarrierTracker
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 

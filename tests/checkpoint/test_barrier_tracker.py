@@ -22,8 +22,8 @@ from tidegate.checkpoint.barriers.aligned import (
 )
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
 from tidegate.checkpoint.barriers.tracker import COUNTED_MAX, BarrierTracker
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.elements import Barrier, CheckpointOptions
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings
 

@@ -31,8 +31,8 @@ from tidegate.checkpoint.channel_state.machine import (
     file_header,
     read_chunks,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import FormatError
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SubtaskId, VertexId
 
 ONE, TWO = (

@@ -21,7 +21,6 @@ from tests.checkpoint.world import (
 )
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.commands import Ignored
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.errors import StorageFailed, TidegateError
 from tidegate.model.control import (
@@ -30,6 +29,7 @@ from tidegate.model.control import (
     ExecutionState,
     TriggerCheckpoint,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId
 
 # --- acknowledgements -------------------------------------------------------------------------

@@ -30,7 +30,6 @@ from tests.checkpoint.world import (
 )
 from tests.house.source import ROOT
 from tidegate.checkpoint.coordinator import commands, events
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     CheckpointAborted,
@@ -40,6 +39,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, OperatorId
 
 # --- completion: subsumed, retained, overtaken ------------------------------------------------

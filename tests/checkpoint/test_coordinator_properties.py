@@ -26,7 +26,6 @@ from flinkformat.state_streams import files_of
 from tests.checkpoint.world import World, chain, vertex
 from tests.properties import examples
 from tidegate.checkpoint.coordinator import commands, events
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.checkpoint.registry import private_paths, shared_handles
 from tidegate.errors import StorageFailed
@@ -39,6 +38,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, ExecutionId, OperatorId, SubtaskId
 from tidegate.model.settings import CheckpointSettings
 

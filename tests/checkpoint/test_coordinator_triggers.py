@@ -23,7 +23,6 @@ from tests.checkpoint.world import (
     vertex,
 )
 from tidegate.checkpoint.coordinator import commands, events
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.model.control import (
     CheckpointComplete,
@@ -33,6 +32,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import AlignmentType, OperatorEvent, SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointingMode, CheckpointSettings

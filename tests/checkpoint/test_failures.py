@@ -21,12 +21,12 @@ from tidegate.checkpoint.coordinator.failures import (
     UNLIMITED,
     Failure,
     FailureCounter,
-    FailureReason,
     reason_of,
 )
 from tidegate.errors import CheckpointAborted, StorageFailed, TidegateError
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId
 from tidegate.model.settings import CheckpointSettings
 
@@ -183,7 +183,7 @@ def test_the_history_the_log_and_a_restart_say_where_why_and_what_to_do(
     world.decline(1, world.subtask("map", 1), reason, "the disk is full")
     told = f"{reason.message} the disk is full"
     ended = world.all(commands.CheckpointEnded)[0]
-    assert (ended.reason, ended.message, ended.where) == (reason.name, told, "map (2/3)")
+    assert (ended.reason, ended.message, ended.where) == (reason, told, "map (2/3)")
     row = world.coordinator.statistics.history[0]
     assert (row.reason, row.failure, row.failed_at) == (reason, told, "map (2/3)")
     answer = world.all(commands.RequestDone)[0].error
@@ -365,7 +365,7 @@ def test_storage_outweighs_an_inner_reason_which_outweighs_the_rest(
 
 def test_a_reason_that_does_not_exist_is_a_fault_of_our_own() -> None:
     with pytest.raises(AssertionError, match="no failure reason 'TYPO'"):
-        FailureReason.named("TYPO")
+        FailureReason.of(CheckpointAborted("TYPO", "x"))
 
 
 def test_a_savepoint_that_stops_the_job_and_expires_lets_it_go_on() -> None:

@@ -10,7 +10,6 @@ import pytest
 from flinkformat.snapshots import SavepointFormatType
 from tests.checkpoint.world import WALL_MS, World, keyed_state
 from tidegate.checkpoint.coordinator import events, statistics
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -18,6 +17,7 @@ from tidegate.checkpoint.coordinator.statistics import (
 )
 from tidegate.model.control import CheckpointFigures
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, VertexId
 from tidegate.model.settings import CheckpointSettings
 

@@ -17,10 +17,10 @@ import pytest
 
 from tests.checkpoint.world import BY_HAND, World, chain, render, vertex
 from tidegate.checkpoint.coordinator import commands, events
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import StorageFailed
 from tidegate.model.control import ExecutionState, JobStatus
 from tidegate.model.elements import OperatorEvent, SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId
 
 if TYPE_CHECKING:

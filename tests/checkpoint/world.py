@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoint.coordinator.commands import CheckpointCommand
     from tidegate.checkpoint.coordinator.events import CheckpointEvent
-    from tidegate.checkpoint.coordinator.failures import FailureReason
+    from tidegate.model.failure_reason import FailureReason
 
 Command = TypeVar("Command")
 WALL_MS = 1_700_000_000_000
@@ -224,9 +224,7 @@ class World:
         self, checkpoint: int, subtask: SubtaskId, reason: FailureReason, message: str = ""
     ) -> list[CheckpointCommand]:
         return self.send(
-            CheckpointDeclined(
-                self.execution(subtask), CheckpointId(checkpoint), reason.name, message
-            )
+            CheckpointDeclined(self.execution(subtask), CheckpointId(checkpoint), reason, message)
         )
 
     def release(self, kind: type, *, error: CheckpointEvent | None = None) -> list:
@@ -328,7 +326,8 @@ def only(given: list[CheckpointCommand], kind: type[Command]) -> list[Command]:
 
 def reasons(given: list[CheckpointCommand]) -> list[str | None]:
     """Of the checkpoints that ended, why; None for those that completed."""
-    return [ended.reason for ended in only(given, commands.CheckpointEnded)]
+    ended = only(given, commands.CheckpointEnded)
+    return [None if each.reason is None else each.reason.name for each in ended]
 
 
 def render(command: CheckpointCommand) -> str:  # noqa: C901 one line a command
@@ -378,7 +377,7 @@ def render(command: CheckpointCommand) -> str:  # noqa: C901 one line a command
             result = f"{checkpoint} at {pointer}" if error is None else error.what
             return f"request {request} done: {result}"
         case commands.CheckpointEnded(checkpoint, kind, duration_ms, reason=reason):
-            result = "complete" if reason is None else reason
+            result = "complete" if reason is None else reason.name
             return f"ended {checkpoint} ({kind.value}) after {duration_ms} ms: {result}"
         case commands.MessageIgnored(execution, checkpoint, why):
             return f"ignored from {name_of(execution)} about {checkpoint}: {why.value}"

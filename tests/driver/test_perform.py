@@ -70,6 +70,7 @@ from tidegate.jobmaster.commands import (
 from tidegate.jobmaster.events import FailureLabelled, HooksNotRestored, HooksRestored
 from tidegate.model.control import JobStatus, Release, Start
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,
@@ -457,12 +458,14 @@ def test_the_other_commands_reach_whom_they_concern(
         (Deployed(0, None, 6), "info", "subtasks deployed"),
         (CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5), "info", "checkpoint completed"),
         (
-            CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason="CHECKPOINT_EXPIRED"),
+            CheckpointEnded(
+                ONE, SnapshotKind.CHECKPOINT, 5, reason=FailureReason.CHECKPOINT_EXPIRED
+            ),
             "warning",
             "checkpoint failed",
         ),
         (
-            CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason="TASK_FAILURE"),
+            CheckpointEnded(ONE, SnapshotKind.CHECKPOINT, 5, reason=FailureReason.TASK_FAILURE),
             "info",
             "checkpoint failed",
         ),

@@ -11,7 +11,6 @@ import structlog
 from tests.checkpoint.world import WALL_MS, chain, keyed_state, started, vertex
 from tests.jobmaster.world import World as JobWorld
 from tidegate.checkpoint.coordinator.commands import CheckpointEnded
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.driver.telling.traces import (
     FileTraceReporter,
     Span,
@@ -23,6 +22,7 @@ from tidegate.errors import StorageFailed, UserCodeFailed
 from tidegate.jobmaster.commands import Deployed
 from tidegate.model.control import CheckpointFigures, ExecutionState
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId
 from tidegate.model.settings import FixedDelay, JobSettings, NoRestart
 from tidegate.model.topology import Partitioner

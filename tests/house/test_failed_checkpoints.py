@@ -3,8 +3,8 @@
 import re
 
 from tests.house.source import ROOT
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.config.configuration import ALL
+from tidegate.model.failure_reason import FailureReason
 
 PAGE = ROOT / "docs" / "guides" / "failed-checkpoints.md"
 KEY = re.compile(r"\b(?:[a-z-]+\.)+[a-z-]+\b")

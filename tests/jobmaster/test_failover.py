@@ -45,6 +45,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import OperatorEvent
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, ExecutionId, SlotId, SubtaskId
 from tidegate.model.settings import (
     ExponentialDelay,
@@ -325,7 +326,7 @@ def test_a_checkpoint_under_way_is_given_up_and_the_living_are_told() -> None:
     world.wake_up_to(100)
     fail(world, "sum/0")
     (ended,) = world.of(CheckpointEnded)
-    assert ended.reason == "TASK_FAILURE"
+    assert ended.reason is FailureReason.TASK_FAILURE
     told = [m.execution.subtask for m in world.sent(CheckpointAborted)]
     assert set(named("right/0", "right/1", "count/0", "count/1")) <= set(told)
 
@@ -336,7 +337,7 @@ def test_a_failure_that_no_task_reports_gives_checkpoints_up_as_a_failover() -> 
         slot.deaf = True
     world.wake_up_to(100)
     world.send(CoordinatorFailed(TWO.vertices[0].operators[0].id, BROKEN))
-    assert [e.reason for e in world.of(CheckpointEnded)] == ["JOB_FAILOVER_REGION"]
+    assert [e.reason for e in world.of(CheckpointEnded)] == [FailureReason.JOB_FAILOVER_REGION]
 
 
 def test_a_region_waits_until_it_is_known_whether_a_checkpoint_stands() -> None:
@@ -367,7 +368,7 @@ def test_too_many_failed_checkpoints_of_one_subtask_restart_its_region() -> None
         slot.deaf = True
     world.wake_up_to(100)
     (subtask,) = named("count/1")
-    reason = "CHECKPOINT_ASYNC_EXCEPTION"
+    reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
     world.send(CheckpointDeclined(current(world)[subtask], CheckpointId(1), reason))
     assert {m.execution.subtask for m in world.sent(Cancel)} == set(
         named("right/0", "right/1", "count/0", "count/1")

@@ -36,6 +36,7 @@ from tidegate.model.control import (
     Start,
     SubtaskChanged,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, SlotId
 from tidegate.model.settings import (
     FixedDelay,
@@ -86,7 +87,9 @@ def test_a_checkpoint_too_many_restarts_the_job_for_the_subtask_that_declined() 
     while not world.machine.view(world.now_ms).checkpoints.counts.in_progress:
         world.deliver()
     declining = world.executions[-1]
-    declined = CheckpointDeclined(declining, CheckpointId(1), "CHECKPOINT_DECLINED", "it is full")
+    declined = CheckpointDeclined(
+        declining, CheckpointId(1), FailureReason.CHECKPOINT_DECLINED, "it is full"
+    )
     world.send(declined)
     assert world.statuses[-1] is JobStatus.RESTARTING
     (restart,) = world.of(Restarting)

@@ -36,6 +36,7 @@ from tidegate.model.control import (
     Start,
     SubtaskChanged,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, SlotId, SubtaskId
 from tidegate.model.settings import (
     CheckpointSettings,
@@ -207,7 +208,7 @@ EVENTS: list[JobEvent] = [
     RescaleRequested(1, 3),
     RescaleRequested(2, 0),
     CheckpointAcknowledged(EXECUTION, CheckpointId(99), None, CheckpointFigures()),
-    CheckpointDeclined(OTHER, CheckpointId(99), "CHECKPOINT_DECLINED"),
+    CheckpointDeclined(OTHER, CheckpointId(99), FailureReason.CHECKPOINT_DECLINED),
     *(SubtaskChanged(e, s, BROKEN) for e in (EXECUTION, OTHER) for s in ExecutionState),
 ]
 

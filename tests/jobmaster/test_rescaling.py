@@ -31,6 +31,7 @@ from tidegate.model.control import (
     Release,
 )
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, SlotId
 from tidegate.model.settings import (
     CheckpointSettings,
@@ -153,7 +154,7 @@ def test_failing_checkpoints_are_waited_for_so_many_times() -> None:
         world.waiting.clear()
         trigger = world.of(TakeNextId)[-1].trigger
         world.send(NextIdFailed(trigger, StorageFailed("no store")))
-        counted = [e for e in world.of(CheckpointEnded) if e.reason == "IO_EXCEPTION"]
+        counted = [e for e in world.of(CheckpointEnded) if e.reason is FailureReason.IO_EXCEPTION]
         assert len(counted) == failures
     assert world.of(Rescaling) == [Rescaling(3)]
     world.prompt = True

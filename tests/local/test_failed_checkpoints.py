@@ -28,10 +28,10 @@ from tidegate import (
     StreamExecutionEnvironment,
     Types,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import CheckpointStatistics, CheckpointStatus
 from tidegate.errors import CheckpointAborted, JobFailed
 from tidegate.model.control import ExecutionState, JobStatus
+from tidegate.model.failure_reason import FailureReason
 
 pytestmark = pytest.mark.slow
 

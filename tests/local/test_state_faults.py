@@ -23,8 +23,8 @@ from tests.e2e.runtimes import RETAIN, Jobs, finished
 from tests.e2e.verify import check_each_counted_once
 from tests.e2e.watch import kill_slot, until, view, wait_completed, wait_for, wait_recovered
 from tidegate import KeyedProcessFunction, RuntimeContext, ValueStateDescriptor
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import FormatError, JobSuspended, RestoreRefused
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -335,7 +335,8 @@ PROTOCOL = [
     Mutant(
         "a declined checkpoint goes on",
         "checkpoint/coordinator/coordinator.py",
-        "            self._abort(pending, reason, message.message, execution=message.execution)\n",
+        "            self._abort(pending, message.reason, message.message, "
+        "execution=message.execution)\n",
         "            pass\n",
     ),
     Mutant(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.rest.world import DONE, FAILED, RUNNING, SAVED, SEEN, VERTEX
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.coordinator.statistics import PERCENTILES, CheckpointStatus
+from tidegate.model.failure_reason import FailureReason
 from tidegate.rest.shapes import checkpoint_shapes as checkpoints
 
 SHOWN = {

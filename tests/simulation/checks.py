@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.network import SLOWEST
-from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from tests.slot.cluster import SETTINGS, Cluster, run
 from tests.slot.operators import NOTHING, ONE_BY_ONE
 from tests.slot.world import Recorder, ScriptedSource, World, barrier, rows
 from tidegate.api.operator import Output, Steps
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, Start
 from tidegate.model.elements import Batch
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId, SlotId
 from tidegate.model.settings import CheckpointSettings, SlotSettings
 

@@ -40,6 +40,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import AlignmentType, Batch, CheckpointOptions, RowBatch, SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import ChannelId, CheckpointId
 from tidegate.model.restore import InFlightData
 from tidegate.model.topology import Partitioner
@@ -57,7 +58,7 @@ def test_a_trigger_for_an_attempt_that_is_not_there_is_declined_and_fails_the_ch
         source, _ = await cluster.deploy([slot])
         cluster.trigger(slot, source._replace(attempt=type(source.attempt)(9)), 1)
         declined = await cluster.first(CheckpointDeclined)
-        assert declined.reason == "TASK_CHECKPOINT_FAILURE"
+        assert declined.reason is FailureReason.TASK_CHECKPOINT_FAILURE
         coordinator = started()
         coordinator.advance(0)
         in_progress = coordinator.coordinator.statistics.counts.in_progress
@@ -77,7 +78,7 @@ def test_a_trigger_for_a_subtask_that_does_not_run_yet_is_declined(
         source, _ = await cluster.deploy([slot], start=False)
         cluster.trigger(slot, source, 1)
         declined = await cluster.first(CheckpointDeclined)
-        assert declined.reason == "CHECKPOINT_DECLINED_TASK_NOT_READY"
+        assert declined.reason is FailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY
         assert declined.execution == source and declined.checkpoint == 1
 
     run(lambda: Cluster(ONE_BY_ONE, pair([])), work, monkeypatch)
@@ -400,7 +401,7 @@ def test_storage_that_fails_declines_and_leaves_no_file(monkeypatch: pytest.Monk
         source, sink = await cluster.deploy([slot])
         cluster.trigger(slot, source, 1)
         declined = await cluster.first(CheckpointDeclined)
-        assert declined.reason == "CHECKPOINT_ASYNC_EXCEPTION"
+        assert declined.reason is FailureReason.CHECKPOINT_ASYNC_EXCEPTION
         assert "the disk is full" in declined.message and declined.execution == sink
         assert cluster.files.files == {} and cluster.state(sink) is ExecutionState.RUNNING
 

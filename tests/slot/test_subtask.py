@@ -26,6 +26,7 @@ from tidegate.model.elements import (
     RowBatch,
     Watermark,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 
 
@@ -407,7 +408,7 @@ def test_a_cancel_barrier_declines_and_goes_on_downstream() -> None:
     world.put(0, barrier(1)).put(1, CancelBarrier(CheckpointId(1))).run()
     (declined,) = world.declined
     assert declined.checkpoint == 1
-    assert declined.reason == "CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER"
+    assert declined.reason is FailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
     assert world.sent[0] == [CancelBarrier(CheckpointId(1))]
 
 

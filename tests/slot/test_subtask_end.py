@@ -26,6 +26,7 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 
 
@@ -126,7 +127,9 @@ def test_a_subtask_that_only_waits_for_its_snapshots_begins_no_further_one() -> 
     assert world.states[-1] is ExecutionState.RUNNING
     world.subtask.trigger(barrier(2))
     world.run()
-    assert [decline.reason for decline in world.declined] == ["CHECKPOINT_DECLINED_TASK_CLOSING"]
+    assert [decline.reason for decline in world.declined] == [
+        FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
+    ]
     assert world.checkpoints_cut == [1]
     world.busy = 0
     world.subtask.idle_again()
@@ -172,7 +175,7 @@ def test_a_trigger_that_comes_when_the_channels_are_over_is_declined() -> None:
     world.subtask.trigger(barrier(9))
     world.run()
     assert [(d.checkpoint, d.reason) for d in world.declined] == [
-        (9, "CHECKPOINT_DECLINED_TASK_CLOSING")
+        (9, FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING)
     ]
     world.grant()
     world.run()

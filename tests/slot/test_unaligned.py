@@ -31,6 +31,7 @@ from tidegate.model.elements import (
     EndOfPartition,
     RowBatch,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.slot.channel_state import EMPTY, ChannelStateWriteResult
@@ -389,7 +390,7 @@ def test_a_checkpoint_given_up_by_a_newer_one_is_declined_and_forgotten() -> Non
     world.put(0, world.barrier(7)).run()
     world.put(0, world.barrier(8)).run()
     assert [(d.checkpoint, d.reason) for d in world.declined] == [
-        (7, "CHECKPOINT_DECLINED_SUBSUMED")
+        (7, FailureReason.CHECKPOINT_DECLINED_SUBSUMED)
     ]
     assert world.given_up == [7] and 7 in world.saved.aborted
 

@@ -32,7 +32,6 @@ from tests.state.files_world import JOB, Driver, contents, fill
 from tidegate.checkpoint.completed import CompletedCheckpoint, CompletedCheckpoints
 from tidegate.checkpoint.coordinator import commands, events
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.checkpoint.restore.assignment import assign
 from tidegate.errors import JobCanceled, StorageFailed
@@ -45,6 +44,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import (
     Attempt,
     CheckpointId,

@@ -25,9 +25,8 @@ from flinkformat.handles import (
 )
 from flinkformat.snapshots import FINISHED, SharingFilesStrategy
 from flinkformat.state_streams import file_of, files_of, replace_streams, streams
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import checksums_of, name_of
-from tidegate.errors import CheckpointAborted
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from flinkformat.handles import KeyedStateHandle
     from flinkformat.snapshots import CheckpointMetadata, CheckpointProperties, SubtaskState
     from flinkformat.state_streams import Stream
+    from tidegate.errors import CheckpointAborted
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import CheckpointId
     from tidegate.model.restore import SubtaskRestore
@@ -268,7 +268,6 @@ def restored_paths(restore: SubtaskRestore) -> Iterator[str]:
 
 
 def _refused(checkpoint: CheckpointId, why: str) -> CheckpointAborted:
-    return CheckpointAborted(
-        FailureReason.CHECKPOINT_ASYNC_EXCEPTION.name,
+    return FailureReason.CHECKPOINT_ASYNC_EXCEPTION.aborted(
         f"An acknowledgement of checkpoint {checkpoint} can't be used: {why}",
     )

@@ -45,7 +45,6 @@ from tidegate.checkpoint.coordinator.events import (
     PointersForgotten,
     PointersNotForgotten,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import provenance_of
 from tidegate.checkpoint.signing import encoded
 from tidegate.errors import ConfigError, OutcomeUnknown, StorageFailed, TidegateError
@@ -79,6 +78,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.descriptors import shortage
+from tidegate.model.failure_reason import FailureReason
 from tidegate.storage.secret_file import signing_key
 
 if TYPE_CHECKING:
@@ -421,7 +421,7 @@ class Performer:
                 written_bytes=ended.written_bytes,
             )
         else:
-            reason = FailureReason[ended.reason]
+            reason = ended.reason
             tell = self._log.info
             if reason.counts:
                 tell = self._log.warning
@@ -431,7 +431,7 @@ class Performer:
             tell(
                 "checkpoint failed",
                 checkpoint=ended.checkpoint,
-                reason=ended.reason,
+                reason=reason.name,
                 message=ended.message,
                 where=ended.where,
                 remedy=reason.remedy,

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import RescaleRefused, UserError
 from tidegate.jobmaster.commands import RescaleDone, Rescaling, SendToSlot
 from tidegate.jobmaster.restoring import fitted
@@ -168,7 +167,7 @@ class Rescaler:
             return
         if ended.reason is None:
             rescale.due = True
-        elif FailureReason[ended.reason].counts:
+        elif ended.reason.counts:
             rescale.failures += 1
             rescale.due |= rescale.failures >= self._settings.rescale.checkpoint_failures_max
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
     from tidegate.errors import TidegateError
     from tidegate.model.elements import CheckpointOptions, OperatorEvent
+    from tidegate.model.failure_reason import FailureReason
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import (
         ChannelId,
@@ -412,12 +413,12 @@ class CheckpointAcknowledged:
 class CheckpointDeclined:
     """The subtask could not take its share.
 
-    reason: name of Flink's failure reason. message: the cause, "" where the reason says it all.
+    message: the cause, "" where the reason says it all.
     """
 
     execution: ExecutionId
     checkpoint: CheckpointId
-    reason: str
+    reason: FailureReason
     message: str = ""
 
 

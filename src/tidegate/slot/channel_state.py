@@ -37,9 +37,9 @@ from tidegate.checkpoint.channel_state.machine import (
     Store,
     Stored,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
-from tidegate.errors import CheckpointAborted, StorageFailed
+from tidegate.errors import StorageFailed
 from tidegate.model.elements import ArrowBatch, Barrier, CheckpointOptions, RowBatch
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 from tidegate.slot.channels.output import take
 from tidegate.storage.places import CheckpointPlace
@@ -293,7 +293,7 @@ class ChannelStateWriteRequestExecutor:
             case Fail(member, checkpoint, reason, cause):
                 result = self._results.pop((member, checkpoint), None)
                 if result is not None:
-                    result.fail(CheckpointAborted(reason.name, cause))
+                    result.fail(reason.aborted(cause))
             case Discard(checkpoint):
                 self._delete(self._written[checkpoint])
 

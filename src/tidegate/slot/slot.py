@@ -38,6 +38,7 @@ from tidegate.model.control import (
     TriggerCheckpoint,
 )
 from tidegate.model.elements import Barrier
+from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.calls import CallInterrupted, Calls
 from tidegate.slot.channel_state import ChannelStateWriters
 from tidegate.slot.channels.links import Links
@@ -384,9 +385,9 @@ class Slot:
         hosted = self._hosted.get(execution)
         if hosted is None or hosted.subtask.state is not ExecutionState.RUNNING:
             reason = (
-                "TASK_CHECKPOINT_FAILURE"
+                FailureReason.TASK_CHECKPOINT_FAILURE
                 if hosted is None
-                else "CHECKPOINT_DECLINED_TASK_NOT_READY"
+                else FailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY
             )
             self._send(CheckpointDeclined(execution, barrier.checkpoint, reason))
             return

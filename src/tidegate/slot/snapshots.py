@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import CheckpointAborted
 from tidegate.model.control import CheckpointAcknowledged, CheckpointDeclined
+from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.failures import as_ours
 from tidegate.storage.places import CheckpointPlace
 
@@ -127,8 +128,11 @@ class Snapshots:
         self._removed(execution, snapshot.checkpoint)
         if not snapshot.cancelled:
             ours = as_ours(error, hosted.surroundings.task_name)
-            known = isinstance(ours, CheckpointAborted)
-            reason = ours.reason if known else "CHECKPOINT_ASYNC_EXCEPTION"
+            reason = (
+                FailureReason.of(ours)
+                if isinstance(ours, CheckpointAborted)
+                else FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+            )
             self._send(CheckpointDeclined(execution, snapshot.checkpoint, reason, str(ours)))
 
     def _removed(self, execution: ExecutionId, checkpoint: CheckpointId) -> SubtaskSnapshot | None:

@@ -6,8 +6,9 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from flinkformat.snapshots import CHECKPOINT, FULL_CHECKPOINT, SharingFilesStrategy
-from tidegate.errors import CheckpointAborted, StorageFailed
+from tidegate.errors import StorageFailed
 from tidegate.model.elements import SnapshotKind
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 from tidegate.storage import paths
 from tidegate.storage.checkpoints import CheckpointScope
@@ -118,8 +119,7 @@ class CheckpointPlace:
 
     def _go_on(self) -> None:
         if self._given_up:
-            raise CheckpointAborted(
-                "CHECKPOINT_SUBSUMED",
+            raise FailureReason.CHECKPOINT_SUBSUMED.aborted(
                 f"Checkpoint {self._barrier.checkpoint} was given up while it was written",
             )
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, assert_never
 
-from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:

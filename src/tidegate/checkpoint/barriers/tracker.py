@@ -26,7 +26,7 @@ from tidegate.checkpoint.barriers.aligned import (
     TimeReached,
     TriggeredByDriver,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionStateHandle
 from flinkformat.metadata.channels import merge_inputs, merge_outputs
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.errors import FormatError
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import CheckpointMetadata
     from tidegate.errors import TidegateError
     from tidegate.model.elements import SnapshotKind
+    from tidegate.model.failure_reason import FailureReason
     from tidegate.model.ids import Attempt, CheckpointId, ExecutionId, OperatorId
 
 
@@ -183,9 +184,9 @@ class CheckpointEnded:
     """A snapshot is complete or has failed: to be logged and measured.
 
     duration_ms: from its trigger. size_bytes: all state. written_bytes: what this one has written
-    anew. reason: name of Flink's failure reason, None where it is complete. message: that reason's
-    and its cause. where: name of the subtask at which it failed, "" for none. checkpoint: None
-    where it failed before it had an id.
+    anew. reason: None where it is complete. message: that of the reason, and its cause. where: name
+    of the subtask at which it failed, "" for none. checkpoint: None where it failed before it had
+    an id.
     """
 
     checkpoint: CheckpointId | None
@@ -194,7 +195,7 @@ class CheckpointEnded:
     size_bytes: int = 0
     written_bytes: int = 0
     pointer: str | None = None
-    reason: str | None = None
+    reason: FailureReason | None = None
     message: str = ""
     where: str = ""
 

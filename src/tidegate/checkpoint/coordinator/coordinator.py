@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tidegate.checkpoint.coordinator import commands, events, requests
 from tidegate.checkpoint.coordinator.disposal import Disposal
-from tidegate.checkpoint.coordinator.failures import FailureReason, reason_of
+from tidegate.checkpoint.coordinator.failures import reason_of
 from tidegate.checkpoint.coordinator.finishing import Finished, Finisher
 from tidegate.checkpoint.coordinator.gateways import Gateways
 from tidegate.checkpoint.coordinator.pending import AcknowledgeResult, PendingCheckpoint, Stage
@@ -48,6 +48,7 @@ from tidegate.model.control import (
     JobStatus,
     ToOperator,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ class CheckpointCoordinator:
                 after_tasks_finish=self._settings.after_tasks_finish,
             )
         except Aborted as aborted:
-            self._fail(request, FailureReason.named(aborted.reason), str(aborted))
+            self._fail(request, FailureReason.of(aborted), str(aborted))
             return None
 
     def _refuse(self, request: Request, reason: FailureReason) -> None:
@@ -477,7 +478,7 @@ class CheckpointCoordinator:
         try:
             states = self._disposal.register(message, savepoint=pending.is_savepoint)
         except Aborted as aborted:
-            reason = FailureReason.named(aborted.reason)
+            reason = FailureReason.of(aborted)
             self._abort(pending, reason, str(aborted), execution=message.execution)
             self._out.extend(self._disposal.acknowledged_in_vain(message, pending))
             return
@@ -498,8 +499,7 @@ class CheckpointCoordinator:
         elif not pending.may_expire():
             self._ignore(message, commands.Ignored.DUPLICATE)
         else:
-            reason = FailureReason.named(message.reason)
-            self._abort(pending, reason, message.message, execution=message.execution)
+            self._abort(pending, message.reason, message.message, execution=message.execution)
 
     def _ignore(
         self, message: CheckpointAcknowledged | CheckpointDeclined, why: commands.Ignored
@@ -514,7 +514,7 @@ class CheckpointCoordinator:
             try:
                 self._out.append(self._finisher.write(pending))
             except Aborted as aborted:
-                self._abort(pending, FailureReason.named(aborted.reason), str(aborted))
+                self._abort(pending, FailureReason.of(aborted), str(aborted))
 
     def _store_answered(self, event: events.StoreAnswer) -> None:
         match event:

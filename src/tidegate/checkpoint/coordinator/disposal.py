@@ -20,8 +20,8 @@ from tidegate.checkpoint.coordinator.commands import (
     Ignored,
     SweepShared,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.registry import private_paths, shared_handles
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Why checkpoints fail, and how many failures a job bears.
+"""How many failed checkpoints a job bears, and what happens after one too many.
 
 Source: checkpoint coordination §8.
 """
@@ -6,197 +6,15 @@ Source: checkpoint coordination §8.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tidegate.checkpoint.coordinator.commands import FailExecution, FailJob
 from tidegate.errors import CheckpointAborted, StorageFailed
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError
     from tidegate.model.ids import CheckpointId, ExecutionId
-
-
-class FailureReason(Enum):
-    """Flink's ``CheckpointFailureReason``; a reason travels between processes by its name.
-
-    Each says its message, whether no subtask has seen the checkpoint, whether it counts, and what
-    the reader can do. docs/guides/failed-checkpoints.md shows them as a table.
-    """
-
-    PERIODIC_SCHEDULER_SHUTDOWN = (
-        "Periodic checkpoint scheduler is shut down.",
-        True,
-        False,
-        "Nothing: the job restarts or ends. Periodic checkpoints begin again when all subtasks "
-        "run.",
-    )
-    TOO_MANY_CHECKPOINT_REQUESTS = (
-        "The maximum number of queued checkpoint requests exceeded",
-        True,
-        False,
-        "Wait for the checkpoints that were asked for before; 1,000 of them may wait at a time.",
-    )
-    MINIMUM_TIME_BETWEEN_CHECKPOINTS = (
-        "The minimum time between checkpoints is still pending. "
-        "Checkpoint will be triggered after the minimum time.",
-        True,
-        False,
-        "Nothing: the next one is taken when execution.checkpointing.min-pause is over.",
-    )
-    NOT_ALL_REQUIRED_TASKS_RUNNING = (
-        "Not all required tasks are currently running.",
-        True,
-        False,
-        "Ask again when all subtasks run. Where some have finished, set "
-        "execution.checkpointing.checkpoints-after-tasks-finish to true.",
-    )
-    IO_EXCEPTION = (
-        "An Exception occurred while triggering the checkpoint. IO-problem detected.",
-        True,
-        True,
-        "Check that the folder in execution.checkpointing.dir, or the savepoint's, answers, has "
-        "room, and may be written by the driver.",
-    )
-    BLOCKING_OUTPUT_EXIST = (
-        "Blocking output edge exists in running tasks.",
-        True,
-        False,
-        "Ask again when the stages that hand their rows over all at once have finished.",
-    )
-    CHECKPOINT_ASYNC_EXCEPTION = (
-        "Asynchronous task checkpoint failed.",
-        False,
-        True,
-        "See the cause: state that could not become bytes, or a file that the slot could not "
-        "write to execution.checkpointing.dir.",
-    )
-    CHANNEL_STATE_SHARED_STREAM_EXCEPTION = (
-        "The checkpoint was aborted due to exception of other subtasks sharing the "
-        "ChannelState file.",
-        False,
-        False,
-        "See the cause at the subtask that failed first; the next checkpoint is tried anew.",
-    )
-    CHECKPOINT_EXPIRED = (
-        "Checkpoint expired before completing.",
-        False,
-        True,
-        "See which subtasks are missing in this checkpoint's figures. Where barriers wait behind "
-        "slow rows, set execution.checkpointing.unaligned.enabled; where the state is large, raise "
-        "execution.checkpointing.timeout.",
-    )
-    CHECKPOINT_SUBSUMED = (
-        "Checkpoint has been subsumed.",
-        False,
-        False,
-        "Nothing: a newer checkpoint has completed before this one.",
-    )
-    CHECKPOINT_DECLINED = (
-        "Checkpoint was declined.",
-        False,
-        True,
-        "See the cause at the subtask that declined.",
-    )
-    CHECKPOINT_DECLINED_TASK_NOT_READY = (
-        "Checkpoint was declined (tasks not ready)",
-        False,
-        False,
-        "Nothing: the subtask was just starting or ending; the next checkpoint is tried anew.",
-    )
-    CHECKPOINT_DECLINED_TASK_CLOSING = (
-        "Checkpoint was declined (task is closing)",
-        False,
-        False,
-        "Nothing where a source ends: the next checkpoint is tried anew. With union list state it "
-        "succeeds once all subtasks of the vertex have finished.",
-    )
-    CHECKPOINT_DECLINED_SUBSUMED = (
-        "Checkpoint was canceled because a barrier from newer checkpoint was received.",
-        False,
-        False,
-        "Nothing where it is rare. Else let checkpoints overlap less: a lower "
-        "execution.checkpointing.max-concurrent-checkpoints or a longer interval.",
-    )
-    CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = (
-        "Task received cancellation from one of its inputs",
-        False,
-        False,
-        "See why the subtask upstream has given this checkpoint up.",
-    )
-    CHECKPOINT_DECLINED_INPUT_END_OF_STREAM = (
-        "Checkpoint was declined because one input stream is finished",
-        False,
-        False,
-        "Nothing: an input has just ended; the next checkpoint is tried anew.",
-    )
-    CHECKPOINT_COORDINATOR_SHUTDOWN = (
-        "CheckpointCoordinator shutdown.",
-        False,
-        False,
-        "Nothing: the job has ended.",
-    )
-    CHECKPOINT_COORDINATOR_SUSPEND = (
-        "Checkpoint Coordinator is suspending.",
-        False,
-        False,
-        "Nothing: the job restarts or stops. Ask again when all subtasks run.",
-    )
-    JOB_FAILOVER_REGION = (
-        "FailoverRegion is restarting.",
-        False,
-        False,
-        "See the failure that the job restarts for; checkpoints go on when all subtasks run.",
-    )
-    TASK_FAILURE = (
-        "Task has failed.",
-        False,
-        False,
-        "See the failure of the subtask; checkpoints go on when it runs again.",
-    )
-    TASK_CHECKPOINT_FAILURE = (
-        "Task local checkpoint failure.",
-        False,
-        False,
-        "Nothing where the job has just restarted: the subtask was not there yet, or no more.",
-    )
-    UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = (
-        "Unknown task for the checkpoint to notify.",
-        False,
-        False,
-        "Nothing: the subtask is gone; what it missed, the next checkpoint tells its successor.",
-    )
-    FINALIZE_CHECKPOINT_FAILURE = (
-        "Failure to finalize checkpoint.",
-        False,
-        True,
-        "Check that the driver can write _metadata to the checkpoint's folder, and reach the "
-        "store that keeps the record of completed checkpoints.",
-    )
-    TRIGGER_CHECKPOINT_FAILURE = (
-        "Trigger checkpoint failure.",
-        False,
-        False,
-        "See the cause: a master hook, a source's enumerator or another coordinator has failed.",
-    )
-
-    def __init__(self, message: str, pre_flight: bool, counts: bool, remedy: str) -> None:
-        self.message = message
-        self.pre_flight = pre_flight
-        self.counts = counts
-        self.remedy = remedy
-
-    def told(self, cause: str) -> str:
-        """The message, and the cause where there is one; one of several lines begins below."""
-        if "\n" in cause:
-            return "\n  ".join((self.message, *f"cause: {cause}".splitlines()))
-        return f"{self.message} {cause}" if cause else self.message
-
-    @staticmethod
-    def named(name: str) -> FailureReason:
-        """The reason of that name; a fault of our own where there is none."""
-        assert name in FailureReason.__members__, f"there is no failure reason {name!r}"
-        return FailureReason[name]
 
 
 UNLIMITED: Final = 2**31 - 1
@@ -285,7 +103,7 @@ def reason_of(error: TidegateError, otherwise: FailureReason) -> FailureReason:
         if isinstance(cause, StorageFailed):
             return FailureReason.IO_EXCEPTION
         if inner is None and isinstance(cause, CheckpointAborted):
-            inner = FailureReason.named(cause.reason)
+            inner = FailureReason.of(cause)
         cause = cause.__cause__
     return otherwise if inner is None else inner
 
@@ -293,8 +111,7 @@ def reason_of(error: TidegateError, otherwise: FailureReason) -> FailureReason:
 def _error(failure: Failure, what: str) -> CheckpointAborted:
     reason = failure.reason
     number = None if failure.checkpoint is None else f"checkpoint {failure.checkpoint}"
-    return CheckpointAborted(
-        reason.name,
+    return reason.aborted(
         f"{what}. The latest checkpoint failed due to {reason.name}: {reason.told(failure.cause)}",
         where=", ".join(part for part in (number, failure.where) if part),
         remedy=f"{reason.remedy} The history of checkpoints says why others failed; "

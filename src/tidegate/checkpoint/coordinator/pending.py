@@ -23,11 +23,10 @@ from tidegate.checkpoint.coordinator.commands import (
     SnapshotCoordinator,
     TriggerHooks,
 )
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.checkpoint.provenance import Provenance, to_master_state
 from tidegate.checkpoint.registry import private_paths
-from tidegate.errors import CheckpointAborted as Aborted
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, TriggerCheckpoint
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -297,8 +296,7 @@ class PendingCheckpoint:
     ) -> None:
         ended = finished + self._finished_operators.get(vertex.id, 0)
         if 0 < ended < vertex.parallelism and any(map(_has_union_state, acknowledged.values())):
-            raise Aborted(
-                FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING.name,
+            raise FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING.aborted(
                 f"{vertex.name} has union list state, and {ended} of its {vertex.parallelism} "
                 "subtasks have finished: the union would be incomplete.",
                 where=f"checkpoint {self.checkpoint}",

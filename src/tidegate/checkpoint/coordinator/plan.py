@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.coordinator.failures import FailureReason
-from tidegate.errors import CheckpointAborted
 from tidegate.model.control import ExecutionState
+from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.errors import CheckpointAborted
     from tidegate.model.ids import ExecutionId, SubtaskId, VertexId
     from tidegate.model.topology import Topology, Vertex
 
@@ -116,9 +116,7 @@ def calculate_plan(
             raise _not_running(topology, subtask, f"is {state.value}")
         to_wait_for.append(execution)
     if not to_wait_for:
-        raise CheckpointAborted(
-            FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name, "Every subtask has finished."
-        )
+        raise FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.aborted("Every subtask has finished.")
     return CheckpointPlan(
         to_trigger=tuple(
             executions[subtask][0]
@@ -158,6 +156,6 @@ def _triggered(
 
 
 def _not_running(topology: Topology, subtask: SubtaskId, what: str) -> CheckpointAborted:
-    return CheckpointAborted(
-        FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.name, f"{topology.name_of(subtask)} {what}."
+    return FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING.aborted(
+        f"{topology.name_of(subtask)} {what}."
     )

@@ -15,11 +15,11 @@ from tidegate.checkpoint.coordinator.failures import Failure, FailureCounter
 from tidegate.errors import CheckpointAborted, ConfigError
 
 if TYPE_CHECKING:
-    from tidegate.checkpoint.coordinator.failures import FailureReason
     from tidegate.checkpoint.coordinator.finishing import Finished
     from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
     from tidegate.checkpoint.coordinator.requests import Request
     from tidegate.checkpoint.coordinator.statistics import StatisticsTracker
+    from tidegate.model.failure_reason import FailureReason
     from tidegate.model.ids import ExecutionId, JobId
 
 Report = CheckpointEnded | RequestDone | FailJob | FailExecution
@@ -111,7 +111,7 @@ class Reports:
             failure.checkpoint,
             request.kind,
             0,
-            reason=failure.reason.name,
+            reason=failure.reason,
             message=failure.reason.told(failure.cause),
             where=failure.where,
         )
@@ -127,8 +127,7 @@ class Reports:
     def _error(self, failure: Failure) -> CheckpointAborted:
         number = None if failure.checkpoint is None else f"checkpoint {failure.checkpoint}"
         parts = (f"job {self._job}", number, failure.where)
-        return CheckpointAborted(
-            failure.reason.name,
+        return failure.reason.aborted(
             failure.reason.told(failure.cause),
             where=", ".join(part for part in parts if part),
             remedy=failure.reason.remedy,

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 
     from flinkformat.snapshots import CheckpointProperties, SavepointFormatType, SubtaskState
     from tidegate.checkpoint.completed import CompletedCheckpoint
-    from tidegate.checkpoint.coordinator.failures import Failure, FailureReason
+    from tidegate.checkpoint.coordinator.failures import Failure
     from tidegate.checkpoint.coordinator.pending import PendingCheckpoint
     from tidegate.model.control import CheckpointAcknowledged
     from tidegate.model.elements import SnapshotKind
+    from tidegate.model.failure_reason import FailureReason
     from tidegate.model.ids import CheckpointId, VertexId
 
 SUMMARY_WINDOW: Final = 10_000

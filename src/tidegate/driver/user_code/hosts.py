@@ -15,9 +15,10 @@ from tidegate.checkpoint.coordinator.events import (
     CoordinatorSnapshotTaken,
     OperatorEventSent,
 )
-from tidegate.errors import CheckpointAborted, TidegateError, UserCodeFailed
+from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.jobmaster.events import CoordinatorFailed
 from tidegate.model.descriptors import shortage
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     import asyncio
@@ -105,7 +106,7 @@ class CoordinatorHosts:
         host = self._hosts.get(operator)
         try:
             if host is None:
-                raise CheckpointAborted("JOB_FAILOVER_REGION", "its coordinator is closed")
+                raise FailureReason.JOB_FAILOVER_REGION.aborted("its coordinator is closed")
             data = host.coordinator.snapshot(checkpoint)
         except Exception as error:
             failure = self.as_ours(error, operator)

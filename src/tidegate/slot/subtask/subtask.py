@@ -30,7 +30,6 @@ from tidegate.checkpoint.barriers.aligned import (
     Unblock,
 )
 from tidegate.checkpoint.barriers.modes import make_barrier_handler
-from tidegate.checkpoint.coordinator.failures import FailureReason
 from tidegate.config.warnings import Warn
 from tidegate.model.control import (
     CheckpointDeclined,
@@ -51,6 +50,7 @@ from tidegate.model.elements import (
     Watermark,
     WatermarkStatus,
 )
+from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.alignment import ProcessedBytes
 from tidegate.slot.channels.gate import WatermarkValve
 from tidegate.slot.in_flight import InFlight, OutputTimeout
@@ -433,7 +433,7 @@ class Subtask:
 
     def _decline_closing(self, barrier: Barrier) -> None:
         reason = FailureReason.CHECKPOINT_DECLINED_TASK_CLOSING
-        self._ports.decline(CheckpointDeclined(self.execution, barrier.checkpoint, reason.name))
+        self._ports.decline(CheckpointDeclined(self.execution, barrier.checkpoint, reason))
 
     def abort(self, checkpoint: CheckpointId, latest_completed: CheckpointId | None) -> None:
         """The driver has given a checkpoint up; the latest completed one repairs a lost message."""
@@ -509,7 +509,7 @@ class Subtask:
                 self._in_flight.give_up(checkpoint, "the subtask has given the checkpoint up")
                 self._ports.aborted(checkpoint)
             case Decline(checkpoint, reason):
-                self._ports.decline(CheckpointDeclined(self.execution, checkpoint, reason.name))
+                self._ports.decline(CheckpointDeclined(self.execution, checkpoint, reason))
             case Cancel(checkpoint):
                 self._processed.end(checkpoint)
                 self._broadcast(CancelBarrier(checkpoint))

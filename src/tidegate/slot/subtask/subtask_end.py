@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoint.coordinator.failures import FailureReason
-from tidegate.errors import CheckpointAborted
+from tidegate.model.failure_reason import FailureReason
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -67,8 +66,7 @@ class SubtaskEnd:
     def given_up(self, checkpoint: CheckpointId) -> None:
         """A checkpoint was given up. Raises CheckpointAborted if the job was to stop with it."""
         if checkpoint == self.stop:
-            raise CheckpointAborted(
-                FailureReason.TASK_CHECKPOINT_FAILURE.name,
+            raise FailureReason.TASK_CHECKPOINT_FAILURE.aborted(
                 "Stop-with-savepoint failed: the savepoint was given up, and the subtask has "
                 "stopped for it already",
                 where=f"checkpoint {checkpoint}",

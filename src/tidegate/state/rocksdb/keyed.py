@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
-from tidegate.errors import CheckpointAborted, SerializerIncompatible
+from tidegate.errors import SerializerIncompatible
+from tidegate.model.failure_reason import FailureReason
 from tidegate.state import kinds, ttl
 from tidegate.state.format import (
     MISSING,
@@ -458,8 +459,8 @@ class RocksDBSnapshot:
         """
         self._states.link(self)
         if self._folder is None:
-            raise CheckpointAborted(
-                "CHECKPOINT_SUBSUMED", "The checkpoint was given up before it was on disk"
+            raise FailureReason.CHECKPOINT_SUBSUMED.aborted(
+                "The checkpoint was given up before it was on disk"
             )
         return self._folder
 
