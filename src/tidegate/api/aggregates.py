@@ -1,4 +1,4 @@
-"""What is computed of a column for each key of a stream of Arrow batches.
+"""Aggregates of a column for each key of a stream of Arrow batches.
 
 An aggregate leaves out nulls, as in SQL: of no values a count is 0, a collection empty, and all
 others are null. The results of an aggregate are a column named ``<column>_<aggregate>``, which
@@ -19,19 +19,19 @@ A = TypeVar("A", bound="Aggregate")
 
 @dataclass(frozen=True)
 class Aggregate:
-    """Base of all aggregates. column: what it is computed of. name: of the results' column."""
+    """Base of all aggregates. column: input. name: of the result's column."""
 
     suffix: ClassVar[str]
     column: str | None
     name: str | None = None
 
     def alias(self: A, name: str) -> A:
-        """The same with its results in a column of that name."""
+        """A copy whose results are in a column of that name."""
         return replace(self, name=name)
 
     @property
     def output(self) -> str:
-        """Name of the results' column."""
+        """Name of the result's column."""
         if self.name is not None:
             return self.name
         return self.suffix if self.column is None else f"{self.column}_{self.suffix}"

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class AsyncFunction(Function, Generic[In, Out]):
-    """Any number of values for each, by calls that take their time; many are under way at once.
+    """Calls that take their time, many at once; any number of results for each value.
 
     Either ``async_invoke`` or ``async_invoke_batch`` is written. As an ``async def`` it runs on the
     event loop of the slot: between two awaits it has the loop to itself, so a call that blocks
@@ -41,21 +41,21 @@ class AsyncFunction(Function, Generic[In, Out]):
     def open(  # pyright: ignore[reportIncompatibleMethodOverride]  # wider: it is awaited here
         self, runtime_context: RuntimeContext, /
     ) -> Awaitable[None] | None:
-        """Called once before the first call."""
+        """Called once before the first call; may be ``async def``."""
 
     def close(  # pyright: ignore[reportIncompatibleMethodOverride]  # wider: it is awaited here
         self,
     ) -> Awaitable[None] | None:
-        """Called once at the end; after a failure or a cancel calls may be under way still."""
+        """Called once at the end; after a failure or a cancel, calls may still be running."""
 
     def async_invoke(self, value: In, /) -> Awaitable[list[Out]] | list[Out]:
-        """The values for a value. A coroutine is cancelled when its time is over."""
+        """Results for a value. A coroutine is cancelled when its time is over."""
         raise NotImplementedError("async_invoke was not written")
 
     def async_invoke_batch(
         self, values: list[In]
     ) -> Awaitable[Sequence[list[Out] | Exception]] | Sequence[list[Out] | Exception]:
-        """The values for each of several values, in their order: a list with a list for each.
+        """Results for several values, in their order: a list with a list for each.
 
         An exception in a place is the failure of that value alone; one that is raised is that of
         each. It is called instead of ``async_invoke`` where it is written.
@@ -63,7 +63,7 @@ class AsyncFunction(Function, Generic[In, Out]):
         raise NotImplementedError("async_invoke_batch was not written")
 
     def timeout(self, value: In, /) -> list[Out]:
-        """The values for a value whose call, or all attempts of it, took too long.
+        """Results for a value whose call, with all its attempts, took too long.
 
         Default: raises TimeoutError, which fails the job.
         """
@@ -71,35 +71,35 @@ class AsyncFunction(Function, Generic[In, Out]):
 
 
 class AsyncRetryPredicate(ABC, Generic[Out]):
-    """What of a call is worth another attempt."""
+    """Outcomes of a call that deserve another attempt."""
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[Out]], bool] | None:
-        """Says of a list of results whether to call again; None for never."""
+        """Predicate for a list of results: True to call again. None: never."""
 
     @abstractmethod
     def exception_predicate(self) -> Callable[[Exception], bool] | None:
-        """Says of an exception whether to call again; None for never."""
+        """Predicate for an exception: True to call again. None: never."""
 
 
 class AsyncRetryStrategy(ABC, Generic[Out]):
-    """How often, and after what pause, a record is called again."""
+    """Number of attempts for a record, and the pauses between them."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether that attempt, counted from 1, may be followed by another."""
+        """True if this attempt, counted from 1, may be followed by another."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Milliseconds between that attempt and the next."""
+        """Pause in milliseconds between this attempt and the next."""
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate[Out]:
-        """After which results and exceptions to call again."""
+        """Results and exceptions after which to call again."""
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
-        """One attempt."""
+        """A strategy of a single attempt."""
         return _Backoff(1, 0, 0, 1.0, _Predicates(None, None))
 
     @staticmethod
@@ -109,7 +109,7 @@ class AsyncRetryStrategy(ABC, Generic[Out]):
         result_predicate: Callable[[list[R]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[R]:
-        """At most so many attempts, the first included, with one pause between them.
+        """At most this many attempts, the first included, with equal pauses.
 
         backoff_time_millis: milliseconds, or a span such as ``timedelta(seconds=1)`` or ``"1 s"``.
         Another one follows where a predicate says so of the results, or of the exception; without
@@ -131,7 +131,7 @@ class AsyncRetryStrategy(ABC, Generic[Out]):
         result_predicate: Callable[[list[R]], bool] | None = None,
         exception_predicate: Callable[[Exception], bool] | None = None,
     ) -> AsyncRetryStrategy[R]:
-        """As ``fixed_delay``; the pause is multiplied after each, up to a greatest.
+        """Works as ``fixed_delay``, but the pause is multiplied after each attempt, up to a limit.
 
         >>> AsyncRetryStrategy.exponential_backoff(
         ...     5, 100, 2_000, 2.0, exception_predicate=lambda e: isinstance(e, OSError)
@@ -171,7 +171,7 @@ def _predicates(
     of_results: Callable[[list[R]], bool] | None,
     of_exception: Callable[[Exception], bool] | None,
 ) -> _Predicates[R]:
-    """Who asks for several attempts and says nothing of their reasons means every exception."""
+    """Default predicates: without any, every exception is worth another attempt."""
     if of_results is None and of_exception is None:
         return _Predicates(None, lambda _: True)
     return _Predicates(of_results, of_exception)

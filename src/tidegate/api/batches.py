@@ -1,4 +1,4 @@
-"""Between the two kinds of batch: rows as Arrow columns, Arrow columns as rows.
+"""Conversion between batches of rows and Arrow batches.
 
 PyArrow is loaded by the first Arrow batch: a program of rows alone never waits for it. A record
 of Arrow columns is a dict of column name to Python value.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def as_rows(batch: Batch) -> RowBatch:
-    """The batch as rows; Arrow rows become dicts. Keys and key groups come along."""
+    """The batch as rows; Arrow rows become dicts. Keeps keys and key groups."""
     if isinstance(batch, RowBatch):
         return batch
     stamps, groups = batch.timestamps_ms, batch.key_groups
@@ -37,7 +37,7 @@ def as_rows(batch: Batch) -> RowBatch:
 
 
 def dict_rows(batch: pa.RecordBatch) -> list[object]:
-    """A dict for each row; maps within are dicts too, in columns whose keys have a hash."""
+    """A dict for each row; maps within columns become dicts if their keys are hashable."""
     try:
         return cast("list[object]", batch.to_pylist(maps_as_pydicts="lossy"))
     except TypeError:
@@ -89,7 +89,7 @@ def _column(name: str, kind: pa.DataType | None, rows: Sequence[Mapping[str, Any
 
 
 def _first_misfit(values: Sequence[object], kind: pa.DataType | None) -> int:
-    """The shortest prefix that fails ends in the value that does not fit."""
+    """Finds the shortest failing prefix; it ends with the value that does not fit."""
     import pyarrow as pa
 
     good, bad = 0, len(values)
@@ -131,7 +131,7 @@ def _mapping(row: object, index: int) -> Mapping[str, Any]:
 
 
 def shown(value: object, limit: int = 200) -> str:
-    """A value as a person may want to see it in a message: its repr, shortened."""
+    """A value as text for a message: its repr, shortened."""
     try:
         text = repr(value)
     except Exception as error:
@@ -140,7 +140,7 @@ def shown(value: object, limit: int = 200) -> str:
 
 
 def raised(error: BaseException) -> str:
-    """An exception in a message: its class, and what it says."""
+    """An exception as text for a message: its class and message."""
     name = type(error).__name__
     try:
         return f"{name}: {error}"

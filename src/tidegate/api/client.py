@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """What a job did, from its submission to its end; as a text, in a few lines.
+    """Work of a job from its submission to its end; as text, a few lines.
 
     rows: repeats after restarts count each time; of a slot that was killed, the last second may be
     missing. checkpoints: completed ones, savepoints among them.
@@ -68,7 +68,7 @@ def _many(count: int, what: str) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class JobExecutionResult:
-    """How a job ended. runtime_ms: from submission to the end."""
+    """End of a job. runtime_ms: from submission to the end."""
 
     job_id: JobId
     runtime_ms: int
@@ -79,7 +79,7 @@ class JobExecutionResult:
         return f"<JobExecutionResult: {self.summary or told}>"
 
     def get_job_id(self) -> JobId:
-        """Id of the job."""
+        """Id of the job, 32 hexadecimal digits."""
         return self.job_id
 
     def get_net_runtime(self) -> int:
@@ -87,13 +87,13 @@ class JobExecutionResult:
         return self.runtime_ms
 
     def get_summary(self) -> JobSummary | None:
-        """What it did: rows, checkpoints, restarts; None where it had ended in an earlier run."""
+        """Rows, checkpoints and restarts of the job; None if it had ended in an earlier run."""
         return self.summary
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """A checkpoint that was asked for. pointer: its directory, or "" in the driver's memory."""
+    """A checkpoint that was requested. pointer: its directory, or "" in the driver's memory."""
 
     checkpoint: int
     pointer: str
@@ -106,26 +106,26 @@ class JobClient(Protocol):
     """
 
     def get_job_id(self) -> JobId:
-        """Id of the job."""
+        """Id of the job, 32 hexadecimal digits."""
         ...
 
     def get_web_interface_url(self) -> str | None:
-        """Where the job's REST interface is, such as ``http://localhost:8081``.
+        """Address of the job's REST interface, such as ``http://localhost:8081``.
 
         None where it has none: see ``rest.port``.
         """
         ...
 
     def get_job_status(self) -> Future[JobStatus]:
-        """Its status now."""
+        """Current status of the job."""
         ...
 
     def cancel(self) -> Future[None]:
-        """End it; done when it has ended. Nothing happens when it has ended already."""
+        """Cancels the job; done when it has ended. Without effect on an ended job."""
         ...
 
     def suspend(self, reason: str = "somebody asked for it") -> Future[None]:
-        """Stop it so that it can go on later; done when it has ended.
+        """Stops the job so that it can be resumed later; done when it has ended.
 
         A last checkpoint is taken before, unless that takes longer than
         ``tidegate.interrupt.checkpoint-timeout``. A job without checkpoints is cancelled.
@@ -137,7 +137,7 @@ class JobClient(Protocol):
         ...
 
     def trigger_checkpoint(self, *, full: bool = False) -> Future[CheckpointDone]:
-        """Take a checkpoint now. full: reference nothing of older ones."""
+        """Takes a checkpoint now. full: references nothing of older ones."""
         ...
 
     def trigger_savepoint(
@@ -147,7 +147,7 @@ class JobClient(Protocol):
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Take a savepoint of the running job, which goes on; the result is its path.
+        """Takes a savepoint of the running job, which goes on; the result is its path.
 
         savepoint_directory: where it gets a folder of its own; unless given, that of
         ``execution.checkpointing.savepoint-dir``. It belongs to whoever asked: no job deletes it.
@@ -164,7 +164,7 @@ class JobClient(Protocol):
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Stop the sources, take a savepoint, commit what it holds, and finish; then its path.
+        """Stops the sources, takes a savepoint, commits its output and finishes; gives its path.
 
         advance_to_end_of_event_time: drain the job before, so that all windows and event-time
         timers fire; for a job that is not to go on. Without, they stay in the savepoint. The other
@@ -180,7 +180,7 @@ class JobClient(Protocol):
         format: SavepointFormatType = SavepointFormatType.CANONICAL,
         trigger_id: str | None = None,
     ) -> Future[str]:
-        """Take a savepoint, cancel the job behind it, and give the savepoint's path then.
+        """Takes a savepoint, then cancels the job; the result is the savepoint's path.
 
         Arguments as of `trigger_savepoint`. Sinks do not commit on it: what they held is committed
         by whoever starts from it. Where the savepoint fails, the job goes on.
@@ -188,7 +188,7 @@ class JobClient(Protocol):
         ...
 
     def rescale(self, parallelism: int) -> Future[None]:
-        """Give the running job another parallelism; done when all its subtasks run at it.
+        """Changes the parallelism of the running job; done when all its subtasks run at it.
 
         Steps whose parallelism the program has set keep it. The job runs on until a checkpoint has
         completed, and starts from that one. Fails with RescaleRefused where it cannot be, or
@@ -197,13 +197,13 @@ class JobClient(Protocol):
         ...
 
     def view(self) -> JobView:
-        """What the job is doing: a frozen value."""
+        """State of the job as a frozen value."""
         ...
 
     def collected(self, name: str) -> Iterator[object]:
-        """The records that the collect sink of that name has made available."""
+        """Records that the collect sink of that name has made available."""
         ...
 
     def collected_chunks(self, name: str) -> Iterator[list[object] | pa.RecordBatch]:
-        """The same in pieces, as they came: rows in lists, Arrow batches as they are."""
+        """Results of a collect sink in pieces, as they came: lists of rows, or Arrow batches."""
         ...

@@ -50,7 +50,7 @@ class CoProcessFunction(Function, Generic[In1, In2, Out]):
     """A ``ProcessFunction`` of two streams. Each call yields results as there."""
 
     class Context(ProcessFunction.Context, Protocol):
-        """What is known of the current record."""
+        """Facts about the current record."""
 
     @abstractmethod
     def process_element1(
@@ -69,10 +69,10 @@ class KeyedCoProcessFunction(Function, Generic[In1, In2, Out]):
     """A ``KeyedProcessFunction`` of two streams, which share the state and timers of a key."""
 
     class Context(KeyedProcessFunction.Context, Protocol):
-        """What is known of the current record."""
+        """Facts about the current record."""
 
     class OnTimerContext(KeyedProcessFunction.OnTimerContext, Protocol):
-        """What is known of a timer that is due; ``timestamp`` is its time."""
+        """Facts about a timer that is due; ``timestamp`` is its time."""
 
     @abstractmethod
     def process_element1(
@@ -89,14 +89,17 @@ class KeyedCoProcessFunction(Function, Generic[In1, In2, Out]):
     def on_timer(
         self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
-        """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
+        """Called for a timer that is due; state is that of its key.
+
+        As in ``KeyedProcessFunction``.
+        """
 
 
 class TimeContext(Protocol):
     """Time, for the current record of either stream."""
 
     def timestamp(self) -> int | None:
-        """Event time of the record, milliseconds; None where it has none."""
+        """Event time of the record, milliseconds; None if it has none."""
         ...
 
     def current_processing_time(self) -> int:
@@ -104,12 +107,12 @@ class TimeContext(Protocol):
         ...
 
     def current_watermark(self) -> int:
-        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""
         ...
 
 
 class WritingContext(TimeContext, Protocol):
-    """What is known of a broadcast record."""
+    """Facts about a broadcast record."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
@@ -119,12 +122,12 @@ class WritingContext(TimeContext, Protocol):
 
 
 class ReadingContext(TimeContext, Protocol):
-    """What is known of a record of the stream that is not broadcast."""
+    """Facts about a record of the stream that is not broadcast."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> ReadOnlyBroadcastState[K, V]:
-        """The map of that name, to look at only: writes raise UserError.
+        """The map of that name, for reading: writes raise UserError.
 
         Raises UserError for one that ``broadcast`` did not name.
         """
@@ -140,16 +143,16 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, Out]):
-    """A stream without keys, and a broadcast stream that tells every subtask the same.
+    """Processes a stream without keys, and a broadcast stream that all subtasks receive alike.
 
     ``process_broadcast_element`` writes broadcast state, and must do the same in every subtask.
     """
 
     class Context(WritingContext, Protocol):
-        """What is known of a broadcast record."""
+        """Facts about a broadcast record."""
 
     class ReadOnlyContext(ReadingContext, Protocol):
-        """What is known of a record of the stream that is not broadcast."""
+        """Facts about a record of the stream that is not broadcast."""
 
     @abstractmethod
     def process_element(
@@ -161,34 +164,30 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[In1, In2, O
     def process_broadcast_element(
         self, value: In2, ctx: BroadcastProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
-        """Take in a broadcast value; results are emitted by every subtask."""
+        """Processes a broadcast value; every subtask emits the results."""
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[Key, In1, In2, Out]):
-    """A keyed stream, and a broadcast stream that tells every subtask the same.
+    """Processes a keyed stream, and a broadcast stream that all subtasks receive alike.
 
     State and timers of keys belong to the keyed stream: a broadcast record has no key.
     """
 
     class Context(WritingContext, Protocol):
-        """What is known of a broadcast record."""
+        """Facts about a broadcast record."""
 
     class ReadOnlyContext(ReadingContext, Protocol):
-        """What is known of a record of the keyed stream."""
+        """Facts about a record of the keyed stream."""
 
-        def get_current_key(self) -> object:
-            """The record's key."""
-            ...
+        def get_current_key(self) -> object: ...
 
-        def timer_service(self) -> TimerService:
-            """Time and timers."""
-            ...
+        def timer_service(self) -> TimerService: ...
 
     class OnTimerContext(ReadOnlyContext, Protocol):
-        """What is known of a timer that is due; ``timestamp`` is its time."""
+        """Facts about a timer that is due; ``timestamp`` is its time."""
 
         def time_domain(self) -> TimeDomain:
-            """What the timer goes by."""
+            """Domain of the timer: event time or processing time."""
             ...
 
     @abstractmethod
@@ -201,12 +200,15 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[Key, I
     def process_broadcast_element(
         self, value: In2, ctx: KeyedBroadcastProcessFunction.Context, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
-        """Take in a broadcast value; results are emitted by every subtask."""
+        """Processes a broadcast value; every subtask emits the results."""
 
     def on_timer(
         self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
-        """A timer is due; state is that of its key. As in ``KeyedProcessFunction``."""
+        """Called for a timer that is due; state is that of its key.
+
+        As in ``KeyedProcessFunction``.
+        """
 
 
 class ProcessJoinFunction(Function, Generic[In1, In2, Out]):
@@ -216,15 +218,15 @@ class ProcessJoinFunction(Function, Generic[In1, In2, Out]):
         """The event times of the current pair, milliseconds."""
 
         def get_left_timestamp(self) -> int:
-            """Of the left value."""
+            """Event time of the left value."""
             ...
 
         def get_right_timestamp(self) -> int:
-            """Of the right value."""
+            """Event time of the right value."""
             ...
 
         def get_timestamp(self) -> int:
-            """The greater of the two, which is that of the results."""
+            """The greater of both, which is the event time of the results."""
             ...
 
     @abstractmethod
@@ -239,7 +241,7 @@ class JoinFunction(Function, Generic[In1, In2, Out]):
 
     @abstractmethod
     def join(self, first: In1, second: In2, /) -> Out:
-        """The value for a pair."""
+        """The value for a pair of values with one key."""
 
 
 class CoGroupFunction(Function, Generic[In1, In2, Out]):

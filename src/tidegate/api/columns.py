@@ -1,4 +1,4 @@
-"""Records of a stream as one table: columns from what is declared, else from what the values are.
+"""Records of a stream as one table, with declared columns or ones found in the values.
 
 Arrow batches stay as they are. A row with named fields is a row of columns, a tuple has the columns
 ``f0``, ``f1`` and so on, any other value the one column ``value``.
@@ -29,7 +29,7 @@ _REMEDY: Final = "Make its values of one type in a step before, or declare the t
 
 
 class Columns:
-    """How records become columns. schema: None where it is found in the values."""
+    """Conversion of records to columns. schema: None to find it in the values."""
 
     def __init__(self, schema: pa.Schema | None) -> None:
         self.schema = schema
@@ -37,14 +37,13 @@ class Columns:
 
     @staticmethod
     def of_type(declared: TypeInformation | None) -> Columns:
-        """Those of a stream's type; found in the values where it has no Arrow type."""
+        """Columns of a stream's type; found in the values if it has no Arrow type."""
         try:
             return Columns(None if declared is None else schema_of(declared))
         except GraphError:
             return Columns(None)
 
     def batch(self, records: list[object] | pa.RecordBatch) -> pa.RecordBatch:
-        """Some records as columns. Raises BadRecord that names the column that does not fit."""
         if not isinstance(records, list):
             batch = records.replace_schema_metadata(None)
             return batch if self.schema is None else _cast(batch, self.schema)
@@ -55,7 +54,7 @@ class Columns:
         return as_arrow(rows, self.schema)
 
     def table(self, batches: Sequence[pa.RecordBatch]) -> pa.Table:
-        """All batches as one table, even of none.
+        """All batches as one table, even if there are none.
 
         Raises BadRecord that names the column which is of types that do not go together.
         """
@@ -65,7 +64,7 @@ class Columns:
 
 
 def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema | None:
-    """The schema that all these fit into; None for none.
+    """One schema for all these; None if there are none.
 
     A number becomes the wider one, a column that some lack is empty there. Raises BadRecord that
     names the column which is of types that do not go together.
@@ -82,18 +81,18 @@ def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema | None:
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch under a schema of ``one_schema``; raises BadRecord where a value would change."""
+    """A batch under a schema of ``one_schema``. Raises BadRecord if a value would change."""
     return _cast(batch, schema, missing=True)
 
 
 def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with a mark on each column, which files keep: its type was found in values."""
+    """The batch with a mark on each column, kept in files: its type was found in values."""
     fields = [field.with_metadata(_FOUND) for field in batch.schema]
     return pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
 
 
 def is_found(field: pa.Field) -> bool:
-    """Whether a column has the mark of `as_found`, or holds nothing that has a type."""
+    """True if a column has the mark of `as_found`, or only nulls."""
     return pa.types.is_null(field.type) or _FOUND.items() <= (field.metadata or {}).items()
 
 
@@ -144,7 +143,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field, *, missing: bool) -> pa.Arra
 
 
 def _named(record: Any, names: Sequence[str] | None) -> Mapping[str, object]:
-    """A record as a mapping. names: those that fields without names take."""
+    """A record as a mapping. names: for fields without names."""
     if isinstance(record, Mapping):
         return record  # pyright: ignore[reportUnknownVariableType]  # whatever it holds
     if isinstance(record, Row):
@@ -163,7 +162,7 @@ def _named(record: Any, names: Sequence[str] | None) -> Mapping[str, object]:
 
 
 def _plain(value: Any) -> object:
-    """Rows and dataclasses within a column, as Arrow takes them."""
+    """Rows and dataclasses within a column, in a form that Arrow accepts."""
     match value:
         case None | str() | bytes() | int() | float():
             return value

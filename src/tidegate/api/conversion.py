@@ -1,4 +1,4 @@
-"""Results brought to the type that is declared for them, where they leave their operator."""
+"""Converts results to their declared type when they leave their operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Convert = Callable[["Batch"], "Batch"]
 
 
 def output_conversions(operator: Operator, name: str) -> dict[str | None, Convert]:
-    """What brings an operator's batches to their types, by side output; None is the main output.
+    """Conversions of an operator's output, by side output; None is the main output.
 
     Left out where there is nothing to do.
     """
@@ -36,7 +36,7 @@ def output_conversions(operator: Operator, name: str) -> dict[str | None, Conver
 
 
 class Conversion:
-    """Brings batches to a declared type. operator: its name, for messages."""
+    """Converts batches to a declared type. operator: its name, for messages."""
 
     def __init__(self, type_info: TypeInformation, operator: str) -> None:
         self._type = type_info
@@ -44,7 +44,7 @@ class Conversion:
         self._operator = operator
 
     def batch(self, batch: Batch) -> Batch:
-        """The batch with its values converted; Arrow batches are what they are.
+        """The batch with converted values; Arrow batches are unchanged.
 
         Raises UserCodeFailed with the value and the field that does not fit.
         """
@@ -59,7 +59,7 @@ class Conversion:
         return RowBatch(values, batch.timestamps_ms, batch.keys, batch.key_groups)
 
     def value(self, value: object) -> object:
-        """One value converted. Raises as ``batch``."""
+        """Converts one value. Raises as ``batch``."""
         try:
             return self._converter.batch([value])[0]
         except Misfit as misfit:
@@ -76,12 +76,12 @@ class Conversion:
 
 
 def field_name(path: tuple[str, ...]) -> str:
-    """A path as it is written: ``orders[0].amount``."""
+    """Text for a path of fields: ``orders[0].amount``."""
     return ".".join(path).replace(".[", "[")
 
 
 def misfit_text(misfit: Misfit) -> str:
-    """What was found and what was expected."""
+    """Text that says what was found and what was expected."""
     value = misfit.value
     found = "None" if value is None else f"{shown(value)}, {with_article(type(value))},"
     reason = f" ({misfit.reason})" if misfit.reason else ""

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class CoordinatorContext(Protocol):
-    """What the driver offers an operator coordinator; every call is made on the driver's loop."""
+    """Services of the driver for an operator coordinator; called on the driver's loop."""
 
     @property
     def parallelism(self) -> int:
@@ -25,37 +25,37 @@ class CoordinatorContext(Protocol):
 
     @property
     def staged(self) -> str | None:
-        """The folder with what the operator's source has had written for this run; else None."""
+        """Folder of the data written for the operator's source in this run; else None."""
         ...
 
     def send(self, subtask: int, event: OperatorEvent) -> None:
-        """Send an event to a subtask; held back while the subtask's gateway is closed."""
+        """Sends an event to a subtask; held back while the subtask's gateway is closed."""
         ...
 
     def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Run a call that blocks on the driver's pool and pass its result to ``then`` on the loop.
+        """Runs a blocking call on the driver's pool and passes its result to ``then`` on the loop.
 
         What the call raises fails the job with the operator's name.
         """
         ...
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Make a call on the loop after a delay; dropped once the coordinator is closed."""
+        """Makes a call on the loop after a delay; dropped once the coordinator is closed."""
         ...
 
     def report_backlog(self, backlog: bool) -> None:
-        """Tell the checkpoints that the operator catches up with old records, or no longer does."""
+        """Tells checkpointing whether the operator processes a backlog of old records."""
         ...
 
     def shared(self, name: str, make: Callable[[], T]) -> T:
-        """What the coordinators of the job have in common under a name; the first to ask makes it.
+        """Object shared by the job's coordinators under a name; the first to ask makes it.
 
         It is made anew with them.
         """
         ...
 
     def fail(self, error: TidegateError) -> None:
-        """Fail the job."""
+        """Fails the job with this error."""
         ...
 
     def results(self, name: str) -> ResultBuffer:
@@ -75,41 +75,37 @@ class OperatorCoordinator(Protocol):
     """
 
     def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
-        """Begin, from the state of a checkpoint or from nothing."""
+        """Starts, from the state of a checkpoint or from nothing."""
         ...
 
     def subtask_ready(self, subtask: int) -> None:
-        """The subtask runs and can be sent events."""
+        """The subtask runs and can receive events."""
         ...
 
     def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
-        """The subtask alone was restored: take back what it was given after that checkpoint."""
+        """The subtask alone was restored: take back what it received after that checkpoint."""
         ...
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
-        """An event from a subtask's operator."""
+        """Receives an event from a subtask's operator."""
         ...
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """The state for this checkpoint; events sent after this call come behind the barrier."""
+        """State for this checkpoint; events sent after this call follow the barrier."""
         ...
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint is durable."""
-        ...
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up."""
+        """The checkpoint was aborted."""
         ...
 
-    def close(self) -> None:
-        """The job ends or restarts."""
-        ...
+    def close(self) -> None: ...
 
 
 class Coordinated(Protocol):
-    """An operator that has a coordinator implements this beside ``Operator``."""
+    """An operator with a coordinator implements this beside ``Operator``."""
 
     def coordinator(self, context: CoordinatorContext) -> OperatorCoordinator:
-        """Make the driver-side half."""
+        """Makes the driver-side half."""
         ...

@@ -1,4 +1,4 @@
-"""Rows that could not be read or processed, on their way to whoever looks at them."""
+"""Rows that could not be read or processed, and their way to whoever inspects them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A row that failed. where: the message, line or step; why: what was said of it.
+    """A row that failed. where: the message, line or step. why: the error's text.
 
     raw: the bytes of what a source or schema could not read; None for a row of a step, which is the
     value.
@@ -31,7 +31,7 @@ Malformed: TypeAlias = 'Literal["fail", "skip"] | OutputTag[DeadLetter]'
 
 
 def checked_policy(policy: object, where: str) -> Malformed:
-    """The policy. Raises ConfigError for what is none."""
+    """The policy. Raises ConfigError for an unknown one."""
     if isinstance(policy, OutputTag):
         return cast("OutputTag[DeadLetter]", policy)
     if policy == "fail":

@@ -1,4 +1,4 @@
-"""What removes records from a window before or after its function. Names are Flink's (Java)."""
+"""Evictors remove records from a window before or after its function. Names are Flink's (Java)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ W = TypeVar("W", bound="Window")
 
 
 class EvictorContext(Protocol):
-    """What an evictor may ask for."""
+    """Facts that an evictor may ask for."""
 
     def get_current_processing_time(self) -> int:
         """Wall clock, milliseconds since 1970."""
         ...
 
     def get_current_watermark(self) -> int:
-        """Event time that the operator has reached, milliseconds."""
+        """Current event time of the operator, milliseconds."""
         ...
 
 
 @dataclass(slots=True)
 class TimestampedValue(Generic[T]):
-    """A record of a window. timestamp: its event time, milliseconds; None where it has none."""
+    """A record of a window. timestamp: its event time, milliseconds; None if it has none."""
 
     value: T
     timestamp: int | None
@@ -45,12 +45,12 @@ class Evictor(ABC, Generic[T, W]):
     def evict_before(
         self, elements: list[TimestampedValue[T]], window: W, context: EvictorContext
     ) -> None:
-        """The window is about to be evaluated."""
+        """Removes records before the window function runs."""
 
     def evict_after(
         self, elements: list[TimestampedValue[T]], window: W, context: EvictorContext
     ) -> None:
-        """The window was evaluated."""
+        """Removes records after the window function has run."""
 
 
 class _Evicts(Evictor[Any, Any]):
@@ -61,14 +61,12 @@ class _Evicts(Evictor[Any, Any]):
     def evict_before(
         self, elements: list[TimestampedValue[Any]], window: Any, context: EvictorContext
     ) -> None:
-        """Unless it is done after."""
         if not self.do_evict_after:
             self._evict(elements)
 
     def evict_after(
         self, elements: list[TimestampedValue[Any]], window: Any, context: EvictorContext
     ) -> None:
-        """Where it is done after."""
         if self.do_evict_after:
             self._evict(elements)
 
@@ -78,14 +76,14 @@ class _Evicts(Evictor[Any, Any]):
 
 @dataclass(frozen=True)
 class CountEvictor(_Evicts):
-    """Keeps the last so many records."""
+    """Keeps the last ``max_count`` records of a window."""
 
     max_count: int
     do_evict_after: bool = False
 
     @staticmethod
     def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """The evictor. Raises GraphError below 1."""
+        """An evictor that keeps this many records. Raises GraphError below 1."""
         if max_count < 1:
             raise GraphError(
                 f"A window cannot keep {max_count} records",
@@ -100,14 +98,14 @@ class CountEvictor(_Evicts):
 
 @dataclass(frozen=True)
 class TimeEvictor(_Evicts):
-    """Keeps the records of the last milliseconds before the newest one."""
+    """Keeps the records within a span before the newest one, in milliseconds."""
 
     window_size: int
     do_evict_after: bool = False
 
     @staticmethod
     def of(window_size: Span, do_evict_after: bool = False) -> TimeEvictor:
-        """The evictor."""
+        """An evictor that keeps records of this span before the newest one."""
         return TimeEvictor(millis_of(window_size, where="TimeEvictor"), do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:
@@ -133,7 +131,7 @@ class DeltaEvictor(_Evicts):
         delta_function: Callable[[Any, Any], float],
         do_evict_after: bool = False,
     ) -> DeltaEvictor:
-        """The evictor. delta_function: of an old and the newest record."""
+        """An evictor. delta_function: distance of an old record from the newest one."""
         return DeltaEvictor(threshold, delta_function, do_evict_after)
 
     def _evict(self, elements: list[TimestampedValue[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""Failure enrichers: something of the user's that says what a failure is about.
+"""Failure enrichers: user code that labels failures with what they are about.
 
 An enricher lives in the driver. It gets each failure of the job and gives labels, which stand
 beside it in ``JobView.failures``. Its calls may block, for they are made on the driver's pool; the
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FailureKind(Enum):
-    """What failed: a subtask, the slot that hosted some, or the job in its driver."""
+    """Source of a failure: a subtask, the slot that hosted some, or the job in its driver."""
 
     TASK = "TASK"
     SLOT = "SLOT"
@@ -29,7 +29,7 @@ class FailureKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FailureContext:
-    """Where a failure happened. task: the vertex, "" where it is none's; slot: None likewise."""
+    """Place of a failure. task: the vertex, "" if it is of none; slot: None likewise."""
 
     kind: FailureKind
     job: JobId
@@ -43,11 +43,11 @@ class FailureEnricher(ABC):
 
     @abstractmethod
     def get_output_keys(self) -> Set[str]:
-        """The keys of its labels; no two enrichers of a job share one."""
+        """Keys of its labels; no two enrichers of a job share one."""
 
     @abstractmethod
     def process_failure(self, cause: TidegateError, context: FailureContext) -> Mapping[str, str]:
-        """The labels of a failure; none where it has nothing to say.
+        """Labels for a failure; empty if it has nothing to say.
 
         cause: what a user's function raised is a ``UserCodeFailed``, with its traceback as
         ``trace``.

@@ -75,14 +75,14 @@ class KeyedStateStore(Protocol):
 
 
 class RuntimeContext(KeyedStateStore, Protocol):
-    """Where a function runs, and its state. Handed to ``open``."""
+    """Place of a function in the job, and its state. Passed to ``open``."""
 
     def get_job_id(self) -> str:
         """Id of the job, 32 hexadecimal digits."""
         ...
 
     def get_task_name(self) -> str:
-        """Name of the vertex."""
+        """Name of the function's vertex."""
         ...
 
     def get_task_name_with_subtasks(self) -> str:
@@ -94,7 +94,7 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups."""
+        """Number of key groups of the operator."""
         ...
 
     def get_index_of_this_subtask(self) -> int:
@@ -102,7 +102,7 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
     def get_attempt_number(self) -> int:
-        """How often the subtask was deployed before."""
+        """Number of earlier deployments of the subtask."""
         ...
 
     def get_job_parameters(self) -> Mapping[str, str]:
@@ -110,7 +110,7 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
     def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
-        """One of them."""
+        """One job parameter, or the default."""
         ...
 
     def get_metrics_group(self) -> MetricGroup:
@@ -120,13 +120,13 @@ class RuntimeContext(KeyedStateStore, Protocol):
     def get_operator_list_state(
         self, state_descriptor: OperatorStateDescriptor[T]
     ) -> OperatorListState[T]:
-        """List state of the subtask; on restore split or given whole to all, as described."""
+        """List state of the subtask; split on restore or given whole to all, as described."""
         ...
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> BroadcastState[K, V]:
-        """A map that every subtask keeps the same; on restore each has a copy."""
+        """A map that is the same in every subtask; on restore each gets a copy."""
         ...
 
 
@@ -149,7 +149,7 @@ class CheckpointedFunction(ABC):
 
     @abstractmethod
     def snapshot_state(self, context: SnapshotContext, /) -> None:
-        """A checkpoint is being taken: put what belongs in it into state."""
+        """Called for each checkpoint: bring state up to date."""
 
 
 class CheckpointListener:
@@ -159,11 +159,11 @@ class CheckpointListener:
         """The checkpoint is durable. Ids ascend, each comes at most once."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint was given up."""
+        """The checkpoint was aborted."""
 
 
 class MapFunction(Function, Generic[In, Out]):
-    """One value for each."""
+    """Makes one value from each value."""
 
     @abstractmethod
     def map(self, value: In, /) -> Out:
@@ -171,7 +171,7 @@ class MapFunction(Function, Generic[In, Out]):
 
 
 class FlatMapFunction(Function, Generic[In, Out]):
-    """Any number of values for each."""
+    """Makes any number of values from each value."""
 
     @abstractmethod
     def flat_map(self, value: In, /) -> Iterable[Out] | None:
@@ -179,27 +179,27 @@ class FlatMapFunction(Function, Generic[In, Out]):
 
 
 class FilterFunction(Function, Generic[In]):
-    """Keeps some values."""
+    """Keeps the values for which it returns True."""
 
     @abstractmethod
     def filter(self, value: In, /) -> bool:
-        """Whether to keep it."""
+        """True to keep the value."""
 
 
 class ReduceFunction(Function, Generic[T]):
-    """Makes one value of two, of the same type."""
+    """Combines two values of one type into one."""
 
     @abstractmethod
     def reduce(self, value1: T, value2: T, /) -> T:
-        """value1: what was reduced so far. value2: the new one."""
+        """Combines values. value1: the result so far. value2: the new value."""
 
 
 class AggregateFunction(Function, Generic[In, Acc, Out]):
-    """Gathers values in an accumulator."""
+    """Aggregates values in an accumulator."""
 
     @abstractmethod
     def create_accumulator(self) -> Acc:
-        """A new accumulator."""
+        """A new, empty accumulator."""
 
     @abstractmethod
     def add(self, value: In, accumulator: Acc, /) -> Acc:
@@ -211,15 +211,15 @@ class AggregateFunction(Function, Generic[In, Acc, Out]):
 
     @abstractmethod
     def merge(self, acc_a: Acc, acc_b: Acc, /) -> Acc:
-        """One accumulator of two."""
+        """Combines two accumulators into one."""
 
 
 class KeySelector(Function, Generic[In, Key]):
-    """Finds the key of a value."""
+    """Extracts the key of a value."""
 
     @abstractmethod
     def get_key(self, value: In, /) -> Key:
-        """The key: deterministic, of a type with a stable hash."""
+        """Key of a value: deterministic, of a type with a stable hash."""
 
 
 class Partitioner(Function):
@@ -227,18 +227,18 @@ class Partitioner(Function):
 
     @abstractmethod
     def partition(self, key: object, num_partitions: int, /) -> int:
-        """The target, in [0, num_partitions)."""
+        """Index of the target, in [0, num_partitions)."""
 
 
 class TimeDomain(Enum):
-    """What a timer goes by; names are Flink's."""
+    """Time that a timer follows; names are Flink's."""
 
     EVENT_TIME = "EVENT_TIME"
     PROCESSING_TIME = "PROCESSING_TIME"
 
 
 class TimerService(Protocol):
-    """Time, and on keyed streams timers of the current key.
+    """Time and, on keyed streams, timers of the current key.
 
     There is one timer for each key, domain and time, however often it is registered.
     """
@@ -248,11 +248,11 @@ class TimerService(Protocol):
         ...
 
     def current_watermark(self) -> int:
-        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""
         ...
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """Has ``on_timer`` called once the watermark has reached a time, milliseconds.
+        """Registers a call of ``on_timer`` for when the watermark reaches a time, milliseconds.
 
         A time that it has reached already counts at its next advance. Raises UserError where the
         stream has no keys.
@@ -260,34 +260,32 @@ class TimerService(Protocol):
         ...
 
     def register_processing_time_timer(self, timestamp: int) -> None:
-        """Has ``on_timer`` called at a time of the wall clock, milliseconds since 1970.
+        """Registers a call of ``on_timer`` for a time of the wall clock, milliseconds since 1970.
 
         Raises UserError where the stream has no keys.
         """
         ...
 
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Takes the current key's timer back; without effect where there is none."""
+        """Deletes a timer of the current key; without effect if there is none."""
         ...
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Takes the current key's timer back; without effect where there is none."""
+        """Deletes a timer of the current key; without effect if there is none."""
         ...
 
 
 class ProcessFunction(Function, Generic[In, Out]):
-    """Any number of values for each, with time and side outputs."""
+    """Makes any number of values from each value, with time and side outputs."""
 
     class Context(Protocol):
-        """What is known of the current record."""
+        """Facts about the current record."""
 
         def timestamp(self) -> int | None:
-            """Event time of the record, milliseconds; None where it has none."""
+            """Event time of the record, milliseconds; None if it has none."""
             ...
 
-        def timer_service(self) -> TimerService:
-            """Time."""
-            ...
+        def timer_service(self) -> TimerService: ...
 
     @abstractmethod
     def process_element(
@@ -303,25 +301,21 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
     """A ``ProcessFunction`` on a keyed stream: with state and timers of the current key."""
 
     class Context(Protocol):
-        """What is known of the current record."""
+        """Facts about the current record."""
 
-        def get_current_key(self) -> object:
-            """The record's key."""
-            ...
+        def get_current_key(self) -> object: ...
 
         def timestamp(self) -> int | None:
-            """Event time of the record, milliseconds; None where it has none."""
+            """Event time of the record, milliseconds; None if it has none."""
             ...
 
-        def timer_service(self) -> TimerService:
-            """Time and timers."""
-            ...
+        def timer_service(self) -> TimerService: ...
 
     class OnTimerContext(Context, Protocol):
-        """What is known of a timer that is due; ``timestamp`` is its time."""
+        """Facts about a timer that is due; ``timestamp`` is its time."""
 
         def time_domain(self) -> TimeDomain:
-            """What the timer goes by."""
+            """Domain of the timer: event time or processing time."""
             ...
 
     @abstractmethod
@@ -336,7 +330,7 @@ class KeyedProcessFunction(Function, Generic[In, Out]):
     def on_timer(
         self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext, /
     ) -> Iterable[Out | tuple[OutputTag[Any], Any]] | None:
-        """A timer is due; state is that of its key. Yield results as in ``process_element``.
+        """Called for a timer that is due; state is that of its key. Yields as ``process_element``.
 
         Results of an event-time timer have its time, those of a processing-time timer none.
         """
@@ -362,7 +356,7 @@ class BatchContext(Protocol):
 
     @property
     def watermark_ms(self) -> int:
-        """Event time that the operator has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+        """Current event time of the operator; ``MIN_TIMESTAMP_MS`` before the first watermark."""
         ...
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
@@ -375,7 +369,7 @@ class KeyedBatchFunction(Function):
 
     @abstractmethod
     def process_batch(self, batch: pa.RecordBatch, ctx: BatchContext) -> object:
-        """The output for a batch: one, some (also one by one, by ``yield``), or None for nothing.
+        """Output for a batch: one, several (also one by one, by ``yield``), or None for nothing.
 
         Each a RecordBatch, a Table or a data frame, of the declared schema.
         """
@@ -399,10 +393,10 @@ class SinkFunction(Function, Generic[In]):
     """
 
     class Context(Protocol):
-        """What is known of the current record."""
+        """Facts about the current record."""
 
         def timestamp(self) -> int | None:
-            """Event time of the record, milliseconds; None where it has none."""
+            """Event time of the record, milliseconds; None if it has none."""
             ...
 
         def current_processing_time(self) -> int:
@@ -410,12 +404,12 @@ class SinkFunction(Function, Generic[In]):
             ...
 
         def current_watermark(self) -> int:
-            """Event time that the sink has reached; ``MIN_TIMESTAMP_MS`` before the first."""
+            """Current event time of the sink; ``MIN_TIMESTAMP_MS`` before the first watermark."""
             ...
 
     @abstractmethod
     def invoke(self, value: In, context: SinkFunction.Context, /) -> None:
-        """Write a record."""
+        """Writes one record to the outside."""
 
     def finish(self) -> None:
-        """No more records come: write out what is left."""
+        """Writes out everything that is left, since no more records come."""

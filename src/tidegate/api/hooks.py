@@ -1,4 +1,4 @@
-"""Master hooks: something outside of the job that takes part in its checkpoints.
+"""Master hooks: systems outside the job that take part in its checkpoints.
 
 A hook lives in the driver. It is called when a checkpoint is triggered, may put state of its own
 into it, and gets that state back when the job is restored. Its calls may block, for they are made
@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 
 class MasterStateSerializer(Protocol[T]):
-    """How the state of a hook becomes bytes."""
+    """Encodes the state of a hook."""
 
     @property
     def version(self) -> int:
-        """The form that ``serialize`` gives; it stands beside the bytes in ``_metadata``."""
+        """Version of the encoding of ``serialize``; kept beside the bytes in ``_metadata``."""
         ...
 
     def serialize(self, state: T) -> bytes:
-        """The state's bytes."""
+        """Encodes the state of the hook."""
         ...
 
     def deserialize(self, version: int, data: bytes) -> T:
-        """The state of bytes that were written in a form of that number."""
+        """Decodes a state that was written with that version."""
         ...
 
 
@@ -40,13 +40,13 @@ class MasterTriggerRestoreHook(ABC, Generic[T]):
 
     @abstractmethod
     def get_identifier(self) -> str:
-        """Finds the hook's state again: one for each hook of a job, the same in each version."""
+        """Id under which the hook's state is found: unique in the job, the same in each version."""
 
     @abstractmethod
     def trigger_checkpoint(
         self, checkpoint_id: CheckpointId, timestamp_ms: int
     ) -> T | Future[T | None] | None:
-        """A checkpoint begins; the result, or the future's, is the hook's state in it.
+        """Starts a checkpoint; the result, or the future's, is the hook's state in it.
 
         timestamp_ms: of the trigger, wall clock. None: no state. What is raised fails the
         checkpoint.
@@ -54,14 +54,14 @@ class MasterTriggerRestoreHook(ABC, Generic[T]):
 
     @abstractmethod
     def restore_checkpoint(self, checkpoint_id: CheckpointId, state: T | None) -> None:
-        """The job goes on from a checkpoint. state: None where the hook has none in it."""
+        """The job resumes from a checkpoint. state: None if the hook has none in it."""
 
     def reset(self) -> None:
-        """The job starts with nothing, because there is no checkpoint."""
+        """The job starts from nothing, since there is no checkpoint."""
 
     def close(self) -> None:
-        """The job is over."""
+        """Called at the end of the job."""
 
     def create_checkpoint_data_serializer(self) -> MasterStateSerializer[T] | None:
-        """What makes bytes of the state; None for a hook that never has any."""
+        """Serializer of the state; None for a hook that never has any."""
         return None

@@ -1,4 +1,4 @@
-"""The keys of rows, as a ``KeyBy`` has them."""
+"""Computes the keys of rows by a ``KeyBy``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def keys_of_rows(values: list[object], key: KeyBy, where: str) -> list[object]:
-    """The key of each row: what the selector gives, or the value in the column.
+    """Key of each row: from the selector, or the column.
 
     Raises GraphError for a row without the column, UserCodeFailed for what the selector raises.
     """

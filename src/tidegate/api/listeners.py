@@ -1,4 +1,4 @@
-"""Job status listeners: something of the user's that is told what becomes of a job.
+"""Job status listeners: user code that learns of a job's status changes.
 
 A listener lives in the driver. It is told each change of the job's status, one after another, in
 order. Its calls may block, for they are made on the driver's pool; the job does not wait for them.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobExecutionStatusEvent:
-    """A job has changed its status.
+    """A change of a job's status.
 
     timestamp_ms: when, wall clock; the same as in ``JobView.timestamps_ms``, and never less than in
     the event before. error: the failure behind it; None where there is none.
@@ -34,11 +34,11 @@ class JobExecutionStatusEvent:
 
 
 class JobStatusChangedListener(ABC):
-    """Is told what becomes of a job; register it with ``env.register_job_listener``."""
+    """Learns of a job's status changes; register it with ``env.register_job_listener``."""
 
     @abstractmethod
     def on_event(self, event: JobExecutionStatusEvent) -> None:
-        """The job's status has changed.
+        """Called when the job's status has changed.
 
         Called for the next change only when this one's call is over. What it raises is logged.
         The last call, for a job that has ended, is over before its result is given out.

@@ -1,4 +1,4 @@
-"""What an operator is to the slot that hosts it, and what the slot is to the operator.
+"""Operators, and the services of their slot.
 
 An operator is a plain picklable value until it is opened: the driver builds it and ships it, the
 slot opens it. It is called on the slot's loop only, with whole batches, and never waits: what must
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Pause(Enum):
-    """What steps yield between two pieces of work, where a snapshot may come in between."""
+    """Yielded by a step between two pieces of work, where a snapshot may be taken."""
 
     HERE = "HERE"
 
@@ -50,54 +50,54 @@ Steps = Iterator["Awaitable[object] | Pause | None"]
 
 
 class Output(Protocol):
-    """Where an operator's results go: the next operators of the chain, or the channels."""
+    """Destination of an operator's results: the next operators of the chain, or channels."""
 
     def emit(self, batch: Batch) -> None:
-        """Pass a batch on. It must not be changed afterwards."""
+        """Emits a batch, which must not be changed afterwards."""
         ...
 
     def emit_side(self, tag: str, batch: Batch) -> None:
-        """Pass a batch on to the side output of that name."""
+        """Emits a batch to the side output of that name."""
         ...
 
     def emit_watermark(self, watermark: Watermark | WatermarkStatus) -> None:
-        """Pass on how far event time has come."""
+        """Emits a watermark, in milliseconds."""
         ...
 
     @property
     def has_room(self) -> bool:
-        """False where more output would pile up; an operator's iterator then pauses."""
+        """False while output piles up; an operator's iterator then pauses."""
         ...
 
     @property
     def rows_max(self) -> int:
-        """Rows to emit at once: few in front of a slow step, or where a row takes long."""
+        """Rows to emit at once: few if the next step is slow, or a row takes long."""
         ...
 
     @property
     def piece_rows(self) -> int:
-        """Rows that a source is to emit at once, of Arrow columns too: more would take too long."""
+        """Rows that a source should emit at once, also Arrow rows; more would take too long."""
         ...
 
 
 class TimerQueue(Protocol):
-    """Timers of the current key in one time domain; one each for a time and namespace."""
+    """Timers of the current key in one time domain; one for each time and namespace."""
 
     @property
     def next_ms(self) -> int | None:
-        """A time before which none is due; None without any."""
+        """No timer is due before this time; None if there are no timers."""
         ...
 
     def register(self, ms: int, namespace: object = None) -> None:
-        """Set a timer. Raises UserError where there is no current key, or for what is no time."""
+        """Sets a timer. Raises UserError without a current key, or for an invalid time."""
         ...
 
     def delete(self, ms: int, namespace: object = None) -> None:
-        """Take a timer back; without effect where there is none."""
+        """Deletes a timer; without effect if there is none."""
         ...
 
     def due(self, until_ms: int) -> Iterator[tuple[int, object]]:
-        """Take out the timers up to a time, in order: time and namespace.
+        """Removes and returns the timers up to a time, ordered by time and namespace.
 
         With each the current key becomes the timer's. Drawn one by one: what is set or deleted
         meanwhile counts.
@@ -113,20 +113,18 @@ class Timers(Protocol):
     """
 
     @property
-    def event(self) -> TimerQueue:
-        """Those of event time."""
-        ...
+    def event(self) -> TimerQueue: ...
 
     @property
     def processing(self) -> TimerQueue:
-        """Those of processing time, which is ``OperatorContext.processing_time``."""
+        """Timers of processing time, which is ``OperatorContext.processing_time``."""
         ...
 
 
 class KeyCell:
-    """The key that keyed state stands on: set by the operator before each row, read by the state.
+    """Current key of keyed state: set by the operator before each row, read by the state.
 
-    One a keyed operator. Plain attributes, since they are set for every row.
+    One for each keyed operator. Plain attributes, since they are set for every row.
     """
 
     __slots__ = ("group", "key")
@@ -140,32 +138,30 @@ class Threads(Protocol):
     """Threads of one operator, for calls that may never return; nothing waits for them at exit."""
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[object]:
-        """Run a call on one of them. A future that is cancelled before its call has begun skips it.
+        """Runs a call on a thread. A future that is cancelled before its call starts skips it.
 
         The future may be cancelled, or forgotten, while its call goes on.
         """
         ...
 
     def close(self) -> None:
-        """No call begins any more; threads end as their calls return."""
+        """Starts no more calls; threads end as their calls return."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotContext:
-    """What a function may know of the checkpoint being taken. triggered_ms: wall clock."""
+    """Facts about the checkpoint under way. triggered_ms: wall clock."""
 
     checkpoint: CheckpointId
     triggered_ms: int
 
 
 class OperatorContext(Protocol):
-    """What the slot offers an open operator."""
+    """Services of the slot for an open operator."""
 
     @property
-    def operator(self) -> OperatorId:
-        """Id of the operator."""
-        ...
+    def operator(self) -> OperatorId: ...
 
     @property
     def name(self) -> str:
@@ -173,38 +169,32 @@ class OperatorContext(Protocol):
         ...
 
     @property
-    def subtask(self) -> int:
-        """Index of the subtask."""
-        ...
+    def subtask(self) -> int: ...
 
     @property
-    def parallelism(self) -> int:
-        """Number of subtasks."""
-        ...
+    def parallelism(self) -> int: ...
 
     @property
-    def max_parallelism(self) -> int:
-        """Number of key groups."""
-        ...
+    def max_parallelism(self) -> int: ...
 
     @property
     def restored_checkpoint(self) -> CheckpointId | None:
-        """The checkpoint that the state comes from; None on a fresh start."""
+        """Checkpoint that the state comes from; None on a fresh start."""
         ...
 
     @property
     def current_key(self) -> KeyCell:
-        """The cell that keyed state reads its key from."""
+        """Cell from which keyed state reads its key."""
         ...
 
     @property
     def current_pair(self) -> KeyCell:
-        """The cell that state with a namespace reads from: its key is ``(key, namespace)``."""
+        """Cell for state with a namespace: its key is ``(key, namespace)``."""
         ...
 
     @property
     def runtime(self) -> RuntimeContext:
-        """The view of this context that user functions get."""
+        """View of this context for user functions."""
         ...
 
     @property
@@ -214,17 +204,15 @@ class OperatorContext(Protocol):
 
     @property
     def settings(self) -> SlotSettings:
-        """Batch sizes, ``object_reuse`` (emitted values may be shared) and others."""
+        """Batch sizes, ``object_reuse`` (emitted values may be shared) and other settings."""
         ...
 
     @property
-    def job(self) -> JobId:
-        """Id of the job."""
-        ...
+    def job(self) -> JobId: ...
 
     @property
     def attempt_name(self) -> str:
-        """``<8 digits for the operator>-<epoch>-<attempt>-<subtask>``, unlike any other of the job.
+        """``<8 digits for the operator>-<epoch>-<attempt>-<subtask>``, unique within the job.
 
         The digits are hexadecimal, the rest decimal; it may be part of a file's name.
         """
@@ -232,35 +220,35 @@ class OperatorContext(Protocol):
 
     @property
     def checkpointing(self) -> bool:
-        """Whether checkpoints are taken by time, so that a final one follows ``finish``."""
+        """True if checkpoints are taken periodically, so that a final one follows ``finish``."""
         ...
 
     def keyed_state(
         self, descriptor: StateDescriptor, namespace: TypeInformation | None = None
     ) -> State:
-        """The keyed state of that name; made or restored. Raises SerializerIncompatible.
+        """Keyed state of that name, new or restored. Raises SerializerIncompatible.
 
         namespace: its type, for state that stands on ``current_pair``.
         """
         ...
 
     def entries(self, state: str) -> Iterator[tuple[int, object, object]]:
-        """Key group, key and entry of all that a keyed state holds here; no write meanwhile.
+        """Key group, key and entry of all that a keyed state holds here; no writes meanwhile.
 
         The key of a state with a namespace is ``(key, namespace)``. The state was asked for before.
         """
         ...
 
     def timers(self, name: str, namespace: TypeInformation | None = None) -> Timers:
-        """The timers of that name; made or restored. namespace: type of what they have beside."""
+        """Timers of that name, new or restored. namespace: its type."""
         ...
 
     def keyed_columns(self, key_type: TypeInformation | None) -> KeyedColumns:
-        """The dense index of this operator's keys, for columnar state."""
+        """Dense index of this operator's keys, for columnar state."""
         ...
 
     def column_state(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The columnar keyed state of that name."""
+        """Columnar keyed state of that name."""
         ...
 
     def keyed_panes(self, key_type: TypeInformation | None) -> KeyedPanes:
@@ -268,11 +256,11 @@ class OperatorContext(Protocol):
         ...
 
     def operator_state(self, descriptor: OperatorStateDescriptor) -> OperatorListState[Any]:
-        """The operator's list state of that name (split or union)."""
+        """List state of the operator, split or union, by name."""
         ...
 
     def broadcast_state(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
-        """The operator's broadcast state of that name."""
+        """Broadcast state of the operator, by name."""
         ...
 
     def processing_time(self) -> int:
@@ -284,55 +272,55 @@ class OperatorContext(Protocol):
         ...
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """As ``wake``, at that time of ``monotonic_ms``."""
+        """Asks for ``on_ready`` at a time of ``monotonic_ms``."""
         ...
 
     def wake_at_wall(self, wall_ms: int) -> None:
-        """As ``wake``, about when ``processing_time`` is that.
+        """Asks for ``on_ready`` at about a time of ``processing_time``.
 
-        There is one such alarm an operator, the earliest that was asked for: who is woken and finds
-        nothing due, or has more to wait for, asks again.
+        There is one such alarm for each operator, the earliest that was asked for. An operator that
+        is woken and finds nothing due, or has more to wait for, asks again.
         """
         ...
 
     def takes_input(self) -> bool:
-        """Whether the subtask reads its input; False where an operator holds it back."""
+        """True if the subtask reads its input; False while an operator holds it back."""
         ...
 
     def skipped(self, rows: int) -> None:
-        """Count input rows that were passed over."""
+        """Counts input rows that were skipped."""
         ...
 
     def remark(self, warning: str, about: str) -> None:
-        """Have the driver warn of something, once a job. warning: its name."""
+        """Makes the driver log a warning, once a job. warning: its name."""
         ...
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call that blocks on the slot's pool."""
+        """Runs a blocking call on the slot's pool."""
         ...
 
     def threads(self, limit: int) -> Threads:
-        """At most so many threads for this operator alone, which closes them."""
+        """A pool of at most this many threads for this operator alone, which must close it."""
         ...
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Run a coroutine on the slot's loop; its failure is the subtask's.
+        """Runs a coroutine on the slot's loop; its failure is the subtask's.
 
         A subtask does not end before what it started has ended; on cancel it is cancelled.
         """
         ...
 
     def wake(self) -> None:
-        """Ask for ``on_ready`` (a source: ``poll``) soon; callable from coroutines on the loop."""
+        """Asks for ``on_ready`` (of a source: ``poll``) soon; may be called from coroutines."""
         ...
 
     def to_coordinator(self, event: OperatorEvent) -> None:
-        """Send an event to the operator's coordinator."""
+        """Sends an event to the operator's coordinator."""
         ...
 
 
 class Operator:
-    """Base of all operators: what is not overridden does nothing.
+    """Base of all operators; a method that is not overridden does nothing.
 
     ``process``, ``on_watermark``, ``on_ready`` and ``finish`` may return an iterator when they may
     emit without bound or have to wait: the slot advances it while the output has room. It yields
@@ -371,23 +359,23 @@ class Operator:
 
     @property
     def drained(self) -> bool:
-        """False where the end of the input is to wait before ``finish`` is called.
+        """False if the end of the input must wait before ``finish`` is called.
 
         Snapshots are taken meanwhile, and ``wake`` brings the next look at it.
         """
         return True
 
     def check(self) -> None:
-        """Called where the job is submitted, before anything is started; may block.
+        """Called when the job is submitted, before anything is started; may block.
 
         Raises a UserError for what cannot work, such as a path that does not exist.
         """
 
     def open(self, context: OperatorContext) -> None:
-        """Called once, after state is restored, from the tail of the chain to its head."""
+        """Called once after state is restored, from the tail of the chain to its head."""
 
     def declare(self, context: OperatorContext) -> None:
-        """Ask for the states that ``open`` asks for, and nothing else where it does more.
+        """Asks for the states that ``open`` asks for, without its other effects.
 
         A dry run calls it in the place of ``open``, so that no source is opened and nothing is
         committed. Functions of users are opened.
@@ -395,31 +383,31 @@ class Operator:
         self.open(context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """A batch has come on an input; port counts the inputs from 0."""
+        """Processes a batch. port: number of the input, from 0."""
         raise NotImplementedError
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Event time has advanced (the minimum over the inputs). Default: pass it on."""
+        """Event time has advanced (minimum over the inputs). Default: pass it on."""
         out.emit_watermark(watermark)
 
     def on_watermark_status(self, status: WatermarkStatus, out: Output) -> None:
-        """All inputs have become idle, or one is active again. Default: pass it on."""
+        """All inputs are idle, or one is active again. Default: pass it on."""
         out.emit_watermark(status)
 
     def on_ready(self, out: Output) -> Steps | None:
-        """What was started or asked for by ``wake`` is ready; comes between two batches."""
+        """Called between two batches when something started, or asked for by ``wake``, is ready."""
 
     def on_event(self, event: OperatorEvent) -> None:
-        """An event from the operator's coordinator."""
+        """Receives an event from the operator's coordinator."""
 
     def finish(self, out: Output) -> Steps | None:
-        """No more input: emit what is left. The final checkpoint comes after this."""
+        """Emits the rest, since no more input comes. The final checkpoint follows."""
 
     def before_barrier(self, checkpoint: CheckpointId, out: Output) -> None:
-        """Emit what belongs before the barrier."""
+        """Emits what belongs before the barrier."""
 
     def snapshot(self, context: SnapshotContext) -> Awaitable[None] | None:
-        """Put into operator state what is not there yet. Keyed state is taken by the slot.
+        """Brings operator state up to date. The slot takes keyed state by itself.
 
         What this checkpoint needs and is not durable yet (files being closed on the pool) is
         returned as an awaitable: it must have changed no state, and the acknowledgement waits for
@@ -430,10 +418,10 @@ class Operator:
         """The checkpoint is durable."""
 
     def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was given up."""
+        """The checkpoint was aborted."""
 
     def on_subsumed(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint was made needless by a newer one and deleted."""
+        """A newer checkpoint replaced this one, which was deleted."""
 
     def close(self) -> Awaitable[None] | None:
         """Called once at the end, also after a failure or a cancel.
@@ -444,7 +432,7 @@ class Operator:
 
 
 class Polled(Enum):
-    """What a source found."""
+    """Result of polling a source."""
 
     MORE = "MORE"
     NOTHING = "NOTHING"
@@ -456,17 +444,17 @@ class SourceOperator(Operator):
 
     @property
     def bounded(self) -> bool:
-        """Whether it comes to an end by itself."""
+        """True if it ends by itself."""
         return True
 
     def poll(self, out: Output) -> Polled:
-        """Emit at most one batch. NOTHING: call again after ``OperatorContext.wake``."""
+        """Emits at most one batch. NOTHING: call again after ``OperatorContext.wake``."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class KeyBy:
-    """How the rows of an edge get their key.
+    """Way in which the rows of an edge get their key.
 
     Exactly one of selector (for rows: a plain function) and column (for Arrow batches; for rows
     that are mappings, its value under that name).

@@ -1,4 +1,4 @@
-"""Side outputs: results of an operator that go another way than the others."""
+"""Side outputs: results of an operator outside of its main output."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class OutputTag(Generic[T]):
 
 
 def is_aside(result: object) -> bool:
-    """Whether a result is a pair of a tag and a value for its side output."""
+    """True if a result is a pair of a tag and a value for its side output."""
     if type(result) is not tuple:
         return False
     pair = cast("tuple[object, ...]", result)

@@ -1,4 +1,4 @@
-"""How many rows are worked on at once: as many as take a few milliseconds.
+"""Sizes of pieces of work: as many rows as take a few milliseconds.
 
 What a row costs is known only once a row has been worked on. So a piece of unknown cost has one
 row, and the next one at most eight times as many as the one before. The same holds for batches on
@@ -39,7 +39,7 @@ ROW_COST_GROWTH: Final = 1.05
 
 
 class PieceSize:
-    """Learns from how long pieces took. rows: of the next one. rows_max: of a full batch.
+    """Learns the size of pieces from their durations. rows: of the next one. rows_max: limit.
 
     aim_s: how long a piece is to take.
     """
@@ -52,13 +52,13 @@ class PieceSize:
         self._row_s = 0.0
 
     def rows_in(self, seconds: float) -> int:
-        """How many rows take so long, one at least."""
+        """Number of rows that take this long, at least one."""
         if not self._row_s:
             return self._rows_max
         return max(1, min(self._rows_max, int(seconds / self._row_s)))
 
     def took(self, rows: int, seconds: float) -> None:
-        """A piece of so many rows took so long."""
+        """Records that a piece of this many rows took this long."""
         cost = seconds / rows
         if seconds >= LONG * self._aim_s or not self._row_s:
             self._row_s = cost
@@ -73,7 +73,7 @@ class PieceSize:
 
 
 class Portion:
-    """Learns how many rows to give at once to channels, so that few have to wait for credit.
+    """Learns how many rows to send to channels at once, so that few have to wait for credit.
 
     In no channel more than about one batch is to wait: a sender that waits for one reader has
     nothing for the others. More are tried where nothing waits, so that channels which get nothing,
@@ -86,11 +86,11 @@ class Portion:
         self._waiting: dict[Hashable, float] = {}
 
     def crowded(self, channel: Hashable, batches: float) -> None:
-        """So many more batches have to wait in a channel."""
+        """Records that this many more batches wait in a channel."""
         self._waiting[channel] = self._waiting.get(channel, 0.0) + batches
 
     def given(self, rows: int, allowed: int) -> None:
-        """So many rows were given at once, of as many as were allowed."""
+        """Records that this many rows were sent at once, of the number allowed."""
         # Who gives rows in groups never gives quite as many.
         in_full = 2 * rows > allowed
         most = max(self._waiting.values(), default=0.0)
@@ -103,12 +103,12 @@ class Portion:
             self.rows = min(ROWS_UNBOUNDED, growth * max(self.rows, rows))
 
     def forget(self) -> None:
-        """What waits by now had another reason."""
+        """Ignores what waits by now, which had another reason."""
         self._waiting.clear()
 
 
 class Intake:
-    """Measures what rows that a subtask took in set going, over all turns until it is done.
+    """Measures the work caused by rows that a subtask took in, over all turns until it is done.
 
     portion: hears what has to wait in the channels behind it.
     """
@@ -124,16 +124,16 @@ class Intake:
 
     @property
     def rows(self) -> int:
-        """How many rows to take in next."""
+        """Number of rows to take in next."""
         return min(self._piece.rows, self._portion.rows)
 
     @property
     def batch_rows(self) -> int:
-        """How many rows a batch should have that comes in a channel."""
+        """Desired number of rows in a batch of a channel."""
         return min(self._batch_rows, self._portion.rows)
 
     def settle(self) -> None:
-        """All that was taken in is done."""
+        """Ends a measurement: everything taken in is done."""
         rows = self._in_hand
         if rows:
             self._portion.given(rows, self.rows)
@@ -146,9 +146,9 @@ class Intake:
         self._worked_s = 0.0
 
     def take(self, rows: int) -> None:
-        """So many rows are taken in."""
+        """Records that rows are taken in."""
         self._in_hand += rows
 
     def worked(self, seconds: float) -> None:
-        """Work on them took so long."""
+        """Records time spent on them."""
         self._worked_s += seconds

@@ -1,4 +1,4 @@
-"""Rows on their way from a collect sink to the user's program."""
+"""Carries rows of a collect sink to the user's program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ResultBuffer:
-    """Holds the records of one collect sink until the program takes them, in chunks as they came.
+    """Keeps the records of one collect sink until the program takes them, in chunks as they came.
 
     A chunk is a list of rows or an Arrow batch. The buffer lives in the driver as long as the job,
     so it outlives the coordinators that fill it and remembers what came: a chunk that is put again
@@ -37,11 +37,11 @@ class ResultBuffer:
 
     @property
     def has_room(self) -> bool:
-        """Whether senders should go on; what comes all the same is kept."""
+        """True if senders should go on; what comes anyway is kept."""
         return self._rows < self._rows_max
 
     def put(self, origin: str, number: int, rows: Chunk) -> None:
-        """Take in a chunk. origin: who made it. number: which of its chunks, counted from 1."""
+        """Adds a chunk. origin: its maker. number: among the chunks of its maker, from 1."""
         with self._changed:
             if self._ended or not self._came.setdefault(origin, _Numbers()).add(number):
                 return
@@ -50,14 +50,14 @@ class ResultBuffer:
             self._changed.notify_all()
 
     def end(self, error: TidegateError | None = None) -> None:
-        """Nothing more will come. error: raised to the program once it has taken the rest."""
+        """Ends the results. error: raised in the program after the rest."""
         with self._changed:
             self._ended = True
             self._error = self._error or error
             self._changed.notify_all()
 
     def take(self) -> Chunk | None:
-        """The oldest chunk, waiting for one; None at the end. Raises what the job ended with."""
+        """The oldest chunk, waiting for one; None at the end. Raises the job's error."""
         with self._changed:
             self._changed.wait_for(lambda: self._chunks or self._ended)
             if self._chunks:
@@ -79,14 +79,14 @@ class ResultBuffer:
 
 
 class _Numbers:
-    """A set of numbers from 1 that is nearly without gaps."""
+    """A set of numbers from 1 that has hardly any gaps."""
 
     def __init__(self) -> None:
         self._all_to = 0
         self._beyond: set[int] = set()
 
     def add(self, number: int) -> bool:
-        """Whether it was not in it yet."""
+        """Adds a number; False if it was there already."""
         if number <= self._all_to or number in self._beyond:
             return False
         self._beyond.add(number)

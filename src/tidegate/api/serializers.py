@@ -16,8 +16,8 @@ class TypeSerializer(ABC, Generic[T]):
 
     @abstractmethod
     def serialize(self, element: T, stream: BytesIO) -> None:
-        """Write a value."""
+        """Writes a value to the stream."""
 
     @abstractmethod
     def deserialize(self, stream: BytesIO) -> T:
-        """Read a value."""
+        """Reads a value from the stream."""

@@ -1,4 +1,4 @@
-"""Code on its way: user functions as bytes.
+"""Serialises user functions for shipping.
 
 Importable modules travel by reference, lambdas and what ``__main__`` defines by value.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def dumps(value: object, *, name: str) -> bytes:
-    """The value as bytes that ``loads`` reads in another process.
+    """Serialises a value; ``loads`` reads it in another process.
 
     name: of the operator, for the message. Raises GraphError where the value cannot be pickled.
     """
@@ -35,7 +35,7 @@ def dumps(value: object, *, name: str) -> bytes:
 
 
 def loads(data: bytes, *, name: str) -> object:
-    """What ``dumps`` was given. Raises UserCodeFailed where it cannot be made here."""
+    """Reads what ``dumps`` wrote. Raises UserCodeFailed if it cannot be rebuilt here."""
     try:
         return pickle.loads(data)
     except Exception as error:
@@ -43,7 +43,7 @@ def loads(data: bytes, *, name: str) -> object:
 
 
 def restored(kind: type[T], data: bytes, *, name: str) -> T:
-    """What ``dumps`` was given for a snapshot, where it is of the kind that is read now.
+    """Reads what ``dumps`` wrote for a snapshot, if it has the expected kind.
 
     name: whose state it is, for the message. Raises UserCodeFailed as ``loads``, and RestoreRefused
     for the state of something else, such as another source.
@@ -58,7 +58,7 @@ def restored(kind: type[T], data: bytes, *, name: str) -> T:
 
 
 def of_kind(kind: type[T], value: object, *, name: str) -> T:
-    """The value, where it is of the kind. Raises RestoreRefused as ``restored``."""
+    """The value, if it has this kind. Raises RestoreRefused as ``restored``."""
     if not isinstance(value, kind):
         raise RestoreRefused(
             f"The state of {name} is a {type(value).__module__}.{type(value).__qualname__}, and "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommittableMessage:
-    """A committable on its way from a writer to a committer. subtask: of the writer."""
+    """A committable for the committer. subtask: its writer's."""
 
     committable: bytes
     subtask: int
@@ -23,7 +23,7 @@ class CommittableMessage:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a writer has prepared at a barrier.
+    """Prepared output of a writer, cut at a barrier.
 
     committables: self-contained bytes, enough for any other process to make the records visible.
     durable: done when the records are durable; None where they are already. It runs on while later
@@ -35,21 +35,21 @@ class Prepared:
 
 
 class WriterContext(Protocol):
-    """What a writer may know of where it runs."""
+    """Surroundings of a writer."""
 
     @property
     def subtask(self) -> int:
-        """Index of the subtask."""
+        """Index of the subtask, from 0."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """Number of subtasks."""
+        """Number of the sink's subtasks."""
         ...
 
     @property
     def job(self) -> JobId:
-        """Id of the job."""
+        """Id of the job, 32 hexadecimal digits."""
         ...
 
     @property
@@ -59,17 +59,17 @@ class WriterContext(Protocol):
 
     @property
     def attempt_name(self) -> str:
-        """``<8 digits for the sink>-<epoch>-<attempt>-<subtask>``, unlike any other of the job."""
+        """``<8 digits for the sink>-<epoch>-<attempt>-<subtask>``, unique within the job."""
         ...
 
     @property
     def restored_checkpoint(self) -> CheckpointId | None:
-        """The checkpoint that the job was restored from."""
+        """Checkpoint that the job was restored from; None without one."""
         ...
 
     @property
     def checkpointing(self) -> bool:
-        """Whether checkpoints are taken; without, ``prepare_commit`` is called at the end only."""
+        """True if checkpoints are taken; else ``prepare_commit`` is called at the end only."""
         ...
 
     def processing_time(self) -> int:
@@ -77,15 +77,15 @@ class WriterContext(Protocol):
         ...
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call that blocks on the slot's pool."""
+        """Runs a blocking call on the slot's pool."""
         ...
 
     def start(self, coroutine: Coroutine[object, object, None]) -> None:
-        """Run a coroutine on the slot's loop; its failure is the subtask's."""
+        """Runs a coroutine on the slot's loop; its failure is the subtask's."""
         ...
 
     def to_coordinator(self, event: OperatorEvent) -> None:
-        """Send an event to the sink's coordinator, where it has one."""
+        """Sends an event to the sink's coordinator, if it has one."""
         ...
 
 
@@ -93,7 +93,7 @@ class SinkWriter(Protocol):
     """Writes one subtask's share. Called on the slot's loop."""
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Take a batch; an awaitable where no more is wanted before it is done.
+        """Takes a batch; returns an awaitable to pause input until it is done.
 
         The subtask then waits for it, and so does everything upstream; its failure is the
         subtask's.
@@ -101,15 +101,15 @@ class SinkWriter(Protocol):
         ...
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Cut the output: what was written until now belongs to this checkpoint."""
+        """Cuts the output: everything written until now belongs to this checkpoint."""
         ...
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """State of the writer that is not a committable; restored through ``Sink.writer``."""
+        """State of the writer apart from committables; restored through ``Sink.writer``."""
         ...
 
     def close(self) -> None:
-        """Free what is held; what was never prepared may be thrown away.
+        """Frees resources; output that was never prepared may be discarded.
 
         No call that went through ``run_blocking`` is under way any more.
         """
@@ -118,11 +118,9 @@ class SinkWriter(Protocol):
 
 @runtime_checkable
 class NotifiedWriter(Protocol):
-    """A writer that is told of completed checkpoints implements this beside ``SinkWriter``."""
+    """A writer that must know of completed checkpoints implements this beside ``SinkWriter``."""
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint is durable."""
-        ...
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
 
 @runtime_checkable
@@ -130,7 +128,7 @@ class CoordinatedWriter(Protocol):
     """A writer of a ``CoordinatedSink`` implements this beside ``SinkWriter``."""
 
     def on_event(self, event: OperatorEvent) -> None:
-        """An event from the sink's coordinator."""
+        """Receives an event from the sink's coordinator."""
         ...
 
 
@@ -138,33 +136,33 @@ class Committer(Protocol):
     """Makes committables visible. Blocking; called on the slot's pool. Must be idempotent."""
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        """Make them visible, all; those already committed are passed over.
+        """Makes all committables visible; skips those already committed.
 
         Raises CommitFailed where trying again cannot help, another WorldError where it may.
         """
         ...
 
     def close(self) -> None:
-        """Free what is held."""
+        """Frees the committer's resources."""
         ...
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """A picklable description of where records go.
+    """A picklable description of a destination of records.
 
     It may have a method ``check``, which does what ``Operator.check`` does.
     """
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
-        """A subtask's writer, with the writer states that fell to it.
+        """Writer of a subtask, with the writer states assigned to it.
 
         Called after what the restored checkpoint held was committed. On the slot's loop.
         """
         ...
 
     def committer(self) -> Committer | None:
-        """What commits; None where records are visible once written (at-least-once)."""
+        """The committer; None if records are visible once written (at-least-once)."""
         ...
 
 
@@ -173,5 +171,5 @@ class CoordinatedSink(Protocol):
     """A sink with a driver-side half implements this beside ``Sink``."""
 
     def coordinator(self, context: CoordinatorContext) -> OperatorCoordinator:
-        """Make the driver-side half."""
+        """Makes the driver-side half."""
         ...

@@ -19,16 +19,16 @@ Split_contra = TypeVar("Split_contra", contravariant=True)
 
 
 class ReaderContext(Protocol):
-    """What a reader may ask of its slot."""
+    """Services of the slot for a reader."""
 
     @property
     def subtask(self) -> int:
-        """Index of the subtask."""
+        """Index of the subtask, from 0."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """Number of readers."""
+        """Number of the source's readers."""
         ...
 
     @property
@@ -46,27 +46,27 @@ class ReaderContext(Protocol):
         ...
 
     def run_blocking(self, call: Callable[[], object]) -> Awaitable[object]:
-        """Run a call that blocks on the slot's pool."""
+        """Runs a blocking call on the slot's pool."""
         ...
 
     def read_ahead(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Run a call on the pool; ``then`` gets its result on the loop; ``poll`` comes after."""
+        """Runs a call on the pool, passes its result to ``then`` on the loop, then polls."""
         ...
 
     def wake_at(self, monotonic_ms: int) -> None:
-        """Poll again at that time of ``monotonic_ms``."""
+        """Asks for a poll at a time of ``monotonic_ms``."""
         ...
 
     def monotonic_ms(self) -> int:
-        """The slot's monotonic clock."""
+        """Milliseconds of the slot's monotonic clock."""
         ...
 
     def skipped(self, rows: int) -> None:
-        """Count rows that were skipped under the policy "skip"."""
+        """Counts rows that were skipped under the policy "skip"."""
         ...
 
     def dead_letters(self, tag: OutputTag[DeadLetter], letters: Sequence[DeadLetter]) -> None:
-        """Pass on what cannot be read, to a side output; called within ``poll``."""
+        """Emits unreadable input to a side output; called within ``poll``."""
         ...
 
 
@@ -74,29 +74,29 @@ class SourceReader(Protocol[Split]):
     """Reads splits; called on the slot's loop, never waits."""
 
     def add_splits(self, splits: Sequence[Split]) -> None:
-        """More splits to read; on restore, with the positions they had."""
+        """Adds splits to read; after a restore, with their positions."""
         ...
 
     def no_more_splits(self) -> None:
-        """All splits have been assigned."""
+        """Tells the reader that all splits have been assigned."""
         ...
 
     def poll(self) -> Batch | None:
-        """The next batch; None where there is none at present."""
+        """The next batch; None if there is none at present."""
         ...
 
     @property
     def finished(self) -> bool:
-        """Whether everything assigned is read and nothing more will be."""
+        """True if all assigned splits are read and no more will come."""
         ...
 
     @property
     def wants_splits(self) -> bool:
-        """Whether the enumerator should be asked for more."""
+        """True if the enumerator should be asked for more splits."""
         ...
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[Split]:
-        """The splits not read to their end, with their positions, as part of that checkpoint."""
+        """Unfinished splits with their positions, as part of that checkpoint."""
         ...
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -104,72 +104,72 @@ class SourceReader(Protocol[Split]):
         ...
 
     def close(self) -> None:
-        """Free what is held. No call that blocks is under way any more."""
+        """Frees resources. No blocking call is under way any more."""
         ...
 
 
 class EnumeratorContext(Protocol[Split_contra]):
-    """What an enumerator may do; all on the driver's loop."""
+    """Services of the driver for an enumerator; called on the driver's loop."""
 
     @property
     def parallelism(self) -> int:
-        """Number of readers."""
+        """Number of the source's readers."""
         ...
 
     @property
     def staged(self) -> str | None:
-        """The folder with what the source has had written for this run; else None."""
+        """Folder of the data written for the source in this run; else None."""
         ...
 
     def assign(self, subtask: int, splits: Sequence[Split_contra]) -> None:
-        """Give splits to a reader that is ready."""
+        """Gives splits to a reader that is ready."""
         ...
 
     def no_more_splits(self, subtask: int) -> None:
-        """Tell a reader that it will get no more."""
+        """Tells a reader that it will get no more splits."""
         ...
 
     def run_blocking(self, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Run a call that blocks on the driver's pool; ``then`` gets its result."""
+        """Runs a blocking call on the driver's pool; ``then`` gets its result."""
         ...
 
     def call_later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Make a call after a delay."""
+        """Makes a call on the driver's loop after a delay."""
         ...
 
     def set_is_processing_backlog(self, is_processing_backlog: bool) -> None:
-        """Say that records are old, and to be caught up with, or that they are fresh again.
+        """Says whether records are an old backlog to catch up with, or fresh.
 
         While any source says so, ``execution.checkpointing.interval-during-backlog`` counts.
         """
         ...
 
     def fail(self, error: TidegateError) -> None:
-        """Fail the job."""
+        """Fails the job with this error."""
         ...
 
 
 class SplitEnumerator(Protocol[Split_contra]):
-    """Finds splits and decides who reads them."""
+    """Finds splits and assigns them to readers."""
 
     def start(self) -> None:
-        """Begin to look for splits."""
+        """Starts to look for splits."""
         ...
 
     def split_requested(self, subtask: int) -> None:
-        """A reader wants more."""
+        """Called when a reader wants more splits."""
         ...
 
     def add_back(self, subtask: int, splits: Sequence[Split_contra]) -> None:
-        """A reader was reset and will ask anew; assign these again, where there are any."""
+        """Takes splits back from a reader that was reset; assign them again when it asks."""
         ...
 
     def reader_ready(self, subtask: int) -> None:
-        """A reader runs."""
+        """Called when a reader runs and can get splits."""
         ...
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """What is not assigned yet, and what is needed to go on looking."""
+        """State for a checkpoint: unassigned splits, and what is needed to find more."""
         ...
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -177,12 +177,12 @@ class SplitEnumerator(Protocol[Split_contra]):
         ...
 
     def close(self) -> None:
-        """Free what is held."""
+        """Frees the enumerator's resources."""
         ...
 
 
 class Source(Protocol, Generic[Split]):
-    """A picklable description of where records come from.
+    """A picklable description of an origin of records.
 
     Splits are picklable values; positions are part of them. It may have a method ``check``, which
     does what ``Operator.check`` does, and attributes ``staged`` (``api.staging.Staged``) and
@@ -191,20 +191,20 @@ class Source(Protocol, Generic[Split]):
 
     @property
     def bounded(self) -> bool:
-        """Whether it comes to an end by itself."""
+        """True if the source ends by itself."""
         ...
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Type of the records, where it is known."""
+        """Type of the records, if known."""
         ...
 
     def enumerator(
         self, context: EnumeratorContext[Split], restored: bytes | None
     ) -> SplitEnumerator[Split]:
-        """The driver-side half, from the state of a checkpoint or from nothing."""
+        """Makes the driver-side half, from the state of a checkpoint or from nothing."""
         ...
 
     def reader(self, context: ReaderContext) -> SourceReader[Split]:
-        """The slot-side half."""
+        """Makes the slot-side half."""
         ...

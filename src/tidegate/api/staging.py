@@ -1,4 +1,4 @@
-"""What a source reads that nobody has written yet."""
+"""Data that must be written before a source can read it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Staged(Protocol):
-    """Files that have to be written once, before the job runs, for a source to read them.
+    """Files that are written once, before the job runs, for a source to read.
 
     A source that has some gives it as an attribute ``staged``; it lives in the driver as it is and
     is not shipped. The driver writes before it asks for slots, since these may take all that could
@@ -15,19 +15,19 @@ class Staged(Protocol):
     """
 
     def root(self, checkpoints: str | None) -> str:
-        """The folder to write below. checkpoints: the job's checkpoint folder, if it has one.
+        """Folder to write below. checkpoints: the job's checkpoint folder, if it has one.
 
         Raises ConfigError where there is none that all could reach.
         """
         ...
 
     def write(self, folder: str) -> None:
-        """Write the files into a folder that is not there yet; blocks as long as it takes.
+        """Writes the files into a new folder; blocks until done.
 
         Raises TidegateError where that fails, or was cancelled.
         """
         ...
 
     def cancel(self) -> None:
-        """End a ``write`` that is under way on another thread; may be called again and again."""
+        """Ends a ``write`` that runs on another thread; may be called repeatedly."""
         ...

@@ -46,22 +46,22 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class State(Protocol):
-    """Any keyed state."""
+    """Base of all keyed state."""
 
     def clear(self) -> None:
-        """Forget the current key's value."""
+        """Clears the current key's value."""
         ...
 
 
 class ValueState(State, Protocol[T]):
-    """One value a key."""
+    """Keyed state that holds one value."""
 
     def value(self) -> T | None:
-        """The current key's value; None where there is none."""
+        """The current key's value; None if there is none."""
         ...
 
     def update(self, value: T | None) -> None:
-        """Set it; None clears."""
+        """Sets the current key's value; None clears it."""
         ...
 
 
@@ -69,101 +69,91 @@ class AppendingState(State, Protocol[In_contra, Out_co]):
     """State that values are added to."""
 
     def get(self) -> Out_co | None:
-        """What has become of the values."""
+        """Result of the added values."""
         ...
 
     def add(self, value: In_contra) -> None:
-        """Add one."""
+        """Adds a value for the current key."""
         ...
 
 
 class MergingState(AppendingState[In_contra, Out_co], Protocol[In_contra, Out_co]):
-    """State of several windows that can become one."""
+    """State that can be merged when windows merge."""
 
 
 class ListState(MergingState[T, "Iterable[T]"], Protocol[T]):
-    """A list a key."""
+    """Keyed state that holds a list."""
 
     def get(self) -> Iterable[T]:
-        """The elements, in the order of adding; empty where there are none."""
+        """Elements in the order of adding; empty if there are none."""
         ...
 
     def __iter__(self) -> Iterator[T]: ...
 
     def add_all(self, values: Iterable[T]) -> None:
-        """Append many."""
+        """Appends several elements."""
         ...
 
     def update(self, values: Iterable[T]) -> None:
-        """Replace all; an empty list clears."""
+        """Replaces all elements; an empty list clears."""
         ...
 
 
 class MapState(State, Protocol[K, V]):
-    """A map a key."""
+    """Keyed state that holds a map."""
 
     def get(self, key: K) -> V | None:
-        """The value under a map key; None where there is none."""
+        """Value of a map key; None if there is none."""
         ...
 
     def put(self, key: K, value: V) -> None:
-        """Set it."""
+        """Sets the value of a map key."""
         ...
 
     def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
-        """Set many."""
+        """Sets the values of several map keys."""
         ...
 
     def remove(self, key: K) -> None:
-        """Remove it, if it is there."""
+        """Removes a map key, if it is there."""
         ...
 
     def contains(self, key: K) -> bool:
-        """Whether it is there."""
+        """True if the map key is there."""
         ...
 
     def items(self) -> Iterator[tuple[K, V]]:
-        """All pairs."""
+        """All pairs of map key and value."""
         ...
 
     def keys(self) -> Iterator[K]:
-        """All map keys."""
+        """All map keys of the current key."""
         ...
 
     def values(self) -> Iterator[V]:
-        """All values."""
+        """All values of the current key's map."""
         ...
 
     def is_empty(self) -> bool:
-        """Whether the map has no entries."""
+        """True if the map has no entries."""
         ...
 
-    def __getitem__(self, key: K) -> V | None:
-        """As `get`: None where there is none."""
-        ...
+    def __getitem__(self, key: K) -> V | None: ...
 
-    def __setitem__(self, key: K, value: V) -> None:
-        """As `put`."""
-        ...
+    def __setitem__(self, key: K, value: V) -> None: ...
 
-    def __delitem__(self, key: K) -> None:
-        """As `remove`: absent is fine."""
-        ...
+    def __delitem__(self, key: K) -> None: ...
 
-    def __contains__(self, key: K) -> bool:
-        """As `contains`."""
-        ...
+    def __contains__(self, key: K) -> bool: ...
 
-    def __iter__(self) -> Iterator[K]:
-        """As `keys`."""
-        ...
+    def __iter__(self) -> Iterator[K]: ...
 
 
 class ReducingState(MergingState[T, T], Protocol[T]):
     """One value a key, made of all that was added by a ``ReduceFunction``."""
 
     def get(self) -> T | None:
-        """The reduced value; None where nothing was added."""
+        """The reduced value; None if nothing was added."""
         ...
 
     def add_rows(
@@ -173,7 +163,7 @@ class ReducingState(MergingState[T, T], Protocol[T]):
         values: Iterable[T],
         emit: Callable[[T], None],
     ) -> None:
-        """Add one value to each of these keys, in order, and emit what each has become.
+        """Adds one value to each of these keys, in order, and emits each result.
 
         For operators that work on whole batches. What the function raises passes through; rows
         before it have been emitted.
@@ -185,11 +175,11 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
     """One accumulator a key, made of all that was added by an ``AggregateFunction``."""
 
     def get(self) -> Out_co | None:
-        """The result; None where nothing was added."""
+        """The result; None if nothing was added."""
         ...
 
     def read_ahead(self, keys: Sequence[object], key_groups: Sequence[int]) -> None:
-        """Those are asked for next, in about that order: a backend on disk reads them at once.
+        """Announces keys that are requested next, so that a backend on disk can read them at once.
 
         For operators that work on whole batches. keys: with their namespaces, where the state has
         them.
@@ -202,7 +192,7 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
         key_groups: Sequence[int],
         values: Iterable[In_contra],
     ) -> None:
-        """Add one value to each of these keys, in order.
+        """Adds one value to each of these keys, in order.
 
         For operators that work on whole batches. What the function raises passes through; rows
         before it have been added.
@@ -211,98 +201,88 @@ class AggregatingState(MergingState[In_contra, Out_co], Protocol[In_contra, Out_
 
 
 class OperatorListState(Protocol[T]):
-    """A list a subtask; spread anew over the subtasks on restore."""
+    """A list of each subtask, redistributed over the subtasks on restore."""
 
     def get(self) -> list[T]:
-        """The elements."""
+        """All elements of the subtask."""
         ...
 
     def add(self, value: T) -> None:
-        """Append one."""
+        """Appends one element to the list."""
         ...
 
     def update(self, values: Iterable[T]) -> None:
-        """Replace all."""
+        """Replaces all elements of the list."""
         ...
 
     def clear(self) -> None:
-        """Remove all."""
+        """Removes all elements of the list."""
         ...
 
 
 class ReadOnlyBroadcastState(Protocol[K, V_co]):
-    """A map that is the same in all subtasks, by contract; only the broadcast side may change it.
+    """A map that is equal in all subtasks, by contract; only the broadcast side may change it.
 
     Nobody may change a value that he has read.
     """
 
     def get(self, key: K) -> V_co | None:
-        """The value under a key; None where there is none."""
+        """Value of a key; None if there is none."""
         ...
 
     def contains(self, key: K) -> bool:
-        """Whether it is there."""
+        """True if the key is in the map."""
         ...
 
     def items(self) -> Iterator[tuple[K, V_co]]:
-        """All pairs, in the order in which their keys were first put."""
+        """All pairs, in the order in which keys were first put."""
         ...
 
     def keys(self) -> Iterator[K]:
-        """All keys."""
+        """All keys of the broadcast map."""
         ...
 
     def values(self) -> Iterator[V_co]:
-        """All values."""
+        """All values of the broadcast map."""
         ...
 
     def is_empty(self) -> bool:
-        """Whether the map has no entries."""
+        """True if the map has no entries."""
         ...
 
-    def __getitem__(self, key: K) -> V_co | None:
-        """As `get`: None where there is none."""
-        ...
+    def __getitem__(self, key: K) -> V_co | None: ...
 
-    def __contains__(self, key: K) -> bool:
-        """As `contains`."""
-        ...
+    def __contains__(self, key: K) -> bool: ...
 
-    def __iter__(self) -> Iterator[K]:
-        """As `keys`."""
-        ...
+    def __iter__(self) -> Iterator[K]: ...
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], Protocol[K, V]):
-    """The same map where it may be changed."""
+    """Broadcast state that may be changed."""
 
     def put(self, key: K, value: V) -> None:
-        """Set it."""
+        """Sets the value of a key."""
         ...
 
     def put_all(self, entries: Iterable[tuple[K, V]] | dict[K, V]) -> None:
-        """Set many."""
+        """Sets the values of several keys."""
         ...
 
     def remove(self, key: K) -> None:
-        """Remove it, if it is there."""
+        """Removes a key, if it is there."""
         ...
 
     def clear(self) -> None:
-        """Remove all."""
+        """Removes all entries of the map."""
         ...
 
     def read_only(self) -> ReadOnlyBroadcastState[K, V]:
-        """The same map, for who may not change it: writes raise UserError."""
+        """A view of the map whose writes raise UserError."""
         ...
 
-    def __setitem__(self, key: K, value: V) -> None:
-        """As `put`."""
-        ...
+    def __setitem__(self, key: K, value: V) -> None: ...
 
-    def __delitem__(self, key: K) -> None:
-        """As `remove`: absent is fine."""
-        ...
+    def __delitem__(self, key: K) -> None: ...
 
 
 @dataclass(slots=True)
@@ -318,11 +298,11 @@ class StateDescriptor:
     ttl: StateTtlConfig | None = field(default=None, kw_only=True)
 
     def get_name(self) -> str:
-        """Its name."""
+        """Name of the state, unique within its operator."""
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let the state expire; before the state is asked for."""
+        """Lets the state expire; call it before the state is requested."""
         self.ttl = ttl_config
 
 
@@ -443,7 +423,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[Held]):
         self.reduce_function = reduce_function
 
     def get_reduce_function(self) -> ReduceFunction[Held] | Callable[[Held, Held], Held] | None:
-        """The function."""
+        """The reduce function of the state."""
         return self.reduce_function
 
 
@@ -468,7 +448,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Out]):
         self.aggregate_function = agg_function
 
     def get_agg_function(self) -> AggregateFunction[In, Any, Out] | None:
-        """The function."""
+        """The aggregate function of the state."""
         return self.aggregate_function
 
 
@@ -477,7 +457,7 @@ def _declared(given: TypeHint | None, name: str) -> TypeInformation | None:
 
 
 class RedistributionMode(Enum):
-    """How an operator's list state is spread on restore."""
+    """Redistribution of an operator's list state on restore."""
 
     SPLIT_DISTRIBUTE = "SPLIT_DISTRIBUTE"
     UNION = "UNION"
@@ -538,7 +518,7 @@ class ColumnState(Protocol):
         ...
 
     def put(self, index: np.ndarray, values: np.ndarray) -> None:
-        """Set the values of these rows; of a row named twice the last one counts."""
+        """Sets the values of these rows; for a row named twice, the last value counts."""
         ...
 
     def at(self, ufunc: np.ufunc, index: np.ndarray, values: ArrayLike) -> None:
@@ -554,63 +534,57 @@ class KeyedColumns(Protocol):
     """Columnar state over all keys that an operator has seen, which have dense rows."""
 
     def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
-        """The row of each key, int64, shape (rows,); new keys get the next free rows."""
+        """Row of each key, int64, shape (rows,); new keys get the next free rows."""
         ...
 
-    def __len__(self) -> int:
-        """Number of keys seen."""
-        ...
+    def __len__(self) -> int: ...
 
-    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The column of that name."""
-        ...
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState: ...
 
 
 class KeyedPane(Protocol):
     """Columns of those keys that were added to one number, such as a slice of time."""
 
     def add(self, rows: np.ndarray) -> None:
-        """Count these rows among the pane's; comes before their values are put."""
+        """Adds rows to the pane; call it before their values are put."""
         ...
 
     def rows(self) -> np.ndarray:
-        """The pane's rows, ascending."""
+        """Rows of the pane, ascending."""
         ...
 
-    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState:
-        """The column of that name."""
-        ...
+    def column(self, descriptor: ColumnStateDescriptor) -> ColumnState: ...
 
     def pack(self) -> None:
-        """Use little room: the pane is likely to be read only from now on."""
+        """Compacts the pane, which will probably only be read from now on."""
         ...
 
 
 class KeyedPanes(Protocol):
-    """Columnar state by number, a pane each; a key that is in no pane is forgotten."""
+    """Columnar state by number, a pane for each; a key that is in no pane is forgotten."""
 
     def index(self, keys: pa.Array, key_groups: np.ndarray) -> np.ndarray:
-        """The row of each key, int64, shape (rows,), the same in all panes."""
+        """Row of each key, int64, shape (rows,), the same in all panes."""
         ...
 
     def keys(self, rows: np.ndarray) -> pa.Array:
-        """The keys of rows, of the Arrow type that keys of their kind are kept as."""
+        """Keys of rows, in the Arrow type of keys of their kind."""
         ...
 
     def key_groups(self, rows: np.ndarray) -> np.ndarray:
-        """The key groups of rows."""
+        """Key groups of these rows."""
         ...
 
     def pane(self, namespace: int) -> KeyedPane:
-        """The pane of that number; made where there is none."""
+        """The pane of that number, created on demand."""
         ...
 
     def namespaces(self) -> list[int]:
-        """The numbers of all panes, ascending."""
+        """Numbers of all panes, ascending."""
         ...
 
     def drop(self, namespaces: Iterable[int]) -> None:
-        """Forget panes; keys may have other rows afterwards."""
+        """Forgets panes; keys may have other rows afterwards."""
         ...
 
     def temporary(self) -> KeyedPane:

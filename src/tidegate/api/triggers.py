@@ -1,4 +1,4 @@
-"""What fires a window: says after each record and at each of its timers what becomes of it."""
+"""Triggers decide, after each record and timer, when a window fires."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ W = TypeVar("W", bound="Window", contravariant=True)
 
 
 class TriggerResult(Enum):
-    """What becomes of a window; names are Flink's. FIRE: it is evaluated. PURGE: it is emptied."""
+    """Decision about a window; names are Flink's. FIRE: evaluate it. PURGE: empty it."""
 
     CONTINUE = "CONTINUE"
     FIRE = "FIRE"
@@ -54,11 +54,11 @@ class TriggerResult(Enum):
     FIRE_AND_PURGE = "FIRE_AND_PURGE"
 
     def is_fire(self) -> bool:
-        """Whether the window is evaluated."""
+        """True if the window is evaluated."""
         return self is TriggerResult.FIRE or self is TriggerResult.FIRE_AND_PURGE
 
     def is_purge(self) -> bool:
-        """Whether its contents are dropped."""
+        """True if its contents are dropped."""
         return self is TriggerResult.PURGE or self is TriggerResult.FIRE_AND_PURGE
 
 
@@ -70,7 +70,7 @@ class TriggerContext(Protocol):
         ...
 
     def get_current_watermark(self) -> int:
-        """Event time that the operator has reached, milliseconds."""
+        """Current event time of the operator, milliseconds."""
         ...
 
     def get_metric_group(self) -> MetricGroup:
@@ -78,19 +78,19 @@ class TriggerContext(Protocol):
         ...
 
     def register_processing_time_timer(self, time: int) -> None:
-        """Has ``on_processing_time`` called then."""
+        """Registers a call of ``on_processing_time`` at a time."""
         ...
 
     def register_event_time_timer(self, time: int) -> None:
-        """Has ``on_event_time`` called then."""
+        """Registers a call of ``on_event_time`` at a time."""
         ...
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Takes a timer back."""
+        """Deletes a processing-time timer."""
         ...
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Takes a timer back."""
+        """Deletes an event-time timer."""
         ...
 
     @overload
@@ -115,10 +115,10 @@ class TriggerContext(Protocol):
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """The same where windows were merged: timers and state are those of the new window."""
+    """Context after a merge of windows: timers and state are those of the new window."""
 
     def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-        """Moves the state of the windows that were merged to the new one.
+        """Moves the state of merged windows to the new one.
 
         For list, reducing and aggregating state.
         """
@@ -135,42 +135,39 @@ class Trigger(ABC, Generic[T, W]):
     def on_element(
         self, element: T, timestamp: int, window: W, ctx: TriggerContext
     ) -> TriggerResult:
-        """A record was added to the window."""
+        """Called after a record was added to the window."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """A processing-time timer of the window is due."""
+        """Called when a processing-time timer of the window is due."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
-        """An event-time timer of the window is due."""
+        """Called when an event-time timer of the window is due."""
 
     def can_merge(self) -> bool:
-        """Whether it may be used where windows merge."""
+        """True if the trigger may be used with merging windows."""
         return False
 
     @abstractmethod
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """Windows were merged into this one."""
+        """Called after windows were merged into this one."""
 
     @abstractmethod
     def clear(self, window: W, ctx: TriggerContext) -> None:
-        """The window goes: remove its state and timers."""
+        """Removes the window's state and timers, since the window ends."""
 
 
 class _Mergeable(Trigger[Any, "Window"]):
-    """Does nothing at timers of either kind, and may be used where windows merge."""
+    """Does nothing at timers of either kind, and may be used with merging windows."""
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Nothing."""
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -180,30 +177,26 @@ class EventTimeTrigger(_Mergeable):
 
     @staticmethod
     def create() -> EventTimeTrigger:
-        """The trigger."""
+        """A trigger that follows the watermark."""
         return EventTimeTrigger()
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Fire where the end has passed, else wait for it."""
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire at the end."""
         ended = time == window.max_timestamp()
         return TriggerResult.FIRE if ended else TriggerResult.CONTINUE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Wait for the end of the merged window, unless that has passed."""
         if window.max_timestamp() > ctx.get_current_watermark():
             ctx.register_event_time_timer(window.max_timestamp())
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Do not wait any more."""
         ctx.delete_event_time_timer(window.max_timestamp())
 
 
@@ -213,55 +206,48 @@ class ProcessingTimeTrigger(_Mergeable):
 
     @staticmethod
     def create() -> ProcessingTimeTrigger:
-        """The trigger."""
+        """A trigger that follows the wall clock."""
         return ProcessingTimeTrigger()
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Wait for the end."""
         ctx.register_processing_time_timer(window.max_timestamp())
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire."""
         return TriggerResult.FIRE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Wait for the end of the merged window."""
         if window.max_timestamp() > ctx.get_current_processing_time():
             ctx.register_processing_time_timer(window.max_timestamp())
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Do not wait any more."""
         ctx.delete_processing_time_timer(window.max_timestamp())
 
 
 @dataclass(frozen=True)
 class _Continuous(_Mergeable):
-    """Fires at every multiple of an interval; which is the next one is state of the window."""
+    """Fires at every multiple of an interval; the next multiple is state of the window."""
 
     interval: int
 
     @staticmethod
     @abstractmethod
-    def _register(ctx: TriggerContext, time: int) -> None:
-        """Set a timer of the trigger's clock."""
+    def _register(ctx: TriggerContext, time: int) -> None: ...
 
     @staticmethod
     @abstractmethod
-    def _delete(ctx: TriggerContext, time: int) -> None:
-        """Take a timer of the trigger's clock back."""
+    def _delete(ctx: TriggerContext, time: int) -> None: ...
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Go on with the earliest of what was waited for."""
+        """Continues with the earliest multiple of the merged windows."""
         ctx.merge_partitioned_state(_NEXT_FIRE)
         next_ms = _next_fire(ctx).get()
         if next_ms is not None:
             self._register(ctx, next_ms)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Do not wait any more."""
         next_fire = _next_fire(ctx)
         next_ms = next_fire.get()
         if next_ms is not None:
@@ -269,12 +255,12 @@ class _Continuous(_Mergeable):
             next_fire.clear()
 
     def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
-        """Wait for the multiple after a time, unless one is waited for."""
+        """Waits for the next multiple after a time, unless it waits already."""
         if _next_fire(ctx).get() is None:
             self._wait(time - time % self.interval, window, ctx)
 
     def _go_on(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire if this is what was waited for, and wait for the next multiple."""
+        """Fires if this is the awaited time, and waits for the next multiple."""
         next_fire = _next_fire(ctx)
         if next_fire.get() != time:
             return TriggerResult.CONTINUE
@@ -293,13 +279,12 @@ class ContinuousEventTimeTrigger(_Continuous):
 
     @staticmethod
     def of(interval: Span) -> ContinuousEventTimeTrigger:
-        """The trigger. Raises GraphError below 1 ms."""
+        """A trigger with this interval. Raises GraphError below 1 ms."""
         return ContinuousEventTimeTrigger(_interval_ms("ContinuousEventTimeTrigger", interval))
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Fire where the end has passed; else wait for it and for the next multiple."""
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
@@ -307,18 +292,15 @@ class ContinuousEventTimeTrigger(_Continuous):
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire, and wait for the next multiple."""
         if time == window.max_timestamp():
             return TriggerResult.FIRE
         return self._go_on(time, window, ctx)
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Go on with the earliest of what was waited for, and wait for the end."""
         super().on_merge(window, ctx)
         ctx.register_event_time_timer(window.max_timestamp())
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Do not wait any more."""
         super().clear(window, ctx)
         ctx.delete_event_time_timer(window.max_timestamp())
 
@@ -336,19 +318,17 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
     @staticmethod
     def of(interval: Span) -> ContinuousProcessingTimeTrigger:
-        """The trigger. Raises GraphError below 1 ms."""
+        """A trigger with this interval. Raises GraphError below 1 ms."""
         where = "ContinuousProcessingTimeTrigger"
         return ContinuousProcessingTimeTrigger(_interval_ms(where, interval))
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Wait for the next multiple."""
         self._begin(ctx.get_current_processing_time(), window, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fire, and wait for the next multiple."""
         return self._go_on(time, window, ctx)
 
     @staticmethod
@@ -362,13 +342,13 @@ class ContinuousProcessingTimeTrigger(_Continuous):
 
 @dataclass(frozen=True)
 class CountTrigger(_Mergeable, Generic[E]):
-    """Fires at each so-manieth record of the window; the contents stay unless they are purged."""
+    """Fires when a number of records is reached; the contents stay unless they are purged."""
 
     window_size: int
 
     @staticmethod
     def of(window_size: int) -> CountTrigger[E]:
-        """The trigger. Raises GraphError below 1."""
+        """A trigger with this count. Raises GraphError below 1."""
         if window_size < 1:
             raise GraphError(
                 f"A window cannot fire at each {window_size} records",
@@ -380,7 +360,6 @@ class CountTrigger(_Mergeable, Generic[E]):
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Count, and fire when it is full."""
         count = self._count(ctx)
         count.add(1)
         if cast("int", count.get()) < self.window_size:
@@ -389,11 +368,9 @@ class CountTrigger(_Mergeable, Generic[E]):
         return TriggerResult.FIRE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Add up the counts."""
         ctx.merge_partitioned_state(_COUNT)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Forget the count."""
         self._count(ctx).clear()
 
     @staticmethod
@@ -403,57 +380,48 @@ class CountTrigger(_Mergeable, Generic[E]):
 
 @dataclass(frozen=True)
 class PurgingTrigger(Trigger[E, "Window"]):
-    """Another trigger, whose windows are emptied each time they fire."""
+    """Wraps another trigger, and empties its windows each time they fire."""
 
     nested_trigger: Trigger[Any, Any]
 
     @staticmethod
     def of(nested_trigger: Trigger[E, Any]) -> PurgingTrigger[E]:
-        """The trigger around another."""
+        """A purging trigger around another one."""
         return PurgingTrigger(nested_trigger)
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """As the other says, and purge."""
         return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the other says, and purge."""
         return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """As the other says, and purge."""
         return _purging(self.nested_trigger.on_event_time(time, window, ctx))
 
     def can_merge(self) -> bool:
-        """As the other."""
         return self.nested_trigger.can_merge()
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """As the other."""
         self.nested_trigger.on_merge(window, ctx)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """As the other."""
         self.nested_trigger.clear(window, ctx)
 
 
 @dataclass(frozen=True)
 class NeverTrigger(_Mergeable):
-    """Never fires."""
+    """Leaves a window open for ever: it never fires."""
 
     def on_element(
         self, element: Any, timestamp: int, window: Window, ctx: TriggerContext
     ) -> TriggerResult:
-        """Nothing."""
         return TriggerResult.CONTINUE
 
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Nothing to be done."""
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None: ...
 
-    def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Nothing to be done."""
+    def clear(self, window: Window, ctx: TriggerContext) -> None: ...
 
 
 class _Min(ReduceFunction[int]):

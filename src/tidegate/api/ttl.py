@@ -17,7 +17,7 @@ _COMPACTION_AFTER: Final = Duration.of_days(30)
 
 @dataclass(frozen=True, slots=True)
 class StateTtlConfig:
-    """How long keyed state lives, in processing time; made by `new_builder`.
+    """Time to live of keyed state, in processing time; made by `new_builder`.
 
     A value is expired when the time is at or past its last update plus ``ttl``. Elements of a list
     and entries of a map expire one by one. Raises ConfigError for a ``ttl`` below one millisecond.
@@ -28,26 +28,26 @@ class StateTtlConfig:
     Builder: ClassVar[type[StateTtlConfigBuilder]]
 
     class UpdateType(Enum):
-        """What makes a value young again. Disabled: state does not expire."""
+        """Accesses that renew a value. Disabled: state does not expire."""
 
         Disabled = 0
         OnCreateAndWrite = 1
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
-        """Whether an expired value may still be read, once, where no clean-up has come by."""
+        """Visibility of expired values that no clean-up has removed yet."""
 
         ReturnExpiredIfNotCleanedUp = 0
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
-        """The time that counts."""
+        """Clock of the time to live; always processing time."""
 
         ProcessingTime = 0
 
     @dataclass(frozen=True, slots=True)
     class IncrementalCleanupStrategy:
-        """A few entries are looked at on each access. cleanup_size: how many.
+        """Checks a few entries on each access. cleanup_size: number of entries.
 
         Entries are looked at on access only, whatever ``every_record`` says.
         """
@@ -59,16 +59,16 @@ class StateTtlConfig:
             _check_positive("cleanup_size", self.cleanup_size)
 
         def get_cleanup_size(self) -> int:
-            """Entries looked at on each access."""
+            """Number of entries checked on each access."""
             return self.cleanup_size
 
         def run_cleanup_for_every_record(self) -> bool:
-            """Whether each record was asked to be an access."""
+            """True if each record was asked to count as an access."""
             return self.every_record
 
     @dataclass(frozen=True, slots=True)
     class RocksdbCompactFilterCleanupStrategy:
-        """What compactions of RocksDB are to drop; without effect on the HashMap backend."""
+        """Clean-up by RocksDB's compactions; without effect on the HashMap backend."""
 
         query_time_after_num_entries: int
         periodic_compaction_time: Duration = _COMPACTION_AFTER
@@ -77,16 +77,16 @@ class StateTtlConfig:
             _check_positive("query_time_after_num_entries", self.query_time_after_num_entries)
 
         def get_query_time_after_num_entries(self) -> int:
-            """Entries after which the filter looks at the clock anew."""
+            """Number of entries after which the filter reads the clock again."""
             return self.query_time_after_num_entries
 
         def get_periodic_compaction_time(self) -> Duration:
-            """Age of a file at which it is compacted for this alone."""
+            """Age of a file at which it is compacted only for clean-up."""
             return self.periodic_compaction_time
 
     @dataclass(frozen=True, slots=True)
     class CleanupStrategies:
-        """When expired state is removed, beside on its own read."""
+        """Removal of expired state other than when it is read."""
 
         full_snapshot: bool = False
         background: bool = True
@@ -94,29 +94,28 @@ class StateTtlConfig:
         compaction_filter: StateTtlConfig.RocksdbCompactFilterCleanupStrategy | None = None
 
         def in_full_snapshot(self) -> bool:
-            """Whether snapshots leave expired entries out."""
+            """True if snapshots leave expired entries out."""
             return self.full_snapshot
 
         def is_cleanup_in_background(self) -> bool:
-            """Whether the backend cleans up in its own way where no other is asked for."""
+            """True if the backend cleans up in its own way without other requests."""
             return self.background
 
         def get_incremental_cleanup_strategy(
             self,
         ) -> StateTtlConfig.IncrementalCleanupStrategy | None:
-            """As asked for; else 5 entries an access in the background; None without either."""
+            """The strategy that was set, else 5 entries an access in background, or None."""
             if self.incremental is None and self.background:
                 return StateTtlConfig.IncrementalCleanupStrategy(5)
             return self.incremental
 
         def in_rocksdb_compact_filter(self) -> bool:
-            """Whether compactions of RocksDB were asked to drop expired entries."""
+            """True if compactions of RocksDB were asked to drop expired entries."""
             return self.compaction_filter is not None
 
         def get_rocksdb_compact_filter_cleanup_strategy(
             self,
         ) -> StateTtlConfig.RocksdbCompactFilterCleanupStrategy | None:
-            """What was asked for of RocksDB."""
             return self.compaction_filter
 
     update_type: UpdateType
@@ -134,27 +133,27 @@ class StateTtlConfig:
         return StateTtlConfigBuilder(ttl)
 
     def get_update_type(self) -> UpdateType:
-        """What makes a value young again."""
+        """Accesses that renew a value."""
         return self.update_type
 
     def get_state_visibility(self) -> StateVisibility:
-        """Whether an expired value may still be read."""
+        """Visibility of expired values."""
         return self.state_visibility
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
-        """The time that counts."""
+        """Clock of the time to live."""
         return self.ttl_time_characteristic
 
     def get_ttl(self) -> Time:
-        """How long a value lives after its last update."""
+        """Time that a value lives after its last update."""
         return self.ttl
 
     def get_cleanup_strategies(self) -> CleanupStrategies:
-        """When expired state is removed."""
+        """Strategies for the removal of expired state."""
         return self.cleanup_strategies
 
     def is_enabled(self) -> bool:
-        """Whether state expires at all."""
+        """True if state expires at all."""
         return self.update_type is not StateTtlConfig.UpdateType.Disabled
 
 
@@ -172,46 +171,46 @@ class StateTtlConfigBuilder:
         self.set_ttl(ttl)
 
     def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfigBuilder:
-        """What makes a value young again."""
+        """Sets which accesses renew a value."""
         self._update_type = update_type
         return self
 
     def update_ttl_on_create_and_write(self) -> StateTtlConfigBuilder:
-        """Only writes make a value young again."""
+        """Lets only writes renew a value."""
         return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
     def update_ttl_on_read_and_write(self) -> StateTtlConfigBuilder:
-        """Reads too make a value young again."""
+        """Lets reads renew a value too."""
         return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
     def set_state_visibility(
         self, state_visibility: StateTtlConfig.StateVisibility
     ) -> StateTtlConfigBuilder:
-        """Whether an expired value may still be read."""
+        """Sets the visibility of expired values."""
         self._visibility = state_visibility
         return self
 
     def return_expired_if_not_cleaned_up(self) -> StateTtlConfigBuilder:
-        """An expired value may still be read, once."""
+        """Lets an expired value be read once more if it was not removed yet."""
         return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
 
     def never_return_expired(self) -> StateTtlConfigBuilder:
-        """An expired value reads as absent."""
+        """Makes expired values read as absent."""
         return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
 
     def set_ttl_time_characteristic(
         self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
     ) -> StateTtlConfigBuilder:
-        """The time that counts."""
+        """Sets the clock of the time to live."""
         self._characteristic = ttl_time_characteristic
         return self
 
     def use_processing_time(self) -> StateTtlConfigBuilder:
-        """Processing time counts."""
+        """Uses processing time, the only choice."""
         return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
     def set_ttl(self, ttl: Span) -> StateTtlConfigBuilder:
-        """How long a value lives after its last update. Raises ConfigError for another type."""
+        """Sets how long a value lives after its last update. Raises ConfigError for other types."""
         try:
             self._ttl = Time.milliseconds(span_ms(ttl))
         except ValueError:
@@ -224,14 +223,14 @@ class StateTtlConfigBuilder:
         return self
 
     def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
-        """Leave expired entries out of snapshots."""
+        """Leaves expired entries out of snapshots."""
         self._full_snapshot = True
         return self
 
     def cleanup_incrementally(
         self, cleanup_size: int, run_cleanup_for_every_record: bool = False
     ) -> StateTtlConfigBuilder:
-        """Look at so many entries on each access, other ones each time.
+        """Checks this many entries on each access, other ones each time.
 
         Raises ConfigError for a size below 1.
         """
@@ -245,7 +244,7 @@ class StateTtlConfigBuilder:
         query_time_after_num_entries: int = 1_000,
         periodic_compaction_time: Span = _COMPACTION_AFTER,
     ) -> StateTtlConfigBuilder:
-        """Kept without effect: no backend filters in compactions. Raises ConfigError below 1."""
+        """Has no effect: no backend filters in compactions. Raises ConfigError below 1."""
         age_ms = millis_of(periodic_compaction_time, where=_WHERE)
         self._filter = StateTtlConfig.RocksdbCompactFilterCleanupStrategy(
             query_time_after_num_entries, Duration.of_millis(age_ms)
@@ -253,7 +252,7 @@ class StateTtlConfigBuilder:
         return self
 
     def disable_cleanup_in_background(self) -> StateTtlConfigBuilder:
-        """Remove expired state only on its own read, and as asked for explicitly."""
+        """Removes expired state only when it is read, and as asked for explicitly."""
         self._background = False
         return self
 

@@ -24,34 +24,34 @@ UPDATE_INTERVAL: Final = Duration.of_seconds(1)
 
 
 class TimestampAssigner(ABC, Generic[T]):
-    """Finds the event time of a record."""
+    """Extracts the event time of a record."""
 
     @abstractmethod
     def extract_timestamp(self, value: T, record_timestamp: int, /) -> int:
-        """Milliseconds. record_timestamp: what the record had; ``MIN_TIMESTAMP_MS`` for nothing."""
+        """Event time in milliseconds. record_timestamp: its former one, or ``MIN_TIMESTAMP_MS``."""
 
 
 class WatermarkOutput(Protocol):
-    """What a watermark generator says takes effect where it is said."""
+    """Receives the watermarks of a generator, which take effect at once."""
 
     def emit_watermark(self, timestamp: int) -> None:
-        """No record at or before this time, in milliseconds, will come any more.
+        """Promises that no record at or before this time, in milliseconds, will come.
 
         One that is not above all before it is passed over.
         """
         ...
 
     def mark_idle(self) -> None:
-        """Whoever reads this stream is not to wait for its event time, until it is active again."""
+        """Marks the stream as idle: readers don't wait for its event time until it is active."""
         ...
 
     def mark_active(self) -> None:
-        """Ends ``mark_idle``; so does a higher watermark."""
+        """Ends ``mark_idle``; a higher watermark does so too."""
         ...
 
 
 class WatermarkGenerator(ABC, Generic[T]):
-    """Draws watermarks from records; each subtask has its own, which begins anew after a restore.
+    """Makes watermarks from records; each subtask has its own, which starts anew after a restore.
 
     >>> class EachRecord(WatermarkGenerator[object]):
     ...     def on_event(self, value, timestamp, output):
@@ -61,10 +61,10 @@ class WatermarkGenerator(ABC, Generic[T]):
 
     @abstractmethod
     def on_event(self, value: T, timestamp: int, output: WatermarkOutput) -> None:
-        """A record has passed. timestamp: its event time; ``MIN_TIMESTAMP_MS`` for none."""
+        """Sees a record. timestamp: its event time; ``MIN_TIMESTAMP_MS`` for none."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:
-        """Called once in ``pipeline.auto-watermark-interval``, first after one; not while idle."""
+        """Called every ``pipeline.auto-watermark-interval``, first after one; not while idle."""
 
 
 Assigner = TimestampAssigner[Any] | Callable[[Any, int], int] | str
@@ -73,7 +73,7 @@ Assigner = TimestampAssigner[Any] | Callable[[Any, int], int] | str
 
 @dataclass(frozen=True, slots=True)
 class WatermarkAlignment:
-    """How near to one another the sources of a group keep. See ``with_watermark_alignment``."""
+    """Bound on how far sources of a group drift apart. See ``with_watermark_alignment``."""
 
     group: str
     drift_ms: int
@@ -82,7 +82,7 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WatermarkStrategy:
-    """How records get event time, and how late they may come.
+    """Event time of records, and how late they may come.
 
     A value: each ``with_`` gives a new one. lateness_ms: how far a record may lie behind the
     greatest timestamp so far. supplier: makes the generator of each subtask. Where both are None
@@ -122,17 +122,17 @@ class WatermarkStrategy:
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """None but the one at the end of a bounded input."""
+        """Gives no watermarks but the one at the end of a bounded input."""
         return WatermarkStrategy()
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Timestamps never go back: the watermark is the greatest of them, less 1 ms."""
+        """For timestamps that never go back: the watermark is the greatest one, less 1 ms."""
         return WatermarkStrategy(lateness_ms=0)
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: Span) -> WatermarkStrategy:
-        """Timestamps go back by at most this much, which the watermark stays behind.
+        """For timestamps that go back by at most this much, by which the watermark is delayed.
 
         Raises ConfigError for what is no length of time, or a negative one.
         """
@@ -141,7 +141,7 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(supplier: Callable[[], WatermarkGenerator[Any]]) -> WatermarkStrategy:
-        """Watermarks of a generator of one's own.
+        """Takes watermarks from a user's generator.
 
         supplier: called once in each subtask; the generator's class will do. Raises GraphError
         where it cannot be called.
@@ -155,7 +155,7 @@ class WatermarkStrategy:
         return WatermarkStrategy(supplier=supplier)
 
     def with_timestamp_assigner(self, timestamp_assigner: Assigner) -> Self:
-        """With this way to find timestamps.
+        """A copy with this way to extract timestamps.
 
         timestamp_assigner: an assigner, a function of the same arguments, or the name of a column.
         A column holds milliseconds since 1970 or times; it is read of Arrow batches as they are,
@@ -174,7 +174,7 @@ class WatermarkStrategy:
         return replace(self, assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Span) -> Self:
-        """Without records for this long, an input no longer holds back event time.
+        """A copy in which an input without records for this long no longer holds event time back.
 
         It counts again with its next record. Whether it rests is looked at once in
         ``pipeline.auto-watermark-interval``. Raises ConfigError for less than 1 ms.
@@ -187,7 +187,7 @@ class WatermarkStrategy:
         max_allowed_watermark_drift: Span,
         update_interval: Span | None = None,
     ) -> Self:
-        """A source whose watermark is too far ahead of its group's least rests until that follows.
+        """A copy in which a source that is too far ahead of its group's slowest waits for it.
 
         watermark_group: a name; all readers of all sources of the job with this name are one group.
         max_allowed_watermark_drift: how far ahead a reader may be. update_interval: how often the
@@ -211,7 +211,7 @@ class WatermarkStrategy:
 
 
 def _called(function: object) -> str:
-    """A function by its name, anything else as it shows itself."""
+    """Name of a function; the repr of anything else."""
     return getattr(function, "__name__", None) or repr(function)
 
 

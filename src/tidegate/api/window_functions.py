@@ -1,4 +1,4 @@
-"""Functions of a window's records, called each time it fires. Names and meaning are PyFlink's."""
+"""Window functions, called each time a window fires. Names and meaning are PyFlink's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WindowOf = TypeVar("WindowOf", covariant=True)
 
 
 class WindowFunction(Function, Generic[In, Out, Key, W]):
-    """Any number of results for a key's window."""
+    """Makes any number of results from a key's window."""
 
     @abstractmethod
     def apply(
@@ -31,7 +31,7 @@ class WindowFunction(Function, Generic[In, Out, Key, W]):
 
 
 class AllWindowFunction(Function, Generic[In, Out, W]):
-    """Any number of results for a window of the whole stream."""
+    """Makes any number of results from a window of the whole stream."""
 
     @abstractmethod
     def apply(
@@ -41,25 +41,23 @@ class AllWindowFunction(Function, Generic[In, Out, W]):
 
 
 class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
-    """Any number of results for a window of the whole stream, with time and state."""
+    """Makes any number of results from a window of the whole stream, with time and state."""
 
     class Context(Protocol[WindowOf]):
-        """What is known of the window that fires or goes."""
+        """Facts about the window that fires or ends."""
 
-        def window(self) -> WindowOf:
-            """The window."""
-            ...
+        def window(self) -> WindowOf: ...
 
         def current_processing_time(self) -> int:
             """Wall clock, milliseconds since 1970."""
             ...
 
         def current_watermark(self) -> int:
-            """Event time that the operator has reached, milliseconds."""
+            """Current event time of the operator, milliseconds."""
             ...
 
         def window_state(self) -> KeyedStateStore:
-            """State of this key and window; to be cleared in ``clear``.
+            """State of this key and window; must be cleared in ``clear``.
 
             Raises UserError where windows merge.
             """
@@ -76,14 +74,14 @@ class ProcessAllWindowFunction(Function, Generic[In, Out, W]):
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
     def clear(self, context: ProcessAllWindowFunction.Context[W], /) -> None:
-        """The window goes: clear what is in its ``window_state``."""
+        """Clears ``window_state``, since the window ends."""
 
 
 class ProcessWindowFunction(Function, Generic[In, Out, Key, W]):
-    """Any number of results for a key's window, with time and state."""
+    """Makes any number of results from a key's window, with time and state."""
 
     class Context(ProcessAllWindowFunction.Context[WindowOf], Protocol[WindowOf]):
-        """What is known of the window that fires or goes."""
+        """Facts about the window that fires or ends."""
 
     @abstractmethod
     def process(
@@ -92,4 +90,4 @@ class ProcessWindowFunction(Function, Generic[In, Out, Key, W]):
         """Yield (or return an iterable of) the results. elements: the window's records."""
 
     def clear(self, context: ProcessWindowFunction.Context[W], /) -> None:
-        """The window goes: clear what is in its ``window_state``."""
+        """Clears ``window_state``, since the window ends."""

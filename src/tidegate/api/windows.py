@@ -56,15 +56,14 @@ class TimeWindow(Window):
     end: int
 
     def max_timestamp(self) -> int:
-        """The millisecond before the end."""
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether they overlap or touch."""
+        """True if they overlap or touch."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """Smallest window that holds both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
@@ -99,7 +98,6 @@ class CountWindow(Window):
     id: int
 
     def max_timestamp(self) -> int:
-        """The largest timestamp: event time does not end it."""
         return _LONG_MAX
 
 
@@ -109,19 +107,18 @@ class GlobalWindow(Window):
 
     @staticmethod
     def get() -> GlobalWindow:
-        """The window."""
+        """The one global window of all keys."""
         return GlobalWindow()
 
     def max_timestamp(self) -> int:
-        """The largest timestamp: it never ends."""
         return _LONG_MAX
 
 
 class WindowAssignerContext(Protocol):
-    """What an assigner may ask for."""
+    """Facts that an assigner may ask for."""
 
     def next_number(self) -> int:
-        """Number of the key's record in this operator, from 0; to be asked once a record."""
+        """Number of the key's record in this operator, from 0; ask once for each record."""
         ...
 
     def get_current_processing_time(self) -> int:
@@ -130,7 +127,7 @@ class WindowAssignerContext(Protocol):
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Finds the windows of a record. Subclassable by users.
+    """Assigns records to windows. Subclassable by users.
 
     window_type: type by which windows are kept in state; None for any picklable windows, which have
     to be hashable.
@@ -143,38 +140,36 @@ class WindowAssigner(ABC, Generic[T, W]):
     def assign_windows(
         self, element: T, timestamp: int, context: WindowAssignerContext
     ) -> Collection[W]:
-        """The windows of a record. timestamp: its event time, milliseconds."""
+        """Windows of a record. timestamp: its event time, milliseconds."""
 
     @abstractmethod
     def get_default_trigger(self) -> Trigger[Any, Any]:
-        """What fires the windows where the program says nothing else.
+        """Default trigger of the windows.
 
         One that takes an argument is given the environment, as in PyFlink.
         """
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether windows end by event time; else by the wall clock."""
+        """True if windows end by event time; else by the wall clock."""
 
     def get_window_serializer(self) -> TypeSerializer[W] | None:
-        """PyFlink's; never asked for, since `window_type` says how windows are kept."""
+        """Never called: `window_type` says how windows are kept. Exists for PyFlink programs."""
         return None
 
 
 class MergeCallback(ABC, Generic[W]):
-    """Takes each group of windows that become one, and that one; called, or by its ``merge``."""
+    """Receives each group of windows that merge, and the merged one; as a call or by ``merge``."""
 
     @abstractmethod
-    def merge(self, merged: Collection[W], merge_result: W) -> None:
-        """Take one group."""
+    def merge(self, merged: Collection[W], merge_result: W) -> None: ...
 
     def __call__(self, merged: Collection[W], merge_result: W) -> None:
-        """The same."""
         self.merge(merged, merge_result)
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows may grow together."""
+    """An assigner whose windows may merge."""
 
     MergeCallback = MergeCallback
 
@@ -182,20 +177,19 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
     def merge_windows(
         self, windows: Iterable[W], callback: Callable[[Collection[W], W], None]
     ) -> None:
-        """Calls back with each group of windows that become one, and with that one."""
+        """Calls back with each group of windows that merge, and with the merged one."""
 
 
 class _TimeWindows(WindowAssigner[Any, TimeWindow]):
-    """Windows of a clock: that of the records or that on the wall."""
+    """Windows by a clock: the records' event time or the wall clock."""
 
     window_type: ClassVar[TypeInformation | None] = TupleTypeInfo([LONG, LONG])
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
-        """At the end of the window."""
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
 
     def _time(self, timestamp: int, context: WindowAssignerContext) -> int:
-        """The time of a record that the windows go by."""
+        """Time of a record by the windows' clock."""
         return timestamp if self.is_event_time() else context.get_current_processing_time()
 
 
@@ -207,7 +201,7 @@ class AlignedWindows(_TimeWindows):
     offset_ms: int
 
     def windows_of(self, timestamp: int) -> list[TimeWindow]:
-        """The windows in which a time lies, the latest first."""
+        """Windows that contain a time, the latest first."""
         start = timestamp - (timestamp - self.offset_ms) % self.slide_ms
         starts = range(start, timestamp - self.size_ms, -self.slide_ms)
         return [TimeWindow(start, start + self.size_ms) for start in starts]
@@ -215,7 +209,6 @@ class AlignedWindows(_TimeWindows):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[TimeWindow]:
-        """The windows in which the record's time lies."""
         return self.windows_of(self._time(timestamp, context))
 
 
@@ -235,7 +228,6 @@ class _Tumbling(AlignedWindows):
 
     @property
     def slide_ms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """From the start of a window to that of the next."""
         return self.size_ms
 
 
@@ -261,7 +253,6 @@ class TumblingEventTimeWindows(_Tumbling):
     """
 
     def is_event_time(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -269,7 +260,6 @@ class TumblingProcessingTimeWindows(_Tumbling):
     """Windows of one size by the wall clock, side by side."""
 
     def is_event_time(self) -> bool:
-        """No."""
         return False
 
 
@@ -282,7 +272,6 @@ class SlidingEventTimeWindows(_Sliding):
     """
 
     def is_event_time(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -290,29 +279,27 @@ class SlidingProcessingTimeWindows(_Sliding):
     """Windows of one size by the wall clock, one starting each slide."""
 
     def is_event_time(self) -> bool:
-        """No."""
         return False
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """Finds the gap after which a record's session ends."""
+    """Extracts the gap after which a record's session ends."""
 
     @abstractmethod
     def extract(self, element: Any) -> int:
-        """Milliseconds, above 0."""
+        """Gap in milliseconds, above 0."""
 
 
 class SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
-    """Windows that last until nothing has come for a gap; those that overlap or touch are one."""
+    """Windows that last until nothing comes for a gap; windows that overlap or touch merge."""
 
     @abstractmethod
     def gap_ms(self, element: Any) -> int:
-        """The gap behind a record, milliseconds."""
+        """Gap after a record, milliseconds."""
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[TimeWindow]:
-        """A window of the gap's length, which merging may extend."""
         start = self._time(timestamp, context)
         return [TimeWindow(start, start + self.gap_ms(element))]
 
@@ -321,7 +308,6 @@ class SessionWindows(_TimeWindows, MergingWindowAssigner[Any, TimeWindow]):
         windows: Iterable[TimeWindow],
         callback: Callable[[Collection[TimeWindow], TimeWindow], None],
     ) -> None:
-        """Merges what overlaps or touches."""
         TimeWindow.merge_windows(windows, callback)
 
 
@@ -336,7 +322,7 @@ class EventTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_gap(size: Span) -> EventTimeSessionWindows:
-        """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
+        """Sessions that end after this time without records. Raises GraphError below 1 ms."""
         return EventTimeSessionWindows(_checked_gap("EventTimeSessionWindows", size))
 
     @staticmethod
@@ -347,11 +333,9 @@ class EventTimeSessionWindows(SessionWindows):
         return DynamicEventTimeSessionWindows(extractor)
 
     def gap_ms(self, element: Any) -> int:
-        """The same for all."""
         return self.session_gap
 
     def is_event_time(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -363,7 +347,7 @@ class ProcessingTimeSessionWindows(SessionWindows):
 
     @staticmethod
     def with_gap(size: Span) -> ProcessingTimeSessionWindows:
-        """Sessions that end when nothing has come for so long. Raises GraphError below 1 ms."""
+        """Sessions that end after this time without records. Raises GraphError below 1 ms."""
         return ProcessingTimeSessionWindows(_checked_gap("ProcessingTimeSessionWindows", size))
 
     @staticmethod
@@ -374,11 +358,9 @@ class ProcessingTimeSessionWindows(SessionWindows):
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def gap_ms(self, element: Any) -> int:
-        """The same for all."""
         return self.session_gap
 
     def is_event_time(self) -> bool:
-        """No."""
         return False
 
 
@@ -394,7 +376,7 @@ class _DynamicGap(SessionWindows):
         self._extract = extract
 
     def gap_ms(self, element: Any) -> int:
-        """What the extractor gives. Raises ValueError where that is no gap."""
+        """Gap from the extractor. Raises ValueError for an invalid one."""
         gap: Any = self._extract(element)
         if type(gap) is not int or gap < 1:
             raise ValueError(f"a session gap has to be an int of 1 ms or more, not {gap!r}")
@@ -412,7 +394,6 @@ class DynamicEventTimeSessionWindows(_DynamicGap):
         return DynamicEventTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
-        """Yes."""
         return True
 
 
@@ -427,7 +408,6 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap):
         return DynamicProcessingTimeSessionWindows(extractor)
 
     def is_event_time(self) -> bool:
-        """No."""
         return False
 
 
@@ -439,21 +419,18 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
 
     @staticmethod
     def create() -> GlobalWindows:
-        """The assigner."""
+        """The assigner of the one window."""
         return GlobalWindows()
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[GlobalWindow]:
-        """The one window."""
         return [GlobalWindow.get()]
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
-        """Never."""
         return NeverTrigger()
 
     def is_event_time(self) -> bool:
-        """No: it needs no time at all."""
         return False
 
 
@@ -468,17 +445,14 @@ class CountWindowAssigner(WindowAssigner[Any, CountWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssignerContext
     ) -> list[CountWindow]:
-        """The windows of the key's next record."""
         number = context.next_number()
         first = max(0, (number - self.window_size) // self.window_slide + 1)
         return [CountWindow(k) for k in range(first, number // self.window_slide + 1)]
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, Any]:
-        """When the window is full."""
         return PurgingTrigger(CountTrigger(self.window_size))
 
     def is_event_time(self) -> bool:
-        """No: it needs no time at all."""
         return False
 
 
@@ -490,13 +464,13 @@ class CountTumblingWindowAssigner(CountWindowAssigner):
 
     @staticmethod
     def of(window_size: int) -> CountTumblingWindowAssigner:
-        """The assigner. Raises GraphError below 1."""
+        """An assigner with this size. Raises GraphError below 1."""
         _check_count("CountTumblingWindowAssigner", window_size, window_size)
         return CountTumblingWindowAssigner(window_size)
 
     @property
     def window_slide(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Records from the start of a window to that of the next."""
+        """Number of records between starts of windows."""
         return self.window_size
 
 
@@ -509,13 +483,13 @@ class CountSlidingWindowAssigner(CountWindowAssigner):
 
     @staticmethod
     def of(window_size: int, window_slide: int) -> CountSlidingWindowAssigner:
-        """The assigner. Raises GraphError below 1."""
+        """An assigner with this size and slide. Raises GraphError below 1."""
         _check_count("CountSlidingWindowAssigner", window_size, window_slide)
         return CountSlidingWindowAssigner(window_size, window_slide)
 
 
 def count_windows(size: int, slide: int) -> CountWindowAssigner:
-    """What ``count_window`` uses; a slide of 0 is one after the other. Raises GraphError."""
+    """Assigner of ``count_window``; a slide of 0 gives tumbling windows. Raises GraphError."""
     if slide == 0:
         return CountTumblingWindowAssigner.of(size)
     return CountSlidingWindowAssigner.of(size, slide)

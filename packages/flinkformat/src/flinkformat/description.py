@@ -47,7 +47,7 @@ Shown = dict[str, object]
 
 
 def describe(metadata: CheckpointMetadata, *, directory: str) -> Shown:
-    """Everything that the metadata says. directory: where relative files lie."""
+    """Content of the metadata as plain values. directory: folder of relative files."""
     return {
         "checkpointId": metadata.checkpoint_id,
         "properties": _properties(metadata.properties),

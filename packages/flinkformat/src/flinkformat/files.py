@@ -22,24 +22,22 @@ _PART_BYTES: Final = 4 << 20
 
 
 class StateBytes(Protocol):
-    """Where the bytes behind handles are read. where: what errors call the place."""
+    """Reads the bytes behind handles. where: name of the place in errors."""
 
     where: str
 
-    def at(self, where: str) -> Self:
-        """The same, with another name for errors."""
-        ...
+    def at(self, where: str) -> Self: ...
 
     def read(self, handle: StreamStateHandle) -> bytes:
         """All bytes of a handle."""
         ...
 
     def read_part(self, handle: StreamStateHandle, start: int, size: int | None) -> bytes:
-        """So many bytes from an offset, or all behind it; fewer at the end."""
+        """Reads bytes from an offset, or all after it; fewer at the end."""
         ...
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write all bytes of a handle to a new file of this machine."""
+        """Writes all bytes of a handle to a new file of this machine."""
         ...
 
 
@@ -59,21 +57,17 @@ class StateFiles:
         self.where = where or folder
 
     def at(self, where: str) -> StateFiles:
-        """The same, with another name for errors."""
         return StateFiles(self._open_file, self._folder, where)
 
     def read(self, handle: StreamStateHandle) -> bytes:
-        """All bytes of a handle."""
         return self.read_part(handle, 0, None)
 
     def read_part(self, handle: StreamStateHandle, start: int, size: int | None) -> bytes:
-        """So many bytes from an offset, or all behind it; fewer at the end."""
         left = handle.state_size - start
         with self._opened(handle, start) as stream:
             return stream.read(max(left if size is None else min(size, left), 0))
 
     def copy(self, handle: StreamStateHandle, target: Path) -> None:
-        """Write all bytes of a handle to a new file of this machine."""
         with target.open("xb") as file:
             for start in range(0, handle.state_size, _PART_BYTES):
                 file.write(self.read_part(handle, start, _PART_BYTES))

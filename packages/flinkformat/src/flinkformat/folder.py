@@ -17,7 +17,7 @@ METADATA = "_metadata"
 
 
 def read(path: str | PathLike[str]) -> CheckpointMetadata:
-    """What the ``_metadata`` of a snapshot says. path: the file, or the folder in which it lies.
+    """Reads the ``_metadata`` of a snapshot. path: the file, or its folder.
 
     Raises FormatError for bytes that are none, and OSError where there is no such file.
     """

@@ -34,12 +34,11 @@ class ByteStreamStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of state."""
         return len(self.data)
 
     @property
     def physical_id(self) -> str:
-        """Name of the bytes themselves, whoever refers to them."""
+        """Identity of the bytes, whoever refers to them."""
         return self.handle_name
 
 
@@ -52,7 +51,6 @@ class FileStateHandle:
 
     @property
     def physical_id(self) -> str:
-        """Name of the bytes themselves, whoever refers to them."""
         return self.file_path
 
 
@@ -70,12 +68,12 @@ class RelativeFileStateHandle:
 
     @property
     def physical_id(self) -> str:
-        """Name of the bytes themselves; the relative path as long as the folder is not known."""
+        """Identity of the bytes; the relative path until the folder is known."""
         return self.relative_path if self.file_path is None else self.file_path
 
 
 class StateScope(Enum):
-    """Whether a segment's file belongs to one checkpoint or is shared; values as in the format."""
+    """Owner of a segment's file: one checkpoint, or several; values as in the format."""
 
     EXCLUSIVE = 0
     SHARED = 1
@@ -93,17 +91,15 @@ class SegmentFileStateHandle:
 
     @property
     def physical_id(self) -> str:
-        """Name of the bytes themselves, whoever refers to them."""
         return self.file_path
 
 
 @dataclass(frozen=True, slots=True)
 class EmptySegmentFileStateHandle:
-    """Stands where a segment would be if there had been anything to write."""
+    """Replaces a segment of no bytes."""
 
     @property
     def state_size(self) -> int:
-        """No bytes."""
         return 0
 
     @property
@@ -114,7 +110,7 @@ class EmptySegmentFileStateHandle:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderStreamStateHandle:
-    """Stands for a shared file that the driver has registered already; never in a ``_metadata``."""
+    """Replaces a shared file that the driver has registered already; never in a ``_metadata``."""
 
     physical_id: str
     state_size: int
@@ -148,7 +144,6 @@ class OperatorStreamStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of state."""
         return self.delegate.state_size
 
 
@@ -167,7 +162,6 @@ class FileMergingOperatorStreamStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of state."""
         return self.delegate.state_size
 
 
@@ -187,23 +181,21 @@ class KeyGroupsStateHandle:
         assert len(self.offsets) == len(self.key_groups), "one offset for each key group"
 
     def offset_of(self, key_group: int) -> int:
-        """Where a key group begins in `delegate`."""
+        """Start of a key group in `delegate`."""
         assert key_group in self.key_groups, f"key group {key_group} is not in {self.key_groups}"
         return self.offsets[key_group - self.key_groups.first]
 
     @property
     def state_size(self) -> int:
-        """Bytes of the whole stream, whatever part of it `key_groups` names."""
+        """Bytes of the whole stream, whichever part `key_groups` names."""
         return self.delegate.state_size
 
     @property
     def checkpointed_size(self) -> int:
-        """Bytes that this checkpoint has written."""
         return self.state_size
 
     @property
     def physical_id(self) -> str:
-        """Name of the bytes themselves, whoever refers to them."""
         return self.delegate.physical_id
 
 
@@ -222,18 +214,17 @@ class KeyGroupsSavepointStateHandle:
         assert len(self.offsets) == len(self.key_groups), "one offset for each key group"
 
     def offset_of(self, key_group: int) -> int:
-        """Where a key group begins in `delegate`; 0 where it has no state."""
+        """Start of a key group in `delegate`; 0 if it has no state."""
         assert key_group in self.key_groups, f"key group {key_group} is not in {self.key_groups}"
         return self.offsets[key_group - self.key_groups.first]
 
     @property
     def state_size(self) -> int:
-        """Bytes of the whole stream, whatever part of it `key_groups` names."""
+        """Bytes of the whole stream, whichever part `key_groups` names."""
         return self.delegate.state_size
 
     @property
     def checkpointed_size(self) -> int:
-        """Bytes that this snapshot has written."""
         return self.state_size
 
 
@@ -264,7 +255,6 @@ class IncrementalRemoteKeyedStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of all files."""
         files = (*self.shared_state, *self.private_state)
         return self.meta.state_size + sum(file.handle.state_size for file in files)
 
@@ -289,12 +279,10 @@ class InMemoryChangelogStateHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of all changes."""
         return sum(len(change.change) for change in self.changes)
 
     @property
     def checkpointed_size(self) -> int:
-        """Bytes that this checkpoint has written."""
         return self.state_size
 
 
@@ -335,7 +323,6 @@ class ChangelogStateBackendHandle:
 
     @property
     def state_size(self) -> int:
-        """Bytes of the snapshot and of the changes."""
         return sum(part.state_size for part in (*self.materialized, *self.non_materialized))
 
 

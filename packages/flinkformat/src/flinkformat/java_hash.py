@@ -22,7 +22,7 @@ _CANONICAL_FLOAT_NAN: Final = 0x7FC00000
 
 
 def int32(number: int) -> int:
-    """The low 32 bits as a signed number."""
+    """Low 32 bits as a signed number."""
     return ((number + 0x80000000) & _MASK) - 0x80000000
 
 
@@ -41,7 +41,6 @@ def hash_long(number: int) -> int:
 
 
 def hash_boolean(value: bool) -> int:
-    """`Boolean.hashCode`."""
     return 1231 if value else 1237
 
 
@@ -60,7 +59,6 @@ def hash_float(number: float) -> int:
 
 
 def hash_bytes(data: bytes) -> int:
-    """`Arrays.hashCode(byte[])`; bytes are signed."""
     code = 1
     for byte in memoryview(data).cast("b"):
         code = (31 * code + byte) & _MASK
@@ -89,12 +87,10 @@ def hash_big_decimal(unscaled: int, scale: int) -> int:
 
 
 def hash_local_date(year: int, month: int, day: int) -> int:
-    """`LocalDate.hashCode`."""
     return int32((year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day))
 
 
 def hash_local_time(nano_of_day: int) -> int:
-    """`LocalTime.hashCode`."""
     return hash_long(nano_of_day)
 
 
@@ -104,7 +100,6 @@ def hash_instant(seconds: int, nanos: int) -> int:
 
 
 def hash_uuid(bits: int) -> int:
-    """`UUID.hashCode` of its 128 bits."""
     folded = (bits >> 64) ^ (bits & 0xFFFFFFFFFFFFFFFF)
     return int32((folded >> 32) ^ folded)
 

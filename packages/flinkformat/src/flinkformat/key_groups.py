@@ -49,11 +49,11 @@ class KeyGroupRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no key group in it."""
+        """True if the range has no key group."""
         return self.first == 0 and self.last == -1
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:
-        """The key groups that are in both."""
+        """Key groups that are in both ranges."""
         first, last = max(self.first, other.first), min(self.last, other.last)
         return KeyGroupRange(first, last) if first <= last else KeyGroupRange.empty()
 
@@ -80,7 +80,7 @@ def subtask_of_key_group(key_group: int, parallelism: int, max_parallelism: int)
 
 
 def default_max_parallelism(parallelism: int) -> int:
-    """Max parallelism of an operator for which none was set: room to grow by half, 128 at least."""
+    """Default max parallelism of an operator: room to grow by half, at least 128."""
     check_parallelism(parallelism)
     room = parallelism + parallelism // 2
     power = 1 << (room - 1).bit_length()
@@ -88,7 +88,7 @@ def default_max_parallelism(parallelism: int) -> int:
 
 
 def key_group_prefix_bytes(max_parallelism: int) -> int:
-    """Bytes that hold a key group in front of a key, in RocksDB and in canonical savepoints."""
+    """Length in bytes of the key group before a key, in RocksDB and in canonical savepoints."""
     return 2 if max_parallelism > 128 else 1
 
 

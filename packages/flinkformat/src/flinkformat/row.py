@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class RowKind(Enum):
-    """What a row says about a changing table; the number is Flink's byte."""
+    """Kind of change that a row means for a table; the number is Flink's byte."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -49,14 +49,14 @@ class Row:
     def of_parts(
         values: Sequence[object], names: tuple[str, ...] | None, row_kind: RowKind | int
     ) -> Row:
-        """A row of its values, names and kind; the way back from a snapshot."""
+        """A row of values, names and kind, as a pickle restores it."""
         row = Row.of_kind(RowKind(row_kind), *values)
         row._names = names
         return row
 
     @staticmethod
     def named(names: tuple[str, ...], values: list[object]) -> Row:
-        """A row that takes these values for its own, one a name."""
+        """A row that takes these values as its own, one for each name."""
         row = _new(Row)
         _set_values(row, values)
         _set_names(row, names)
@@ -64,7 +64,7 @@ class Row:
         return row
 
     def copy(self, part: Callable[[object], object]) -> Row:
-        """A row of the same names and kind, its values copied by ``part``."""
+        """A row with the same names and kind, and values copied by ``part``."""
         row = _new(Row)
         _set_values(row, list(map(part, self._values)))
         _set_names(row, self._names)
@@ -73,11 +73,11 @@ class Row:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the fields, None for a row without names."""
+        """Names of the fields; None for a row without names."""
         return self._names
 
     def as_dict(self, recursive: bool = False) -> dict[str, object]:
-        """Values by name; raises TypeError where the row has no names."""
+        """Values by name. Raises TypeError if the row has no names."""
         if self._names is None:
             raise TypeError("A Row without names can't become a dict; use set_field_names first.")
         values = self._values
@@ -86,7 +86,7 @@ class Row:
         return dict(zip(self._names, values, strict=True))
 
     def get_row_kind(self) -> RowKind:
-        """The kind of change, INSERT by default."""
+        """Kind of change, INSERT by default."""
         return self._kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
@@ -100,7 +100,7 @@ class Row:
         self._names = tuple(field_names)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[object]:
-        """The values of these names, in their order."""
+        """Values of these names, in their order."""
         return [self[name] for name in names]
 
     def _index(self, key: int | str) -> int:

@@ -1,4 +1,4 @@
-"""Snapshots: what one subtask, one operator and one whole checkpoint have put away."""
+"""State in snapshots: of one subtask, one operator, and a whole checkpoint."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskState:
-    """What one subtask has put away of one operator: at most one handle of each kind of state."""
+    """State of one operator in one subtask: at most one handle of each kind."""
 
     managed_operator: OperatorStateHandle | None = None
     raw_operator: OperatorStateHandle | None = None
@@ -32,12 +32,10 @@ class SubtaskState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no state of any kind."""
         return self == EMPTY
 
     @property
     def state_size(self) -> int:
-        """Bytes of all state."""
         single = (self.managed_operator, self.raw_operator, self.managed_keyed, self.raw_keyed)
         return (
             sum(handle.state_size for handle in single if handle is not None)
@@ -62,7 +60,7 @@ FINISHED: Final = Finished.FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorState:
-    """What all subtasks of one operator have put away.
+    """State of one operator in all subtasks.
 
     subtasks: by index, in the order of the file; one that is left out runs and has no state.
     fully_finished: all subtasks had reached their end; then there is neither coordinator state
@@ -88,14 +86,13 @@ class OperatorState:
 
     @property
     def has_state(self) -> bool:
-        """Whether dropping this operator would lose anything."""
+        """True if dropping this operator would lose anything."""
         return self.coordinator_state is not None or any(
             state is not FINISHED and not state.is_empty for state in self.subtasks.values()
         )
 
     @property
     def state_size(self) -> int:
-        """Bytes of all state, the coordinator's included."""
         coordinator = 0 if self.coordinator_state is None else self.coordinator_state.state_size
         subtasks = (state for state in self.subtasks.values() if state is not FINISHED)
         return coordinator + sum(state.state_size for state in subtasks)
@@ -103,7 +100,7 @@ class OperatorState:
 
 @dataclass(frozen=True, slots=True)
 class MasterState:
-    """State of one hook. version: of the payload's form, as the hook counts them."""
+    """State of one hook. version: of the payload's layout, as the hook counts them."""
 
     name: str
     version: int
@@ -111,7 +108,7 @@ class MasterState:
 
 
 class SharingFilesStrategy(Enum):
-    """Which files a snapshot may share with others; names as in Flink."""
+    """Files that a snapshot may share with others; names as in Flink."""
 
     FORWARD_BACKWARD = "FORWARD_BACKWARD"
     FORWARD = "FORWARD"
@@ -119,14 +116,14 @@ class SharingFilesStrategy(Enum):
 
 
 class SavepointFormatType(Enum):
-    """Whether a savepoint is readable by every backend, or in the backend's own form."""
+    """Format of a savepoint: readable by every backend, or in the backend's own form."""
 
     CANONICAL = "CANONICAL"
     NATIVE = "NATIVE"
 
 
 class PostCheckpointAction(Enum):
-    """What the job does after a savepoint: goes on, stops, or ends its input and stops."""
+    """Fate of the job after a savepoint: it goes on, stops, or ends its input and stops."""
 
     NONE = "NONE"
     SUSPEND = "SUSPEND"
@@ -142,7 +139,6 @@ class CheckpointType:
 
     @property
     def is_savepoint(self) -> bool:
-        """False."""
         return False
 
 
@@ -171,27 +167,26 @@ class SavepointType:
 
     @property
     def is_savepoint(self) -> bool:
-        """True."""
         return True
 
     @property
     def sharing(self) -> SharingFilesStrategy:
-        """A savepoint stands alone."""
+        """None are shared: a savepoint stands alone."""
         return SharingFilesStrategy.NO_SHARING
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether subtasks wait for its completion before they go on."""
+        """True if subtasks wait for its completion before they go on."""
         return self.action is not PostCheckpointAction.NONE
 
     @property
     def should_drain(self) -> bool:
-        """Whether the input ends with it."""
+        """True if the input ends with it."""
         return self.action is PostCheckpointAction.TERMINATE
 
 
 class RetentionPolicy(Enum):
-    """What happens to checkpoints when the job ends (``ExternalizedCheckpointRetention``)."""
+    """Fate of checkpoints when the job ends (``ExternalizedCheckpointRetention``)."""
 
     NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
@@ -209,7 +204,7 @@ FULL_CHECKPOINT: Final = CheckpointType("Full Checkpoint", SharingFilesStrategy.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointProperties:
-    """What kind of snapshot it is, and in which cases it is deleted.
+    """Kind of a snapshot, and the cases in which it is deleted.
 
     forced: triggered whatever else is under way. discard_…: deleted when a newer one has subsumed
     it, or when the job has finished, was cancelled, has failed, was suspended.
@@ -229,7 +224,7 @@ class CheckpointProperties:
     def for_checkpoint(
         retention: RetentionPolicy, *, snapshot_type: CheckpointType = CHECKPOINT
     ) -> CheckpointProperties:
-        """Those of an automatic checkpoint."""
+        """Properties of an automatic checkpoint."""
         keep_cancelled = retention is RetentionPolicy.RETAIN_ON_CANCELLATION
         keep_failed = retention is not RetentionPolicy.NO_EXTERNALIZED_CHECKPOINTS
         return CheckpointProperties(
@@ -243,18 +238,18 @@ class CheckpointProperties:
 
     @staticmethod
     def for_savepoint(savepoint: SavepointType, *, forced: bool) -> CheckpointProperties:
-        """Those of a savepoint. forced: whether no checkpoint of the job may be unaligned."""
+        """Properties of a savepoint. forced: no checkpoint of the job may be unaligned."""
         return _kept(savepoint, forced=forced, unclaimed=False)
 
     @staticmethod
     def for_unclaimed_snapshot() -> CheckpointProperties:
-        """Those of a restored snapshot that stays its owner's."""
+        """Properties of a restored snapshot that stays its owner's."""
         savepoint = SavepointType.savepoint(SavepointFormatType.CANONICAL)
         return _kept(savepoint, forced=False, unclaimed=True)
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether somebody asked for it."""
+        """True if somebody asked for the snapshot."""
         return self.snapshot_type.is_savepoint
 
 
@@ -273,7 +268,7 @@ def _kept(savepoint: SavepointType, *, forced: bool, unclaimed: bool) -> Checkpo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointMetadata:
-    """All that a ``_metadata`` file says.
+    """Content of a ``_metadata`` file.
 
     properties: None in files that carry none, which are treated as an old version's.
     """
@@ -285,6 +280,6 @@ class CheckpointMetadata:
 
     @property
     def state_size(self) -> int:
-        """Bytes of all state; shared files count each time they are named."""
+        """Bytes of all state; shared files count once for each name."""
         hooks = sum(len(state.payload) for state in self.master_states)
         return hooks + sum(operator.state_size for operator in self.operators)

@@ -1,4 +1,4 @@
-"""The runs of bytes that a snapshot names, found and replaced whatever handle they stand in.
+"""Streams of bytes in a snapshot, found and replaced in any handle.
 
 Who counts, checks, copies or deletes files of state asks here, and needs to know no kind of handle.
 """
@@ -58,7 +58,7 @@ _Part = TypeVar("_Part", bound="SnapshotPart")
 
 
 class Role(Enum):
-    """What a run of bytes is to its subtask or operator."""
+    """Purpose of a stream for its subtask or operator."""
 
     COORDINATOR = "coordinator"
     OPERATOR = "operator state"
@@ -71,7 +71,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A run of bytes that a snapshot names.
+    """A stream of bytes that a snapshot names.
 
     shared: whether other checkpoints may name it too. role, owner, subtask: what it is, and of
     whom, as far as what was asked for says it.
@@ -85,7 +85,7 @@ class Stream:
 
 
 def streams(part: SnapshotPart) -> Iterator[Stream]:
-    """Each run of bytes of a snapshot, or of a part of it; one that stands twice comes twice."""
+    """Each stream of a snapshot, or of a part of it; one that is named twice comes twice."""
     match part:
         case CheckpointMetadata(operators=operators):
             for operator in operators:
@@ -113,7 +113,7 @@ def streams(part: SnapshotPart) -> Iterator[Stream]:
 
 
 def replace_streams(part: _Part, change: Callable[[Stream], StreamStateHandle]) -> _Part:
-    """The same snapshot, or part of it, with other runs of bytes.
+    """A copy of a snapshot, or of a part of it, with other streams.
 
     change: from a stream to the handle that stands in its place, which may be the same.
     """
@@ -144,7 +144,7 @@ def replace_streams(part: _Part, change: Callable[[Stream], StreamStateHandle]) 
 
 
 class Place(NamedTuple):
-    """Where in a file a run of bytes lies. size: None where it goes to the file's end."""
+    """Place of a stream in a file. size: None if it ends with the file."""
 
     path: str
     start: int = 0
@@ -152,7 +152,7 @@ class Place(NamedTuple):
 
 
 def place_of(handle: StreamStateHandle) -> bytes | Place | None:
-    """Where a run of bytes is: the bytes themselves, or a place in a file.
+    """Place of a stream: the bytes themselves, or a range of a file.
 
     None where only a placeholder is known, or a relative name whose folder nobody has said.
     """
@@ -174,13 +174,13 @@ def place_of(handle: StreamStateHandle) -> bytes | Place | None:
 
 
 def file_of(handle: StreamStateHandle) -> str | None:
-    """The file in which a run of bytes lies; None where it lies in none."""
+    """File of a stream; None if it lies in none."""
     place = place_of(handle)
     return place.path if isinstance(place, Place) else None
 
 
 def files_of(part: SnapshotPart) -> Iterator[str]:
-    """The files that a snapshot, or a part of it, names; one may come more than once."""
+    """Files that a snapshot, or a part of it, names; one may come more than once."""
     for stream in streams(part):
         file = file_of(stream.handle)
         if file is not None:
@@ -204,7 +204,7 @@ def _of_one(handle: Any, change: Callable[[Stream], StreamStateHandle]) -> Any:
 
 
 def _replaced(handle: Any, change: Callable[[Stream], StreamStateHandle]) -> Any:
-    """The one place that knows in which handles others stand."""
+    """Replaces streams in a handle: the one place that knows which handles contain others."""
 
     def own(stream: StreamStateHandle) -> Any:
         return _in_stream(stream, False, change)

@@ -29,7 +29,7 @@ _Merged = tuple[int, int, StreamStateHandle, bytes]
 
 
 def read_input(reader: Reader, new_id: NewId, *, typed: bool) -> InputStateHandle:
-    """A handle of inputs. typed: a type byte leads, as since version 6."""
+    """Reads a handle of inputs. typed: a type byte leads, as since version 6."""
     start = reader.offset
     match reader.u8("the type of an input state handle") if typed else INPUT:
         case 1:
@@ -46,7 +46,7 @@ def read_input(reader: Reader, new_id: NewId, *, typed: bool) -> InputStateHandl
 
 
 def read_output(reader: Reader, new_id: NewId, *, typed: bool) -> OutputStateHandle:
-    """A handle of outputs. typed: a type byte leads, as since version 6."""
+    """Reads a handle of outputs. typed: a type byte leads, as since version 6."""
     start = reader.offset
     match reader.u8("the type of an output state handle") if typed else OUTPUT:
         case 2:
@@ -79,7 +79,7 @@ def _read_merged(reader: Reader, new_id: NewId) -> _Merged:
 
 
 def write_inputs(writer: Writer, handles: tuple[InputStateHandle, ...], *, typed: bool) -> None:
-    """A counted list of inputs' handles; without type bytes merged ones are written unfolded."""
+    """Writes a counted list of inputs' handles; merged ones unfolded if there are no type bytes."""
     if not typed:
         handles = tuple(plain for handle in handles for plain in unmerge_input(handle))
     writer.i32(len(handles))
@@ -93,7 +93,7 @@ def write_inputs(writer: Writer, handles: tuple[InputStateHandle, ...], *, typed
 
 
 def write_outputs(writer: Writer, handles: tuple[OutputStateHandle, ...], *, typed: bool) -> None:
-    """A counted list of outputs' handles; otherwise as `write_inputs`."""
+    """Writes a counted list of outputs' handles; otherwise as `write_inputs`."""
     if not typed:
         handles = tuple(plain for handle in handles for plain in unmerge_output(handle))
     writer.i32(len(handles))
@@ -135,7 +135,7 @@ def _write_merged(
 
 
 def unmerge_input(handle: InputStateHandle) -> tuple[InputChannelStateHandle, ...]:
-    """A handle for each channel; a plain one is alone.
+    """Splits a merged handle into one for each channel; a plain handle is returned alone.
 
     Raises FormatError for bytes that hold no channels: they are looked at only here, as in Flink.
     """
@@ -145,7 +145,7 @@ def unmerge_input(handle: InputStateHandle) -> tuple[InputChannelStateHandle, ..
 
 
 def unmerge_output(handle: OutputStateHandle) -> tuple[ResultSubpartitionStateHandle, ...]:
-    """A handle for each subpartition; otherwise as `unmerge_input`."""
+    """Splits a merged handle into one for each subpartition; otherwise as `unmerge_input`."""
     if isinstance(handle, ResultSubpartitionStateHandle):
         return (handle,)
     return tuple(ResultSubpartitionStateHandle(*plain) for plain in _unmerge(handle))
@@ -168,7 +168,7 @@ def _unmerge(
 
 
 def merge_inputs(handles: tuple[InputChannelStateHandle, ...]) -> MergedInputChannelStateHandle:
-    """One handle for channels of one subtask whose data lie in one file."""
+    """Merges the handles of a subtask's channels whose data lie in one file."""
     return MergedInputChannelStateHandle(
         *_merge([(h.gate_index, h.channel_index, h) for h in handles])
     )
@@ -177,7 +177,7 @@ def merge_inputs(handles: tuple[InputChannelStateHandle, ...]) -> MergedInputCha
 def merge_outputs(
     handles: tuple[ResultSubpartitionStateHandle, ...],
 ) -> MergedResultSubpartitionStateHandle:
-    """One handle for outputs of one subtask whose data lie in one file."""
+    """Merges the handles of a subtask's outputs whose data lie in one file."""
     return MergedResultSubpartitionStateHandle(
         *_merge([(h.partition_index, h.subpartition_index, h) for h in handles])
     )

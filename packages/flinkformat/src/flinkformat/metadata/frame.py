@@ -27,7 +27,7 @@ WRITTEN_VERSION: Final = 6
 
 
 def encode(metadata: CheckpointMetadata, version: int = WRITTEN_VERSION) -> bytes:
-    """The bytes of a ``_metadata`` file, in version 3 to 6.
+    """Encodes a ``_metadata`` file, in version 3 to 6.
 
     Below version 6 channel state is written unmerged, below 5 names and uids are left out, below
     4 properties. Raises FormatError for names that have no form, such as one above 65535 bytes.
@@ -55,7 +55,7 @@ def _write_master_state(writer: Writer, state: MasterState) -> None:
 
 
 def decode(data: bytes, new_id: Callable[[], str]) -> CheckpointMetadata:
-    """What the bytes of a ``_metadata`` file say.
+    """Decodes the bytes of a ``_metadata`` file.
 
     new_id: makes state handle ids for kinds of handles that lack one. Bytes behind the end are not
     looked at, as in Flink. Raises FormatError, and nothing else, for any other bytes.
@@ -76,7 +76,7 @@ def decode(data: bytes, new_id: Callable[[], str]) -> CheckpointMetadata:
 
 
 def version_of(data: bytes) -> int:
-    """Version of a ``_metadata`` file. Raises FormatError for one that cannot be read."""
+    """Version of a ``_metadata`` file. Raises FormatError if it cannot be read."""
     return _read_layout(Reader(data)).version
 
 

@@ -62,7 +62,7 @@ class KeyedReader:
         self._new_id = new_id
 
     def handle(self) -> KeyedStateHandle | None:
-        """A keyed-state handle; None where the file has none."""
+        """Reads a keyed-state handle; None if the file has none."""
         start = self._reader.offset
         match self._reader.u8("the type of a keyed state handle"):
             case 0:
@@ -174,7 +174,7 @@ class KeyedReader:
 
 
 def _uuid(text: str) -> str:
-    """The text as a UUID; of any other text, the one that Java derives from its bytes."""
+    """Parses a UUID; for any other text, derives one from its bytes as Java does."""
     if match := _UUID.fullmatch(text.lower()):
         sizes = (8, 4, 4, 4, 12)
         return "-".join(part.zfill(size) for part, size in zip(match.groups(), sizes, strict=True))
@@ -185,7 +185,7 @@ def _uuid(text: str) -> str:
 
 
 def write_keyed(writer: Writer, handle: KeyedStateHandle | None) -> None:
-    """A keyed-state handle, or that there is none."""
+    """Writes a keyed-state handle, or its absence."""
     match handle:
         case None:
             writer.u8(NULL)

@@ -68,7 +68,7 @@ FLAGS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """A class as the stream describes it. fields: name and whether it is a boolean."""
+    """A class in the stream. fields: name, and True for a boolean."""
 
     name: str
     flags: int
@@ -78,7 +78,7 @@ class _Class:
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """An enum constant."""
+    """A constant of a Java enum."""
 
     kind: _Class
     name: str
@@ -93,7 +93,7 @@ class _Instance:
 
 
 def read_properties(reader: Reader) -> CheckpointProperties | None:
-    """The object at the reader; None for Java's null."""
+    """Reads an object; None for Java's null."""
     reader.where = "checkpoint properties"
     start = reader.offset
     header = reader.i32("the header of a Java object stream") & 0xFFFFFFFF
@@ -193,7 +193,7 @@ class _ObjectReader:
         self._read: list[object] = []  # what a reference can name, in the order of the stream
 
     def content(self) -> object:
-        """One object: an instance, a constant, a class, a text or None."""
+        """Reads one object: an instance, a constant, a class, a text or None."""
         start = self._reader.offset
         with self._reader.nested():
             match self._reader.u8("the kind of a Java object"):
@@ -296,7 +296,7 @@ class _ObjectReader:
 
 
 def write_properties(writer: Writer, properties: CheckpointProperties | None) -> None:
-    """The object as Flink 2.3 writes it; None becomes Java's null."""
+    """Writes the object as Flink 2.3 does; None becomes Java's null."""
     writer.i32(STREAM_HEADER - 2**32)
     if properties is None:
         writer.u8(TC_NULL)

@@ -43,7 +43,7 @@ NewId = Callable[[], str]
 
 
 def read_stream(reader: Reader, new_id: NewId) -> StreamStateHandle | None:
-    """A stream handle; None where the file has none."""
+    """Reads a stream handle; None if the file has none."""
     start = reader.offset
     match reader.u8("the type of a stream handle"):
         case 0:
@@ -75,7 +75,7 @@ def read_stream(reader: Reader, new_id: NewId) -> StreamStateHandle | None:
 
 
 def read_some_stream(reader: Reader, new_id: NewId) -> StreamStateHandle:
-    """A stream handle where there has to be one."""
+    """Reads a stream handle that must exist."""
     start = reader.offset
     handle = read_stream(reader, new_id)
     if handle is None:
@@ -89,7 +89,7 @@ def read_some_stream(reader: Reader, new_id: NewId) -> StreamStateHandle:
 
 
 def read_size(reader: Reader, what: str) -> int:
-    """An i64 that is a number of bytes; -1 stands for an unknown one."""
+    """Reads an i64 size in bytes; -1 means unknown."""
     start = reader.offset
     size = reader.i64(what)
     if size < -1:
@@ -100,14 +100,13 @@ def read_size(reader: Reader, what: str) -> int:
 
 
 def read_key_group_range(reader: Reader) -> KeyGroupRange:
-    """Start and number of key groups."""
     first = reader.bounded("the first key group", 0, PARALLELISM_MAX)
     size = reader.bounded("the number of key groups", 0, PARALLELISM_MAX - first)
     return KeyGroupRange(first, first + size - 1) if size else KeyGroupRange.empty()
 
 
 def read_key_group_offsets(reader: Reader) -> tuple[KeyGroupRange, tuple[int, ...]]:
-    """A range of key groups and an offset for each."""
+    """Reads a range of key groups and an offset for each."""
     key_groups = read_key_group_range(reader)
     return key_groups, reader.offsets(len(key_groups), "offsets of key groups")
 
@@ -121,7 +120,7 @@ def _read_segment(reader: Reader) -> SegmentFileStateHandle:
 
 
 def write_stream(writer: Writer, handle: StreamStateHandle | None) -> None:
-    """A stream handle, or that there is none."""
+    """Writes a stream handle, or its absence."""
     match handle:
         case None:
             writer.u8(NULL)
@@ -155,7 +154,6 @@ def write_stream(writer: Writer, handle: StreamStateHandle | None) -> None:
 
 
 def write_key_group_range(writer: Writer, key_groups: KeyGroupRange) -> None:
-    """Start and number of key groups."""
     writer.i32(key_groups.first)
     writer.i32(len(key_groups))
 
@@ -163,13 +161,11 @@ def write_key_group_range(writer: Writer, key_groups: KeyGroupRange) -> None:
 def write_key_group_offsets(
     writer: Writer, key_groups: KeyGroupRange, offsets: tuple[int, ...]
 ) -> None:
-    """A range of key groups and an offset for each."""
     write_key_group_range(writer, key_groups)
     writer.offsets(offsets)
 
 
 def read_operator_handle(reader: Reader, new_id: NewId) -> OperatorStateHandle:
-    """An operator-state handle."""
     start = reader.offset
     match reader.u8("the type of an operator state handle"):
         case 4:
@@ -224,7 +220,6 @@ def _read_file_merging(reader: Reader, new_id: NewId) -> FileMergingOperatorStre
 
 
 def write_operator_handle(writer: Writer, handle: OperatorStateHandle) -> None:
-    """An operator-state handle."""
     match handle:
         case OperatorStreamStateHandle():
             writer.u8(OPERATOR)

@@ -1,4 +1,4 @@
-"""What differs between the versions of ``_metadata``, and the operators, which differ most.
+"""Differences between versions of ``_metadata``, and the operators, which differ most.
 
 A new version is a line in `LAYOUTS`, and a branch where its new part is read and written.
 Layout: docs/formats/metadata.md.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One version.
+    """Layout of one version.
 
     legacy: version 2, without coordinators, channels and finished tasks. properties: they stand at
     the end. names: name and uid stand before the operator id. typed_channels: channel handles
@@ -67,7 +67,6 @@ class OperatorReader:
         self._keyed = KeyedReader(reader, new_id)
 
     def operator(self) -> OperatorState:
-        """One operator and its subtasks."""
         reader = self._reader
         name = uid = None
         if self._layout.names:
@@ -120,7 +119,7 @@ class OperatorReader:
         )
 
     def _subtask_count(self, coordinator: ByteStreamStateHandle | None) -> int:
-        """How many subtasks follow; negative for an operator that is fully finished."""
+        """Number of subtasks that follow; negative for an operator that is fully finished."""
         start = self._reader.offset
         count = self._reader.i32("the number of subtasks")
         if count >= 0:
@@ -202,7 +201,7 @@ class OperatorReader:
 
 
 def write_operator(writer: Writer, layout: Layout, operator: OperatorState) -> None:
-    """One operator and its subtasks; in any version but 2, which nobody writes."""
+    """Writes an operator and its subtasks; in any version but 2, which is only read."""
     if layout.names:
         _write_name(writer, "name", operator.name)
         _write_name(writer, "uid", operator.uid)

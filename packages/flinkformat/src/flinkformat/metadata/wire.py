@@ -1,4 +1,4 @@
-"""Java's primitives: big-endian numbers, modified UTF-8, and lengths that nobody trusts.
+"""Java's primitives: big-endian numbers, modified UTF-8, and lengths that must be checked.
 
 Whatever the bytes say, a `Reader` raises nothing but FormatError, never reads past its end, makes
 no list longer than the bytes that are left, and nests no deeper than `DEPTH_MAX`.
@@ -42,25 +42,24 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes that are left."""
         return self._end - self.offset
 
     def fail(
         self, what: str, *, expected: str, found: str, offset: int, remedy: str = ""
     ) -> FormatError:
-        """The error to raise for bytes at `offset` that are not as they should be."""
+        """Error for wrong bytes at `offset`."""
         return FormatError(
             what, where=self.where, remedy=remedy, offset=offset, expected=expected, found=found
         )
 
     def end(self, what: str, *, expected: str) -> None:
-        """Raises FormatError, which begins with `what`, where bytes are left."""
+        """Raises FormatError, whose text begins with `what`, if bytes are left."""
         if self.remaining:
             found = f"{self.remaining} bytes"
             raise self.fail(what, expected=expected, found=found, offset=self.offset)
 
     def raw(self, size: int, what: str) -> bytes:
-        """The next `size` bytes, which may be a number that the file made up."""
+        """Reads the next `size` bytes; `size` may come from damaged data."""
         start = self.offset
         if size < 0:
             raise self.fail(
@@ -80,27 +79,23 @@ class Reader:
         return self._data[start : self.offset]
 
     def u8(self, what: str) -> int:
-        """One byte, 0 to 255."""
         return self.raw(1, what)[0]
 
     def u16(self, what: str) -> int:
-        """Two bytes, 0 to 65535."""
         return int(_U16.unpack(self.raw(2, what))[0])
 
     def i32(self, what: str) -> int:
-        """Four bytes, signed."""
         return int(_I32.unpack(self.raw(4, what))[0])
 
     def i64(self, what: str) -> int:
-        """Eight bytes, signed."""
         return int(_I64.unpack(self.raw(8, what))[0])
 
     def boolean(self, what: str) -> bool:
-        """One byte; anything but 0 is true."""
+        """Reads one byte; anything but 0 is true."""
         return self.u8(what) != 0
 
     def bounded(self, what: str, low: int, high: int) -> int:
-        """An i32 in [low, high]."""
+        """Reads an i32 in [low, high]."""
         start = self.offset
         value = self.i32(what)
         if not low <= value <= high:
@@ -113,7 +108,7 @@ class Reader:
         return value
 
     def count(self, what: str, *, element_size_min: int = 1) -> int:
-        """An i32 that says how many elements follow; never more than the bytes left can hold."""
+        """Reads an i32 number of elements; never more than the bytes left can hold."""
         start = self.offset
         value = self.i32(f"the number of {what}")
         if not 0 <= value <= self.remaining // element_size_min:
@@ -126,11 +121,10 @@ class Reader:
         return value
 
     def many(self, what: str, read: Callable[[], _T]) -> tuple[_T, ...]:
-        """A counted list, each element of one byte or more."""
+        """Reads a counted list, each element of one byte or more."""
         return tuple([read() for _ in range(self.count(what))])
 
     def offsets(self, count: int, what: str) -> tuple[int, ...]:
-        """That many i64."""
         if count < 0:
             raise self.fail(
                 f"invalid number of {what}: {count}",
@@ -141,11 +135,11 @@ class Reader:
         return struct.unpack(f">{count}q", self.raw(8 * count, what))
 
     def blob(self, what: str) -> bytes:
-        """An i32 length and that many bytes."""
+        """Reads an i32 length and that many bytes."""
         return self.raw(self.i32(f"the length of {what}"), what)
 
     def utf(self, what: str) -> str:
-        """A u16 length in bytes and modified UTF-8."""
+        """Reads a u16 length in bytes and modified UTF-8."""
         size = self.u16(f"the length of {what}")
         start = self.offset
         data = self.raw(size, what)
@@ -162,11 +156,10 @@ class Reader:
             ) from error
 
     def since(self, start: int) -> bytes:
-        """What has been read from an offset on."""
         return self._data[start : self.offset]
 
     def part(self, size: int, what: str) -> Reader:
-        """A reader of the next `size` bytes alone, which this one passes over."""
+        """A reader of the next `size` bytes alone, which this one skips."""
         start = self.offset
         self.raw(size, what)
         part = Reader(self._data, start=start, end=start + size)
@@ -175,7 +168,7 @@ class Reader:
 
     @contextmanager
     def nested(self, what: str = "handles") -> Generator[None]:
-        """Around whatever may contain its own kind."""
+        """Counts nesting within this block, for elements that may contain their own kind."""
         if self._depth == DEPTH_MAX:
             raise self.fail(
                 f"{what} are nested too deep",
@@ -195,47 +188,39 @@ class Writer:
         self._data = bytearray()
 
     def raw(self, data: bytes) -> None:
-        """The bytes as they are."""
         self._data += data
 
     def u8(self, value: int) -> None:
-        """One byte."""
         self._data.append(value)
 
     def u16(self, value: int) -> None:
-        """Two bytes."""
         self._data += _U16.pack(value)
 
     def i32(self, value: int) -> None:
-        """Four bytes."""
         self._data += _I32.pack(value)
 
     def i64(self, value: int) -> None:
-        """Eight bytes."""
         self._data += _I64.pack(value)
 
     def boolean(self, value: bool) -> None:
-        """One byte."""
         self._data.append(1 if value else 0)
 
     def many(self, items: Iterable[_T], write: Callable[[_T], None]) -> None:
-        """A counted list."""
         items = tuple(items)
         self.i32(len(items))
         for item in items:
             write(item)
 
     def offsets(self, values: tuple[int, ...]) -> None:
-        """The values as i64, without their number."""
+        """Writes the values as i64, without their number."""
         self._data += struct.pack(f">{len(values)}q", *values)
 
     def blob(self, data: bytes) -> None:
-        """Length and bytes."""
         self.i32(len(data))
         self._data += data
 
     def utf(self, text: str) -> None:
-        """Length and modified UTF-8. Raises FormatError above 65535 bytes, which have no form."""
+        """Writes length and modified UTF-8. Raises FormatError above 65535 bytes."""
         data = text.encode("ascii") if _is_plain(text) else _encode_utf(text)
         if len(data) > UTF_BYTES_MAX:
             raise FormatError(
@@ -249,7 +234,6 @@ class Writer:
         self._data += data
 
     def finished(self) -> bytes:
-        """All that was written."""
         return bytes(self._data)
 
 

@@ -27,7 +27,7 @@ _Pair = tuple[bytes, bytes]
 def canonical_entries(
     header: FlinkKeyedHeader, max_parallelism: int, group: int, section: bytes, where: str
 ) -> Iterator[FlinkEntry]:
-    """The entries of one key group, state by state; raises FormatError.
+    """Entries of one key group, state by state. Raises FormatError.
 
     section: the part of the stream from where the key group begins to where the next one does.
     """
@@ -46,7 +46,7 @@ def canonical_entries(
 
 
 class _Run:
-    """The pairs of one state in a key group. next_number: after them, of the state behind."""
+    """Pairs of one state in a key group. next_number: number of the state after it."""
 
     def __init__(
         self, header: FlinkKeyedHeader, pairs: Pairs, reader: Reader, group: int, number: int
@@ -100,7 +100,7 @@ def write_canonical_keyed(
     key_groups: Iterable[int],
     entries: Iterable[FlinkEntry],
 ) -> tuple[bytes, tuple[int, ...]]:
-    """A stream, and where each key group begins in it, or 0 where it has nothing.
+    """Writes a stream; returns it and the start of each key group, or 0 for empty ones.
 
     entries: of states of the header and of these key groups; within a key group states stand in the
     order in which they come, and so do the entries of a state. All of them are held in memory.

@@ -31,7 +31,7 @@ _META_INFO_VERSION: Final = 7
 
 
 class Operation(IntEnum):
-    """What a change does; the numbers are those of the format."""
+    """Effect of a change; the numbers are those of the format."""
 
     CLEAR = 0
     SET = 1
@@ -48,7 +48,7 @@ Place = tuple[int, Any, Any]
 
 
 class Changelog:
-    """Keyed state of one subtask, to which changes are made in their order.
+    """Keyed state of one subtask, to which changes are applied in order.
 
     key: the keys' serializer, or None where only timers can tell it.
     """
@@ -61,7 +61,7 @@ class Changelog:
         self._timers: dict[str, dict[tuple[int, Any, Any, int], FlinkEntry]] = {}
 
     def header(self, where: str) -> FlinkKeyedHeader:
-        """All states, as they became known. Raises FormatError where keys are of unknown type."""
+        """All states, in order of discovery. Raises FormatError if the type of keys is unknown."""
         if self._key is None:
             raise FormatError(
                 "The type of the keys is neither in the changes nor in a snapshot before them",
@@ -73,7 +73,7 @@ class Changelog:
         return FlinkKeyedHeader(False, self._key, tuple(self._by_name.values()))
 
     def begin(self, states: Iterable[FlinkState], entries: Iterable[FlinkEntry]) -> None:
-        """Take in what was there before the changes."""
+        """Adds the entries that existed before the changes."""
         for state in states:
             self._by_name[state.name] = state
         for entry in entries:
@@ -84,7 +84,7 @@ class Changelog:
                 self._values.setdefault(entry.state.name, {})[place] = entry.value
 
     def apply(self, changes: tuple[StateChange, ...], where: str) -> None:
-        """Make the changes; raises FormatError for one that can't be understood."""
+        """Applies the changes. Raises FormatError for an unknown one."""
         self._learn_keys(changes, where)
         for number, each in enumerate(changes):
             reader = _reader(each.change, f"{where}, change {number}")
@@ -101,7 +101,7 @@ class Changelog:
                 raise _unknown(reader, f"{reader.remaining} bytes more", reader.offset)
 
     def entries(self) -> Iterator[FlinkEntry]:
-        """What there is after all changes."""
+        """Entries after all changes."""
         for name, values in self._values.items():
             for (group, key, namespace), value in values.items():
                 yield FlinkEntry(self._by_name[name], group, key, namespace, value)
@@ -109,7 +109,7 @@ class Changelog:
             yield from timers.values()
 
     def _learn_keys(self, changes: tuple[StateChange, ...], where: str) -> None:
-        """Keys stand in changes without their serializer; queues of timers have it."""
+        """Finds the keys' serializer, which only queues of timers have in a changelog."""
         if self._key is not None:
             return
         for number, each in enumerate(changes):

@@ -36,7 +36,7 @@ _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 
 @dataclass(frozen=True, slots=True)
 class ListSerializer:
-    """``java.util.List``: a list."""
+    """``java.util.List`` as a Python list."""
 
     element: FlinkSerializer
     snapshot_class = _TYPEUTILS + "ListSerializerSnapshot"
@@ -45,15 +45,12 @@ class ListSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The elements'."""
         return (self.element,)
 
     def read(self, reader: Reader) -> list[Any]:
-        """The next list."""
         return [self.element.read(reader) for _ in range(reader.count("elements"))]
 
     def write(self, writer: Writer, value: list[Any]) -> None:
-        """Adds a list."""
         writer.i32(len(value))
         for each in value:
             self.element.write(writer, each)
@@ -61,7 +58,7 @@ class ListSerializer:
 
 @dataclass(frozen=True, slots=True)
 class MapSerializer:
-    """``java.util.Map``: a dict."""
+    """``java.util.Map`` as a Python dict."""
 
     key: FlinkSerializer
     value: FlinkSerializer
@@ -71,16 +68,13 @@ class MapSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The keys' and the values'."""
         return self.key, self.value
 
     def read(self, reader: Reader) -> dict[Any, Any]:
-        """The next map."""
         number = reader.count("entries")
         return dict((self.read_key(reader), self.read_value(reader)) for _ in range(number))
 
     def write(self, writer: Writer, value: dict[Any, Any]) -> None:
-        """Adds a map."""
         writer.i32(len(value))
         for key, each in value.items():
             self.key.write(writer, key)
@@ -89,17 +83,17 @@ class MapSerializer:
                 self.value.write(writer, each)
 
     def read_key(self, reader: Reader) -> Any:
-        """The next key; raises FormatError for what can be no key in Python."""
+        """Reads the next key. Raises FormatError for a value that is not hashable in Python."""
         return read_hashable(self.key, reader)
 
     def read_value(self, reader: Reader) -> Any:
-        """The next value, which may be missing."""
+        """Reads the next value, which may be missing."""
         return None if reader.boolean("whether a value is null") else self.value.read(reader)
 
 
 @dataclass(frozen=True, slots=True)
 class TupleSerializer:
-    """``Tuple0`` to ``Tuple25``: a tuple. java_class: which of them."""
+    """``Tuple0`` to ``Tuple25`` as a tuple. java_class: one of these."""
 
     java_class: str
     fields: tuple[FlinkSerializer, ...]
@@ -109,22 +103,19 @@ class TupleSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The fields'."""
         return self.fields
 
     def read(self, reader: Reader) -> tuple[Any, ...]:
-        """The next tuple."""
         return tuple([field.read(reader) for field in self.fields])
 
     def write(self, writer: Writer, value: tuple[Any, ...]) -> None:
-        """Adds a tuple."""
         for field, each in zip(self.fields, value, strict=True):
             field.write(writer, each)
 
 
 @dataclass(frozen=True, slots=True)
 class RowSerializer:
-    """``Row``, whose fields have no names here. kinds: whether a row says its kind of change."""
+    """``Row``, without field names. kinds: True if each row has its kind of change."""
 
     kinds: bool
     fields: tuple[FlinkSerializer, ...]
@@ -134,11 +125,9 @@ class RowSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The fields'."""
         return self.fields
 
     def read(self, reader: Reader) -> Row:
-        """The next row."""
         bits = len(self.fields) + (_ROW_KIND_BITS if self.kinds else 0)
         size = (bits + 7) // 8
         mask = int.from_bytes(reader.raw(size, "the mask of a row"), "big")
@@ -153,7 +142,6 @@ class RowSerializer:
         return Row.of_kind(kind, *(None if null else field.read(reader) for field, null in pairs))
 
     def write(self, writer: Writer, value: Row) -> None:
-        """Adds a row."""
         kind = value.get_row_kind().value
         flags = [bool(kind & 1), bool(kind & 2)] if self.kinds else []
         flags += [each is None for each in value]
@@ -167,7 +155,7 @@ class RowSerializer:
 
 @dataclass(frozen=True, slots=True)
 class EitherSerializer:
-    """``Either``."""
+    """``Either``: a value of one of two types."""
 
     left: FlinkSerializer
     right: FlinkSerializer
@@ -177,16 +165,13 @@ class EitherSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """Both."""
         return self.left, self.right
 
     def read(self, reader: Reader) -> Either:
-        """The next value."""
         is_left = reader.boolean("which of two types a value is of")
         return Either(is_left, (self.left if is_left else self.right).read(reader))
 
     def write(self, writer: Writer, value: Either) -> None:
-        """Adds a value."""
         writer.boolean(value.is_left)
         (self.left if value.is_left else self.right).write(writer, value.value)
 
@@ -203,18 +188,15 @@ class NullableSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The value's."""
         return (self.value,)
 
     def read(self, reader: Reader) -> Any:
-        """The next value."""
         if not reader.boolean("whether a value is null"):
             return self.value.read(reader)
         reader.raw(self.padding, "the place of a null")
         return None
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Adds a value."""
         writer.boolean(value is None)
         if value is None:
             writer.raw(bytes(self.padding))
@@ -224,7 +206,7 @@ class NullableSerializer:
 
 @dataclass(frozen=True, slots=True)
 class TtlSerializer:
-    """A value with the time of its last access. time: of these times, always LONG."""
+    """A value with the time of its last access. time: serializer of the times, always LONG."""
 
     time: FlinkSerializer
     value: FlinkSerializer
@@ -233,27 +215,23 @@ class TtlSerializer:
 
     @property
     def length(self) -> int:
-        """That of both parts, where the value has one."""
         return _sum((self.time, self.value))
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The time's and the value's."""
         return self.time, self.value
 
     def read(self, reader: Reader) -> TtlValue:
-        """The next value with its time."""
         return TtlValue(self.time.read(reader), self.value.read(reader))
 
     def write(self, writer: Writer, value: TtlValue) -> None:
-        """Adds a value with its time."""
         self.time.write(writer, value.last_access_ms)
         self.value.write(writer, value.value)
 
 
 @dataclass(frozen=True, slots=True)
 class TimerSerializer:
-    """A timer. Its time is written such that bytes sort as numbers do."""
+    """A timer. The encoding of its time sorts as numbers do."""
 
     key: FlinkSerializer
     namespace: FlinkSerializer
@@ -262,22 +240,18 @@ class TimerSerializer:
 
     @property
     def length(self) -> int:
-        """That of all parts, where they have one."""
         return _sum((LONG, self.key, self.namespace))
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """The key's and the namespace's."""
         return self.key, self.namespace
 
     def read(self, reader: Reader) -> Timer:
-        """The next timer."""
         time = reader.i64("the time of a timer") + _SIGN
         signed = time if time < _SIGN else time - 2 * _SIGN
         return Timer(signed, self.key.read(reader), self.namespace.read(reader))
 
     def write(self, writer: Writer, value: Timer) -> None:
-        """Adds a timer."""
         flipped = value.timestamp_ms + _SIGN
         writer.raw(flipped.to_bytes(8, "big"))
         self.key.write(writer, value.key)
@@ -315,7 +289,7 @@ _COMPOSITES: Final[dict[str, type[Composite]]] = {
 
 
 def encode(serializer: FlinkSerializer, value: object) -> bytes:
-    """A value as bytes; raises FormatError for one that is not of the serializer's type."""
+    """Encodes a value. Raises FormatError if it is not of the serializer's type."""
     writer = Writer()
     try:
         serializer.write(writer, value)
@@ -329,7 +303,7 @@ def encode(serializer: FlinkSerializer, value: object) -> bytes:
 
 
 def decode(serializer: FlinkSerializer, data: bytes, where: str = "") -> Any:
-    """The value that bytes stand for, all of them; raises FormatError."""
+    """Decodes a value from all these bytes. Raises FormatError."""
     reader = Reader(data)
     reader.where = where
     value = serializer.read(reader)
@@ -339,7 +313,7 @@ def decode(serializer: FlinkSerializer, data: bytes, where: str = "") -> Any:
 
 
 def read_hashable(serializer: FlinkSerializer, reader: Reader) -> Any:
-    """The next value, to be a key of a dict; raises FormatError for what can be none."""
+    """Reads the next value, to be the key of a dict. Raises FormatError if it can't be one."""
     start = reader.offset
     value = serializer.read(reader)
     try:
@@ -355,7 +329,7 @@ def read_hashable(serializer: FlinkSerializer, reader: Reader) -> Any:
 
 
 def type_name(serializer: FlinkSerializer) -> str:
-    """What a serializer is for, to be read by people: ``Tuple<String, Long>``."""
+    """Name of a serializer's type for people: ``Tuple<String, Long>``."""
     if isinstance(serializer, SimpleSerializer):
         return serializer.name
     name = type(serializer).__name__.removesuffix("Serializer")
@@ -363,7 +337,7 @@ def type_name(serializer: FlinkSerializer) -> str:
 
 
 def read_snapshot(reader: Reader) -> FlinkSerializer:
-    """The serializer that a snapshot in its envelope stands for.
+    """Serializer of a snapshot in its envelope.
 
     Raises FormatError for a serializer that is not known, by the name of its snapshot's class.
     """
@@ -372,7 +346,7 @@ def read_snapshot(reader: Reader) -> FlinkSerializer:
 
 
 def write_snapshot(writer: Writer, serializer: FlinkSerializer) -> None:
-    """Adds the snapshot of a serializer, in its envelope."""
+    """Writes the snapshot of a serializer, in its envelope."""
     writer.i32(ENVELOPE_VERSION)
     _write_versioned(writer, serializer)
 
@@ -421,7 +395,7 @@ _Nested = tuple["FlinkSerializer", ...]
 
 
 def _read_outer(reader: Reader, kind: type[Composite]) -> Callable[[_Nested], Composite | None]:
-    """What makes a serializer of its parts; None where there are too few or too many."""
+    """Makes a serializer of its parts; None for a wrong number of parts."""
     if kind is TupleSerializer:
         java_class = reader.utf("the class of a tuple")
         return lambda parts: TupleSerializer(java_class, parts)

@@ -1,4 +1,4 @@
-"""Entries of keyed state, and the keys and values that they have on disk and in savepoints.
+"""Entries of keyed state, and their keys and values on disk and in savepoints.
 
 RocksDB and canonical savepoints hold a state as pairs of bytes, a map as a pair for each of its
 entries. Layout: docs/formats/flink-state.md, section 5.
@@ -26,7 +26,7 @@ _SEPARATOR: Final = b","
 
 @dataclass(frozen=True, slots=True)
 class FlinkEntry:
-    """What a key has in a state, or a timer of it. value: of a timer, its time in milliseconds."""
+    """Content of a state for a key, or a timer. value: of a timer, its time in milliseconds."""
 
     state: FlinkState
     key_group: int
@@ -36,32 +36,32 @@ class FlinkEntry:
 
 
 def timer_entry(state: FlinkState, key_group: int, timer: Timer) -> FlinkEntry:
-    """The entry that a timer is."""
+    """Converts a timer to an entry."""
     return FlinkEntry(state, key_group, timer.key, timer.namespace, timer.timestamp_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class PairRead:
-    """An entry, or of a map one of its entries. place: what those of one map share."""
+    """An entry, or one entry of a map. place: the same for all entries of one map."""
 
     entry: FlinkEntry
     place: tuple[int, bytes] | None
 
 
 class Pairs:
-    """Pairs of bytes as entries, and back. key: the keys' serializer of the backend."""
+    """Converts pairs of bytes to entries, and back. key: the backend's serializer of keys."""
 
     def __init__(self, key: FlinkSerializer, max_parallelism: int) -> None:
         self._key = key
         self._prefix = key_group_prefix_bytes(max_parallelism)
 
     def group_of(self, reader: Reader) -> int:
-        """The key group with which a key begins, without the flag of canonical savepoints."""
+        """Key group at the start of a key, without the flag of canonical savepoints."""
         prefix = reader.raw(self._prefix, "the key group of a key")
         return int.from_bytes(prefix, "big") & ((1 << (8 * self._prefix - 1)) - 1)
 
     def read(self, state: FlinkState, key: Reader, value: Reader) -> PairRead:
-        """A pair; raises FormatError, also where bytes are left."""
+        """Parses a pair. Raises FormatError, also if bytes are left."""
         group = self.group_of(key)
         if isinstance(state.value, TimerSerializer):
             part = PairRead(timer_entry(state, group, state.value.read(key)), None)
@@ -91,7 +91,7 @@ class Pairs:
         return self._key.length == VARIABLE and state.namespace.length == VARIABLE
 
     def write(self, entry: FlinkEntry) -> list[tuple[bytes, bytes]]:
-        """The pairs of an entry: several for a map, none for an empty list or map.
+        """Pairs for an entry: several for a map, none for an empty list or map.
 
         Raises FormatError for what a serializer has no form for.
         """
@@ -124,7 +124,7 @@ def _written_or_null(serializer: FlinkSerializer, value: Any) -> bytes:
 
 
 def merged(parts: Iterable[PairRead]) -> Iterator[FlinkEntry]:
-    """Entries, those of one map, which stand side by side, put together again."""
+    """Joins adjacent entries of one map."""
     held: PairRead | None = None
     for part in parts:
         if held is not None and part.place is not None and part.place == held.place:
@@ -152,7 +152,7 @@ def _read_elements(element: FlinkSerializer, reader: Reader) -> Iterator[Any]:
 
 
 def _read_measured(reader: Reader, serializer: FlinkSerializer, *, ambiguous: bool) -> Any:
-    """A value, and behind it its length where a reader from the end would need it."""
+    """Reads a value, and the length that follows it if a reader from the end needs one."""
     start = reader.offset
     value = serializer.read(reader)
     if ambiguous:

@@ -1,4 +1,4 @@
-"""The beginning of Flink's state streams: which states there are, and how each is written.
+"""Headers of Flink's state streams: names of states, and how each is written.
 
 Layout: docs/formats/flink-state.md, sections 3 and 6.
 """
@@ -36,7 +36,7 @@ MODE: Final = "OPERATOR_STATE_DISTRIBUTION_MODE"
 
 
 class BackendStateType(Enum):
-    """What a state is for a backend; the numbers are those of the format."""
+    """Kind of a state for a backend; the numbers are those of the format."""
 
     KEY_VALUE = 0
     OPERATOR = 1
@@ -47,7 +47,7 @@ class BackendStateType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlinkState:
-    """A state as a header names it.
+    """A state in a header.
 
     options, serializers: under Flink's names, in the order of the header.
     """
@@ -59,33 +59,33 @@ class FlinkState:
 
     @property
     def kind(self) -> str:
-        """``VALUE``, ``LIST``, ``MAP``, ``REDUCING``, ``AGGREGATING``; or of what backend type."""
+        """``VALUE``, ``LIST``, ``MAP``, ``REDUCING``, ``AGGREGATING``; or the backend's type."""
         return self.options.get(KIND) or self.type.name
 
     @property
     def value(self) -> FlinkSerializer:
-        """Of what is stored: of the whole list or map, of a timer, of an element."""
+        """Serializer of the stored value: a whole list or map, a timer, or an element."""
         return self.serializers[VALUE]
 
     @property
     def namespace(self) -> FlinkSerializer:
-        """Of the namespace beside the key; a key/value state has it."""
+        """Serializer of the namespace beside the key; every key/value state has one."""
         return self.serializers[NAMESPACE]
 
     @property
     def is_timers(self) -> bool:
-        """Whether it is a queue of timers."""
+        """True for a queue of timers."""
         return self.type is BackendStateType.PRIORITY_QUEUE
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it belongs to keys."""
+        """True if the state belongs to keys."""
         return self.type in _KEYED
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkKeyedHeader:
-    """What a stream of keyed state holds. compressed: each key group by itself, with snappy."""
+    """Header of a stream of keyed state. compressed: each key group by itself, with snappy."""
 
     compressed: bool
     key: FlinkSerializer
@@ -94,14 +94,14 @@ class FlinkKeyedHeader:
 
 @dataclass(frozen=True, slots=True)
 class FlinkOperatorHeader:
-    """What a stream of operator state holds. compressed: all behind it, with snappy."""
+    """Header of a stream of operator state. compressed: everything after it, with snappy."""
 
     compressed: bool
     states: tuple[FlinkState, ...]
 
 
 def read_keyed_header(reader: Reader) -> FlinkKeyedHeader:
-    """The header; raises FormatError, also for a state whose serializer is not known."""
+    """Reads the header. Raises FormatError, also for a state with an unknown serializer."""
     reader.where = f"{reader.where}, header".lstrip(", ")
     where = reader.where
     reader.bounded("the version of keyed state", KEYED_VERSION, KEYED_VERSION)
@@ -115,7 +115,7 @@ def read_keyed_header(reader: Reader) -> FlinkKeyedHeader:
 
 
 def write_keyed_header(writer: Writer, header: FlinkKeyedHeader) -> None:
-    """Adds the header."""
+    """Writes the header of a stream of keyed state."""
     writer.i32(KEYED_VERSION)
     writer.boolean(header.compressed)
     write_snapshot(writer, header.key)
@@ -123,7 +123,7 @@ def write_keyed_header(writer: Writer, header: FlinkKeyedHeader) -> None:
 
 
 def read_operator_header(reader: Reader) -> FlinkOperatorHeader:
-    """The header; raises FormatError as `read_keyed_header` does."""
+    """Reads the header. Raises FormatError as `read_keyed_header`."""
     where = reader.where = f"{reader.where}, header".lstrip(", ")
     version = reader.bounded(
         "the version of operator state", _OPERATOR_VERSION_MIN, OPERATOR_VERSION
@@ -137,7 +137,7 @@ def read_operator_header(reader: Reader) -> FlinkOperatorHeader:
 
 
 def write_operator_header(writer: Writer, header: FlinkOperatorHeader) -> None:
-    """Adds the header."""
+    """Writes the header of a stream of operator state."""
     writer.i32(OPERATOR_VERSION)
     writer.boolean(header.compressed)
     for type_ in (BackendStateType.OPERATOR, BackendStateType.BROADCAST):
@@ -145,7 +145,7 @@ def write_operator_header(writer: Writer, header: FlinkOperatorHeader) -> None:
 
 
 def read_state(reader: Reader) -> FlinkState:
-    """One state; raises FormatError."""
+    """Reads one state. Raises FormatError."""
     where = reader.where
     name = reader.utf("the name of a state")
     reader.where = f"{where}, state {name!r}".lstrip(", ")
@@ -173,7 +173,6 @@ def read_state(reader: Reader) -> FlinkState:
 
 
 def write_state(writer: Writer, state: FlinkState) -> None:
-    """Adds a state."""
     writer.utf(state.name)
     writer.i32(state.type.value)
     writer.i32(len(state.options))

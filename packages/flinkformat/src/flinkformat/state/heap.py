@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def heap_entries(
     header: FlinkKeyedHeader, group: int, section: bytes, where: str
 ) -> Iterator[FlinkEntry]:
-    """The entries of one key group, state by state; raises FormatError.
+    """Entries of one key group, state by state. Raises FormatError.
 
     section: the part of the stream from where the key group begins to where the next one does.
     """
@@ -66,7 +66,7 @@ def _state(header: FlinkKeyedHeader, group: int, reader: Reader) -> Iterator[Fli
 
 
 def _streams(section: bytes, start: int, where: str) -> Iterator[bytes]:
-    """What is in each compressed stream; each begins with the format's magic."""
+    """Content of each compressed stream; each begins with the format's magic."""
     plain: list[bytes] = []
     for offset, piece in snappy.chunks(section, start, len(section), where):
         if section.startswith(snappy.MAGIC, offset) and offset > start:

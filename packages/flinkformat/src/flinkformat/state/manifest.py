@@ -1,4 +1,4 @@
-"""Whether the files of a RocksDB folder belong together, seen without RocksDB.
+"""Checks that the files of a RocksDB folder belong together, without opening RocksDB.
 
 ``CURRENT`` names the manifest, whose records say which ``.sst`` files there are and how large they
 are; each of these ends in a footer, which says where its index is. So one that was swapped, cut or
@@ -45,7 +45,7 @@ _MAY_BE_PASSED: Final = 1 << 13
 
 
 def check_folder(folder: Path, where: str) -> None:
-    """Look through a folder that RocksDB is to open. Raises FormatError. where: names the state."""
+    """Checks a folder that RocksDB will open. Raises FormatError. where: names the state."""
     sizes = {file.name: file.stat().st_size for file in folder.iterdir() if file.is_file()}
     current = _beginning(folder / CURRENT) if CURRENT in sizes else b""
     name = manifest_name(current, sizes, where)
@@ -58,7 +58,7 @@ def check_folder(folder: Path, where: str) -> None:
 
 
 def _check_end(table: Path, size: int, where: str) -> None:
-    """Look at the footer. RocksDB believes any number in those of versions up to 5, and aborts."""
+    """Checks the footer, since RocksDB aborts over wrong numbers in those of versions up to 5."""
     begin = max(0, size - _FOOTER_BYTES)
     with table.open("rb") as stream:
         stream.seek(begin)
@@ -103,7 +103,7 @@ def _beginning(file: Path) -> bytes:
 
 
 def manifest_name(current: bytes, names: Collection[str], where: str) -> str:
-    """The manifest that ``CURRENT`` names. Raises FormatError where it is not among the names."""
+    """Name of the manifest in ``CURRENT``. Raises FormatError if there is no such file."""
     name = current.decode("ascii", "replace").rstrip("\n")
     if name not in names:
         raise FormatError(
@@ -116,12 +116,12 @@ def manifest_name(current: bytes, names: Collection[str], where: str) -> str:
 
 
 def sst_sizes(sizes: Mapping[str, int]) -> dict[int, int]:
-    """Sizes of tables by their numbers. sizes: of all files, by their names."""
+    """Sizes of tables by number. sizes: of all files, by name."""
     return {_number(name): size for name, size in sizes.items() if name.endswith(_SST)}
 
 
 def other_files(found: dict[int, int], live: dict[int, int], where: str) -> FormatError:
-    """The manifest names other tables than there are."""
+    """Error for a manifest that names other tables than there are."""
     return FormatError(
         "The manifest of the database names other files than the snapshot",
         where=where,
@@ -145,7 +145,7 @@ def _told(files: dict[int, int], others: dict[int, int]) -> str:
 
 
 def live_files(manifest: bytes, where: str) -> dict[int, int] | None:
-    """Number and size of the files that a manifest leaves; None for one of another RocksDB."""
+    """Number and size of the live files in a manifest; None for one of another RocksDB."""
     live: dict[int, int] = {}
     for record in _records(manifest, where):
         edit = _Edit(record, where)
@@ -185,7 +185,7 @@ def _mask(crc: int) -> int:
 
 
 class _Edit:
-    """One record of a manifest: the files that it adds, with their sizes, and those it deletes.
+    """One record of a manifest: added files with their sizes, and deleted files.
 
     known: whether it has none but fields that are known here.
     """

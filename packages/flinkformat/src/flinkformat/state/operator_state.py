@@ -33,7 +33,7 @@ RAW: Final = "_default_"
 
 @dataclass(frozen=True, slots=True)
 class FlinkOperatorState:
-    """An operator state of one subtask. elements: of a broadcast state one dict, whole."""
+    """An operator state of one subtask. elements: for a broadcast state, one whole dict."""
 
     state: FlinkState
     mode: StateDistribution
@@ -43,7 +43,7 @@ class FlinkOperatorState:
 def operator_states(
     states: Mapping[str, StateMetaInfo], data: bytes, where: str
 ) -> Iterator[FlinkOperatorState]:
-    """What a handle names of a stream, in the order of the stream; raises FormatError."""
+    """States that a handle names, in the order of the stream. Raises FormatError."""
     reader = Reader(data)
     reader.where = where
     header = read_operator_header(reader)
@@ -92,7 +92,7 @@ def _read(state: FlinkState, reader: Reader) -> Any:
 def write_operator_states(
     states: Sequence[FlinkOperatorState],
 ) -> tuple[bytes, dict[str, StateMetaInfo]]:
-    """A stream, and what its handle says of it. Not compressed.
+    """Writes a stream, uncompressed; returns it with the names and offsets for its handle.
 
     Raises FormatError for what a serializer has no form for, by state and element.
     """

@@ -1,4 +1,4 @@
-"""The state of one operator as values, whichever backend has written it."""
+"""Reads the state of one operator as values, whichever backend wrote it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlinkKeyedState:
-    """The keyed state of one subtask of an operator.
+    """Keyed state of one subtask of an operator.
 
     backend: ``hashmap``, ``rocksdb`` or ``changelog``; of a canonical savepoint it is not known,
     and ``canonical``.
@@ -51,12 +51,12 @@ class FlinkKeyedState:
     read: Callable[[], Iterator[FlinkEntry]]
 
     def entries(self) -> Iterator[FlinkEntry]:
-        """All entries, key group by key group or state by state; raises FormatError."""
+        """All entries, key group by key group or state by state. Raises FormatError."""
         return self.read()
 
 
 def keyed_states(operator: OperatorState, files: StateBytes) -> Iterator[FlinkKeyedState]:
-    """The keyed state of each subtask that has some; raises FormatError.
+    """Keyed state of each subtask that has some. Raises FormatError.
 
     Entries are read as they are asked for. RocksDB's files need the package ``rocksdict``, and are
     copied to a temporary folder as long as they are read; changelogs are held in memory.
@@ -70,7 +70,7 @@ def keyed_states(operator: OperatorState, files: StateBytes) -> Iterator[FlinkKe
 def operator_states(
     operator: OperatorState, files: StateBytes
 ) -> Iterator[tuple[int, list[FlinkOperatorState]]]:
-    """Index and operator state of each subtask that has some; raises FormatError."""
+    """Index and operator state of each subtask that has some. Raises FormatError."""
     for index, subtask in running_subtasks(operator):
         handle = subtask.managed_operator
         if handle is not None and handle.states:
@@ -80,7 +80,7 @@ def operator_states(
 
 
 def where_of(operator: OperatorState, index: int, folder: str) -> str:
-    """What errors call a subtask of a snapshot in a folder."""
+    """Name of a subtask of a snapshot in errors."""
     name = operator.uid or operator.name or operator.operator_id.hex()
     return f"{folder}, operator '{name}', subtask {index}"
 
@@ -93,7 +93,7 @@ def running_subtasks(operator: OperatorState) -> Iterator[tuple[int, SubtaskStat
 
 
 def readable(handle: StreamStateHandle, where: str) -> StreamStateHandle:
-    """The handle; raises FormatError for one that only stands for a file."""
+    """The handle. Raises FormatError for one that only replaces a file."""
     if isinstance(handle, PlaceholderStreamStateHandle):
         raise FormatError(
             "A file of state is named by a placeholder only",
@@ -194,13 +194,13 @@ class _Stream:
         self._handle = handle
 
     def header(self, end: int | None) -> FlinkKeyedHeader:
-        """What stands in front, up to where the first key group begins."""
+        """Bytes before the first key group."""
         reader = Reader(self.part(0, end))
         reader.where = self._files.where
         return read_keyed_header(reader)
 
     def part(self, start: int, end: int | None) -> bytes:
-        """The bytes from an offset to another, or to the end."""
+        """Bytes from an offset to another, or to the end."""
         if start > self._handle.state_size:
             raise FormatError(
                 "A key group lies behind the end of its stream",

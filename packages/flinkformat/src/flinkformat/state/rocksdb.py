@@ -51,7 +51,7 @@ def rocksdb_entries(
     handle: IncrementalRemoteKeyedStateHandle,
     reader: StateBytes,
 ) -> Iterator[FlinkEntry]:
-    """The entries of the handle's key groups, state by state; raises FormatError.
+    """Entries of the handle's key groups, state by state. Raises FormatError.
 
     The files are copied to a temporary folder of this machine as long as they are read. Raises
     ConfigError where the library for RocksDB is missing, RestoreRefused where a file is.
@@ -96,7 +96,7 @@ def _reader(data: bytes, where: str) -> Reader:
 
 
 class _Database:
-    """A folder of RocksDB, read by a process of its own. places: of its files in the snapshot."""
+    """A RocksDB folder, read by a process of its own. places: of its files in the snapshot."""
 
     def __init__(
         self, folder: str, families: Sequence[str], places: Mapping[str, str], where: str
@@ -116,7 +116,7 @@ class _Database:
         )
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
-        """All pairs of the next column family, in the order of their keys."""
+        """All pairs of the next column family, in key order."""
         while texts := self._frame():
             yield from zip(texts[::2], texts[1::2], strict=True)
 
@@ -147,7 +147,6 @@ class _Database:
         return f"the process that reads them has ended with {-signalled}"
 
     def close(self) -> None:
-        """End the process."""
         with self._process:
             self._process.kill()
 

@@ -1,4 +1,4 @@
-"""The other side of `rocksdb_entries`: opens a folder of Flink's RocksDB, and tells its pairs.
+"""The other side of `rocksdb_entries`: opens Flink's RocksDB folder, and sends its pairs.
 
 RocksDB ends its process over some damaged files, and waits for ever over others, where no signal
 reaches Python. So it reads them in a process of its own, which the kernel ends in time. That begins
@@ -41,7 +41,7 @@ A folder's own options have no checksum, and RocksDB takes whatever stands there
 
 
 def serve(folder: str, families: Sequence[str], answer_max_s: int) -> None:
-    """Write frames to standard output: for each column family its pairs, then a frame of none.
+    """Writes frames to standard output: for each column family its pairs, then an empty frame.
 
     SIGALRM ends the process where RocksDB takes longer to open the folder, or to read for a frame.
     """

@@ -1,4 +1,4 @@
-"""Flink's serializers of single values: what the bytes of a key, a value or an element say.
+"""Flink's serializers of single values: keys, values and elements.
 
 A serializer is known by the class name of its snapshot. Those of one kind of value are plain
 values here; `composites` has those that are made of others, and reads snapshots. Layout:
@@ -39,7 +39,7 @@ _SCALE_MAX: Final = 1 << 20
 
 
 class FlinkSerializer(Protocol):
-    """How values of one type are written."""
+    """Encoding of values of one type."""
 
     @property
     def snapshot_class(self) -> str:
@@ -53,21 +53,21 @@ class FlinkSerializer(Protocol):
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """Those that it is made of."""
+        """Serializers of its parts."""
         ...
 
     def read(self, reader: Reader) -> Any:
-        """The next value; raises FormatError."""
+        """Reads the next value. Raises FormatError."""
         ...
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Adds a value; raises whatever Python raises for one of another type."""
+        """Writes a value. Raises whatever Python raises for one of another type."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleSerializer:
-    """A serializer without parts. name: of the type, as Flink's documentation has it."""
+    """A serializer without parts. name: of the type, as in Flink's documentation."""
 
     name: str
     snapshot_class: str
@@ -77,15 +77,12 @@ class SimpleSerializer:
 
     @property
     def nested(self) -> tuple[FlinkSerializer, ...]:
-        """None."""
         return ()
 
     def read(self, reader: Reader) -> Any:
-        """The next value."""
         return self.reads(reader)
 
     def write(self, writer: Writer, value: Any) -> None:
-        """Adds a value."""
         self.writes(writer, value)
 
 
@@ -102,7 +99,7 @@ def _number(shape: str, what: str) -> tuple[Callable[[Reader], Any], Callable[[W
 
 
 def _read_units(reader: Reader) -> int:
-    """A number of seven bits a byte, the low ones first."""
+    """A number of seven bits a byte, low ones first."""
     start, value, shift = reader.offset, 0, 0
     while shift <= 28:
         byte = reader.u8("a text")

@@ -28,7 +28,6 @@ _WORTH_IT: Final = 0.85
 
 
 def chunk(data: bytes) -> bytes:
-    """At most 64 KiB as a chunk."""
     packed = pa.compress(data, codec="snappy", asbytes=True)
     kind, body = (_COMPRESSED, packed) if len(packed) <= _WORTH_IT * len(data) else (_PLAIN, data)
     size = len(body) + _CHECKSUM_BYTES
@@ -36,13 +35,12 @@ def chunk(data: bytes) -> bytes:
 
 
 def compressed(data: bytes) -> bytes:
-    """The whole stream that holds these bytes."""
     starts = range(0, len(data), _BLOCK_MAX)
     return MAGIC + b"".join(chunk(data[start : start + _BLOCK_MAX]) for start in starts)
 
 
 def chunks(data: bytes, start: int, end: int, where: str) -> Iterator[tuple[int, bytes]]:
-    """Where each chunk begins, and what is in it; raises FormatError."""
+    """Start and content of each chunk. Raises FormatError."""
     position = start
     while position < end:
         head = data[position : min(position + 4, end)]

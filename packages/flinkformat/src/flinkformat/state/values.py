@@ -1,4 +1,4 @@
-"""Values of Java that Python has no twin for, or only one that holds less.
+"""Values of Java without an equal in Python.
 
 Java counts nanoseconds and any year of 32 bits; Python's times end at microseconds and its years at
 9999. What is read stays exact, so that it can be written again; `python_value` gives the twin, or
@@ -29,7 +29,7 @@ class LocalDate:
 
 @dataclass(frozen=True, slots=True)
 class LocalTime:
-    """A time of day."""
+    """A time of the day, without a zone."""
 
     hour: int
     minute: int
@@ -92,7 +92,7 @@ class TtlValue:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """A timer of a key."""
+    """A timer that belongs to a key."""
 
     timestamp_ms: int
     key: object
@@ -100,7 +100,7 @@ class Timer:
 
 
 def python_value(value: object) -> object:
-    """The same as Python has it, down to its leaves.
+    """The equal value of Python, converted down to its leaves.
 
     A value with its time is a pair of both. Raises ValueError for what Python can't hold without
     loss, or has no twin for.
