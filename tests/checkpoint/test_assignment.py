@@ -8,7 +8,6 @@ import pytest
 from flinkformat import metadata
 from flinkformat.handles import (
     ByteStreamStateHandle,
-    FileStateHandle,
     InputChannelStateHandle,
     KeyGroupsStateHandle,
     OperatorStreamStateHandle,
@@ -20,58 +19,27 @@ from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import (
     EMPTY,
     FINISHED,
-    CheckpointMetadata,
-    Finished,
     OperatorState,
     SubtaskState,
+)
+from tests.checkpoint.restored_jobs import (
+    COUNT,
+    FILE,
+    SINK,
+    SOURCE,
+    job,
+    operator,
+    snapshot,
+    vertex,
 )
 from tidegate.checkpoint.restore.assignment import NOTHING, assign, coordinator_states
 from tidegate.checkpoint.restore.fitting import fit
 from tidegate.errors import MaxParallelismChanged, OperatorMissing, RestoreRefused
-from tidegate.model.ids import CheckpointId, OperatorId, SubtaskId, VertexId
-from tidegate.model.topology import Edge, OperatorInfo, Partitioner, Topology, Vertex
+from tidegate.model.ids import OperatorId, SubtaskId, VertexId
+from tidegate.model.topology import OperatorInfo, Partitioner
 
 if TYPE_CHECKING:
     from tidegate.model.restore import SubtaskRestore
-
-SOURCE, COUNT, SINK = (OperatorId(bytes([n]) * 16) for n in (1, 2, 3))
-FILE = FileStateHandle("f", 100)
-
-
-def vertex(*operators: OperatorInfo, **fields: object) -> Vertex:
-    given: dict[str, object] = {"parallelism": 2, "max_parallelism": 128}
-    head = operators[0]
-    return Vertex(VertexId(head.id), head.name, operators, **(given | fields))  # type: ignore[arg-type]
-
-
-def job(
-    source: Vertex | None = None,
-    count: Vertex | None = None,
-    partitioner: Partitioner = Partitioner.HASH,
-) -> Topology:
-    """source → count, sink in one chain."""
-    source = source or vertex(OperatorInfo(SOURCE, "flights", has_coordinator=True))
-    count = count or vertex(
-        OperatorInfo(COUNT, "count", uid="counts"), OperatorInfo(SINK, "sink", upstream=0)
-    )
-    edges = (Edge(source.id, count.id, partitioner, operator=0),)
-    return Topology((source, count), edges)
-
-
-def snapshot(*operators: OperatorState) -> CheckpointMetadata:
-    return CheckpointMetadata(checkpoint_id=CheckpointId(17), operators=operators)
-
-
-def operator(
-    operator_id: OperatorId, *subtasks: SubtaskState | Finished, **fields: object
-) -> OperatorState:
-    given: dict[str, object] = {
-        "operator_id": operator_id,
-        "parallelism": len(subtasks),
-        "max_parallelism": 128,
-        "subtasks": dict(enumerate(subtasks)),
-    }
-    return OperatorState(**(given | fields))  # type: ignore[arg-type]
 
 
 def finished(operator_id: OperatorId, **fields: object) -> OperatorState:

@@ -8,7 +8,7 @@ from flinkformat.handles import InputChannelStateHandle, ResultSubpartitionState
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import merge_inputs
 from flinkformat.snapshots import EMPTY, FINISHED, CheckpointProperties, OperatorState, SubtaskState
-from tests.checkpoint.test_assignment import (
+from tests.checkpoint.restored_jobs import (
     COUNT,
     FILE,
     SINK,

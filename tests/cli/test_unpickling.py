@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from flinkformat.row import Row
 from tests.cli.touch import Touch
-from tests.migration.test_migrate import FLAGS, PYFLINK
-from tests.snapshots.test_read import filled
+from tests.migration.pyflink_states import FLAGS, PYFLINK
+from tests.snapshots.filled import filled
 from tests.snapshots.world import EACH_FORM, Snapshots, snapshots
 from tidegate.api.state import (
     ListStateDescriptor,

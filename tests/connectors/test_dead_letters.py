@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.connectors.test_file_source import BAD_LINES, SourceJob, operator
+from tests.connectors.file_jobs import BAD_LINES, operator
+from tests.operators.source_job import SourceJob
 from tests.operators.world import World
 from tidegate import ConfigError, DeadLetter, OutputTag, StreamExecutionEnvironment, Types
 from tidegate.connectors import (

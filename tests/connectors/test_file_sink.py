@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.connectors.written import visible
 from tests.operators.world import Hosted, World, arrow
 from tests.properties import examples
 from tidegate.connectors import Encoder
@@ -22,12 +23,6 @@ from tidegate.connectors.files.parts import PartCommittable, PartCommitter, Part
 from tidegate.errors import BadRecord, CommitFailed, ConfigError, FormatError
 from tidegate.model.ids import CheckpointId, JobId
 from tidegate.operators.sinks.sink import SinkOperator
-
-
-def visible(folder: Path) -> list[Path]:
-    return sorted(
-        path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
-    )
 
 
 def in_progress(folder: Path) -> list[str]:

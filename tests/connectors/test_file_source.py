@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.connectors.file_jobs import BAD_LINES, operator
 from tests.operators.kills import check_under_kills
 from tests.operators.source_job import SourceJob
 from tests.operators.world import World
 from tests.properties import examples
-from tidegate.api.operator import SourceOperator
 from tidegate.connectors.files import enumerator as enumeration
 from tidegate.connectors.files.file_source import FileSource
 from tidegate.errors import BadRecord, ConfigError, FileMissing
@@ -27,10 +27,6 @@ from tidegate.model.settings import SlotSettings
 from tidegate.operators.sources.source import SourceReaderOperator
 
 SMALL = SlotSettings(rows=7, arrow_rows=11)
-
-
-def operator(source: FileSource) -> Callable[[], SourceOperator]:
-    return lambda: SourceReaderOperator(source, None, "files")
 
 
 def read_all(world: World, source: FileSource, parallelism: int = 1) -> list[object]:
@@ -447,12 +443,6 @@ def test_a_file_that_goes_away_is_named(world: World, tmp_path: Path) -> None:
     (tmp_path / "a.json").unlink()
     with pytest.raises(FileMissing, match=r"a\.json"):
         job.run_to_end()
-
-
-BAD_LINES = {
-    "json": (FileSource.json, '{"n": 1}\n{"n": 2\n{"n": 3}\n', 2),
-    "text": (FileSource.text, "one\n\udcff\nthree\n", 2),
-}
 
 
 @pytest.mark.parametrize("kind", ["json", "text"])

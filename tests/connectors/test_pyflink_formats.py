@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.connectors.test_file_sink import visible
+from tests.connectors.written import visible
 from tests.operators.world import Hosted, World
 from tidegate import (
     ConfigError,

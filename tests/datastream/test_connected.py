@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.datastream.fakes import environment, exchanges, numbers
+from tests.datastream.two_streams import at, collected, first, local
 from tidegate import (
     BroadcastProcessFunction,
     BroadcastStream,
@@ -28,45 +29,20 @@ from tidegate import (
     Types,
     UnsupportedKey,
     ValueStateDescriptor,
-    WatermarkStrategy,
 )
-from tidegate.connectors.collection import CollectionSource
 
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate import DataStream, RuntimeContext
+    from tidegate import RuntimeContext
 
 AT_1_AND_2 = pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.slow)])
 LIMITS = MapStateDescriptor("limits", Types.STRING(), Types.LONG())
 OTHER = MapStateDescriptor("other", Types.STRING(), Types.LONG())
 
 Pair = tuple[str, int]
-
-
-def local(parallelism: int = 1) -> StreamExecutionEnvironment:
-    return StreamExecutionEnvironment.local(parallelism)
-
-
-def collected(stream: DataStream[Any]) -> list[Any]:
-    with stream.execute_and_collect() as rows:
-        return list(rows)
-
-
-def at(env: StreamExecutionEnvironment, rows: Sequence[tuple[Any, ...]]) -> DataStream[Any]:
-    """Rows in this order, whose last field is their event time."""
-    by_field = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(last)
-    return env.from_source(CollectionSource(rows), by_field, "rows").force_non_parallel()
-
-
-def last(row: Any, _: int) -> int:
-    return row[-1]
-
-
-def first(row: Any) -> Any:
-    return row[0]
 
 
 # --- connected ------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.datastream.fakes import environment, exchanges, numbers
-from tests.datastream.test_connected import at, collected, first, local
+from tests.datastream.two_streams import at, collected, first, local
 from tests.operators.backed import BackedJob
 from tests.operators.world import World
 from tidegate import (

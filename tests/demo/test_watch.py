@@ -18,36 +18,18 @@ from examples.demo.news import (
 )
 from examples.demo.watch import JobWatch
 from flinkformat.snapshots import CheckpointProperties, RetentionPolicy
+from tests.demo.views import EMPTY
 from tidegate.checkpoint.coordinator.statistics import (
     CheckpointStatistics,
     CheckpointStatus,
     RestoredStatistics,
-    StatisticsTracker,
 )
-from tidegate.config.configuration import Configuration
-from tidegate.config.settings import job_settings
 from tidegate.jobmaster.view import FailureView, JobView, SlotView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, JobStatus, SubtaskFigures
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, SnapshotKind
-from tidegate.model.ids import CheckpointId, Epoch, JobId, SlotId, VertexId
+from tidegate.model.ids import CheckpointId, SlotId, VertexId
 
 NOW_MS = 5_000
-EMPTY = JobView(
-    job=JobId("0" * 32),
-    name="delays",
-    epoch=Epoch(1),
-    status=JobStatus.CREATED,
-    timestamps_ms={JobStatus.CREATED: 1},
-    restarts=0,
-    restored=None,
-    vertices=(),
-    edges=(),
-    failures=(),
-    slots=(),
-    slots_wanted=2,
-    checkpoints=StatisticsTracker(10).view(),
-    settings=job_settings(Configuration()),
-)
 
 
 def checkpoint(number: int, status: CheckpointStatus) -> CheckpointStatistics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.driver.test_driver import LIMIT_S, IdleProvider, World, run
+from tests.driver.world import LIMIT_S, IdleProvider, World, run
 from tests.e2e.frames import Endless, Numbers
 from tidegate import StreamExecutionEnvironment
 from tidegate.config.configuration import Configuration

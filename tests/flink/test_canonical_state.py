@@ -13,7 +13,7 @@ from flinkformat.snapshots import FINISHED
 from flinkformat.state.canonical import canonical_entries, write_canonical_keyed
 from flinkformat.state.headers import read_keyed_header
 from flinkformat.state.operator_state import operator_states, write_operator_states
-from tests.flink.test_job_state import opened
+from tests.flink.job_states import opened
 from tidegate.storage.state_files import StateFiles
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from flinkformat.state.canonical import canonical_entries
 from flinkformat.state.headers import read_keyed_header
 from flinkformat.state.heap import heap_entries
 from flinkformat.state.operator_state import operator_states
-from tests.flink.test_job_state import opened
+from tests.flink.job_states import opened
 from tests.properties import examples
 from tidegate.errors import FormatError, RestoreRefused, StorageFailed
 from tidegate.snapshots.flink_snapshot import FlinkSnapshot

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from golden import FIXTURES
 
 from flinkformat import metadata
-from tests.flink.test_job_state import JOBS, keyed_state, opened, operator_state
+from tests.flink.job_states import JOBS, keyed_state, opened, operator_state
 from tidegate import ConfigError, RestoreRefused, UserCodeFailed, rewrite_flink_savepoint
 from tidegate.cli.main import commands
 from tidegate.errors import FormatError

@@ -13,43 +13,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.e2e.zookeeper import ZooKeeperServer
+from tests.ha.led import leads, run
 from tests.ha.world import over_zookeeper
 from tidegate import Configuration, StreamExecutionEnvironment
-from tidegate.clock import SystemClock
 from tidegate.errors import ConfigError, LeadershipLost, OutcomeUnknown, StorageFailed
-from tidegate.ha.leadership import HaWorld, Leadership, lead
-from tidegate.model.chance import SeededChance
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import ZooKeeperSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tidegate.ha.zookeeper import ZooKeeperHaStore
+    from tidegate.ha.leadership import Leadership
+
 
 pytestmark = pytest.mark.slow
-
-LIMIT_S = 100.0
-
-
-def run(work: Awaitable[None]) -> None:
-    async def main() -> None:
-        async with asyncio.timeout(LIMIT_S):
-            await work
-
-    asyncio.run(main())
-
-
-async def pause(duration_ms: int, /) -> None:
-    await asyncio.sleep(duration_ms / 1000)
-
-
-async def leads(
-    store: ZooKeeperHaStore, number: int, *, lease_ms: int = 1_000, beat_ms: int = 100
-) -> Leadership:
-    world = HaWorld(store, SystemClock(), SeededChance(number), pause, beat_ms, lease_ms)
-    return await lead(world, "orders", resume=False, recover=True)
 
 
 class Line:

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoAuthError
 
 from tests.e2e.certificates import Authority
 from tests.e2e.zookeeper import PASSWORD, USER, ZooKeeperServer, sasl_only, tls_only
-from tests.ha.test_zookeeper import leads, run
+from tests.ha.led import leads, run
 from tests.ha.world import over_zookeeper
 from tidegate.errors import StorageFailed
 from tidegate.model.settings import TlsStores, ZooKeeperLogin, ZooKeeperSettings, ZooKeeperTls

@@ -5,12 +5,12 @@ place in `tidegate`, and the test. A test counts where it names the call, itself
 """
 
 import ast
-import csv
 import re
 from functools import cache
 from pathlib import Path
 
 import tidegate
+from tests.house.pyflink_surface import LINES
 from tests.house.source import ROOT
 from tidegate import connectors
 
@@ -18,13 +18,6 @@ TESTS = ROOT / "tests"
 NAMED = "named: its members have tests of their own"
 
 
-def lines() -> list[dict[str, str]]:
-    table = Path(__file__).with_name("pyflink.tsv")
-    with table.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-LINES = lines()
 THERE = [line for line in LINES if not line["test"].startswith("absent: ")]
 
 

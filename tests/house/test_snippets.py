@@ -1,16 +1,15 @@
 """The Python in README and docs runs as a reader would run it: each page one program, elsewhere."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.house.snippets import program
 from tests.house.source import ROOT
 
-FENCE = re.compile(r"^```(\w*)[^\n]*$")
 LIMIT_S = 280
 
 
@@ -18,18 +17,6 @@ def pages() -> list[Path]:
     return sorted(
         page for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")] if program(page)
     )
-
-
-def program(page: Path) -> str:
-    """The page's ```python blocks, each on the line where it stands in the page."""
-    lines: list[str] = []
-    language = ""
-    for line in page.read_text(encoding="utf-8").splitlines():
-        fence = FENCE.match(line)
-        if fence:
-            language = "" if language else fence[1] or "text"
-        lines.append(line if language == "python" and not fence else "")
-    return "\n".join(lines) + "\n" if any(lines) else ""
 
 
 @pytest.mark.slow

@@ -42,6 +42,18 @@ def test_no_test_is_skipped() -> None:
     assert not skipped, f"a test that does not run is none: {skipped}"
 
 
+def test_no_test_module_imports_another() -> None:
+    """What two of them need stands in a module of its own beside them."""
+    importing = [
+        place(path, node)
+        for path in python_files(*TESTS)
+        for node in nodes(path)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").rpartition(".")[2].startswith("test_")
+    ]
+    assert not importing, f"move what these import into a module without tests: {importing}"
+
+
 def test_no_test_mocks() -> None:
     mocking = [
         place(path, node)

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checkpoint.world import chain, vertex
+from tests.jobmaster.steps import BROKEN, STRANDS, current, fail, named, pass_time
 from tests.jobmaster.world import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded
 from tidegate.checkpoint.coordinator.events import OperatorEventSent
-from tidegate.errors import ConfigError, SlotLost, TidegateError, UserCodeFailed
+from tidegate.errors import ConfigError, SlotLost, UserCodeFailed
 from tidegate.jobmaster.commands import (
     CloseCoordinators,
     Deployed,
@@ -39,14 +40,13 @@ from tidegate.model.control import (
     Deploy,
     ExecutionState,
     JobStatus,
-    Pulse,
     Start,
     SubtaskChanged,
     TriggerCheckpoint,
 )
 from tidegate.model.elements import OperatorEvent
 from tidegate.model.failure_reason import FailureReason
-from tidegate.model.ids import CheckpointId, ExecutionId, SlotId, SubtaskId
+from tidegate.model.ids import CheckpointId, SlotId, SubtaskId
 from tidegate.model.settings import (
     ExponentialDelay,
     FailoverStrategy,
@@ -58,7 +58,6 @@ from tidegate.model.topology import Edge, Partitioner, Topology
 
 REGION, FULL = FailoverStrategy.REGION, FailoverStrategy.FULL
 RESTARTS = JobSettings(restart=FixedDelay(attempts=100, delay_ms=2_000), slots_timeout_ms=10**9)
-BROKEN = UserCodeFailed("bad row")
 FIRST = CheckpointId(1)
 
 
@@ -74,38 +73,12 @@ TWO = together(
     chain(vertex("left", 2, coordinator=True), vertex("sum", 1)),
     chain(vertex("right", 2), vertex("count", 2)),
 )
-STRANDS = chain(
-    vertex("read", 3, coordinator=True), vertex("write", 3), partitioner=Partitioner.FORWARD
-)
-
-
-def named(*names: str) -> tuple[SubtaskId, ...]:
-    """Subtasks as in "map/1"."""
-    split = (name.split("/") for name in names)
-    return tuple(SubtaskId(vertex(name, 1).id, int(index)) for name, index in split)
-
-
-def current(world: World) -> dict[SubtaskId, ExecutionId]:
-    """The newest attempt of each subtask."""
-    return {deploy.execution.subtask: deploy.execution for deploy in world.sent(Deploy)}
 
 
 def attempts(world: World) -> dict[str, set[int]]:
     """The attempts shown, by vertex."""
     view = world.machine.view(world.now_ms)
     return {v.name: {s.attempt for s in v.subtasks} for v in view.vertices}
-
-
-def fail(world: World, name: str, error: TidegateError = BROKEN) -> None:
-    (subtask,) = named(name)
-    world.change(current(world)[subtask], ExecutionState.FAILED, error)
-
-
-def pass_time(world: World, until_ms: int) -> None:
-    for now in range(world.now_ms + 1_000, until_ms + 1, 1_000):
-        for slot in world.slots:
-            world.send(Pulse(slot))
-        world.wake_up_to(now)
 
 
 # --- regions --------------------------------------------------------------------------------------

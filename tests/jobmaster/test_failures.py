@@ -3,6 +3,8 @@
 import pytest
 
 from tests.checkpoint.world import BY_HAND, chain, vertex
+from tests.jobmaster.failing import BROKEN, RESTARTS
+from tests.jobmaster.steps import pass_time
 from tests.jobmaster.world import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import AddPointer
 from tidegate.checkpoint.coordinator.events import CheckpointRequested
@@ -45,17 +47,7 @@ from tidegate.model.settings import (
     SlotSettings,
 )
 
-RESTARTS = JobSettings(restart=FixedDelay(attempts=100, delay_ms=2_000), slots_timeout_ms=10**9)
 LEASE_MS = 10_000
-BROKEN = UserCodeFailed("ValueError: bad row", where="map (1/3)", trace="Traceback: …")
-
-
-def pass_time(world: World, until_ms: int, *, silent: tuple[SlotId, ...] = ()) -> None:
-    """Time passes; every slot beats each second but the silent ones."""
-    for now in range(world.now_ms + 1_000, until_ms + 1, 1_000):
-        for slot in [s for s in world.slots if s not in silent]:
-            world.send(Pulse(slot))
-        world.wake_up_to(now)
 
 
 # --- subtasks -------------------------------------------------------------------------------------

@@ -4,8 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.checkpoint.world import FixedChance, chain, vertex
-from tests.jobmaster.test_failover import BROKEN, current, fail, named, pass_time
+from tests.checkpoint.world import chain, vertex
+from tests.jobmaster.steps import (
+    BROKEN,
+    EVERY_SECOND,
+    RESTARTS,
+    ask,
+    completed,
+    current,
+    fail,
+    made,
+    named,
+    pass_time,
+)
 from tests.jobmaster.world import World
 from tidegate import StreamExecutionEnvironment, Types
 from tidegate.checkpoint.coordinator.commands import AddPointer, CheckpointEnded, TakeNextId
@@ -20,7 +31,7 @@ from tidegate.jobmaster.commands import (
     SendToSlot,
     StartCoordinators,
 )
-from tidegate.jobmaster.events import CancelRequested, RescaleRequested, SlotRequestFailed
+from tidegate.jobmaster.events import CancelRequested, SlotRequestFailed
 from tidegate.jobmaster.rescaling import rescaled
 from tidegate.model.control import (
     Cancel,
@@ -35,42 +46,12 @@ from tidegate.model.failure_reason import FailureReason
 from tidegate.model.ids import Attempt, SlotId
 from tidegate.model.settings import (
     CheckpointSettings,
-    FixedDelay,
-    JobSettings,
-    NoRestart,
     RescaleSettings,
 )
 from tidegate.model.topology import Partitioner, Topology
 
-TWO = chain(vertex("source", 2, coordinator=True), vertex("count", 2))
 OWN = replace(vertex("own", 1), parallelism_set=True)
-EVERY_SECOND = JobSettings(
-    restart=NoRestart(),
-    checkpoints=CheckpointSettings(interval_ms=1_000, min_pause_ms=1_000, tolerable_failures=100),
-    rescale=RescaleSettings(max_delay_ms=60_000, checkpoint_failures_max=2),
-)
-RESTARTS = replace(EVERY_SECOND, restart=FixedDelay(attempts=1, delay_ms=500))
 BY_HAND = replace(EVERY_SECOND, checkpoints=CheckpointSettings(), rescale=RescaleSettings())
-
-
-def made(settings: JobSettings = EVERY_SECOND, topology: Topology = TWO) -> World:
-    """A running job with one completed checkpoint, where there are any."""
-    world = World(settings, topology, chance=FixedChance(1_000)).running()
-    if settings.checkpoints.periodic:
-        pass_time(world, world.now_ms + 1_000)
-        assert completed(world) == 1
-    return world
-
-
-def ask(world: World, parallelism: int, request: int = 1, *, slots: bool = True) -> None:
-    """Ask for a parallelism; the slots for it come where they may."""
-    world.send(RescaleRequested(request, parallelism))
-    while slots and world.coming:
-        world.offer()
-
-
-def completed(world: World) -> int:
-    return len([ended for ended in world.of(CheckpointEnded) if ended.reason is None])
 
 
 def shape(world: World) -> list[int]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.demo.test_watch import EMPTY
+from tests.demo.views import EMPTY
 from tidegate.jobmaster.standstill import STANDSTILL_MS, Standstills
 from tidegate.jobmaster.view import JobView, SubtaskView, VertexView
 from tidegate.model.control import ExecutionState, SubtaskFigures

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.jobmaster.test_failover import STRANDS, pass_time
-from tests.jobmaster.test_rescaling import RESTARTS, ask, made
+from tests.jobmaster.steps import RESTARTS, STRANDS, ask, made, pass_time
 from tests.jobmaster.world import World
 from tidegate.checkpoint.coordinator.commands import AddPointer, RequestDone, WriteMetadata
 from tidegate.checkpoint.coordinator.events import CheckpointRequested, MetadataFailed, PointerAdded

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.jobmaster.test_failures import BROKEN, RESTARTS, pass_time
+from tests.jobmaster.failing import BROKEN, RESTARTS
+from tests.jobmaster.steps import pass_time
 from tests.jobmaster.world import World, with_checkpoints
 from tidegate.checkpoint.coordinator.commands import DeleteFiles, DiscardCheckpoint
 from tidegate.errors import (

@@ -10,7 +10,7 @@ from tests.e2e.jobs import running_counts
 from tests.e2e.ledger import LedgerSink
 from tests.e2e.runtimes import END_S, RETAIN, Jobs, failure_of
 from tests.e2e.watch import wait_completed
-from tests.snapshots.test_signing import key_in
+from tests.snapshots.keys import key_in
 from tidegate import StreamExecutionEnvironment, fsck
 from tidegate.errors import JobSuspended, RestoreRefused
 

@@ -18,7 +18,8 @@ from flinkformat.snapshots import SubtaskState
 from flinkformat.state.canonical import write_canonical_keyed
 from flinkformat.state.entries import FlinkEntry
 from tests.e2e.pyflink_twin import STATES
-from tests.flink.test_job_state import opened as flink_snapshot
+from tests.flink.job_states import opened as flink_snapshot
+from tests.migration.pyflink_states import FLAGS, PYFLINK
 from tidegate import (
     ConfigError,
     ListStateDescriptor,
@@ -37,18 +38,7 @@ from tidegate.snapshots.snapshot import Snapshot, StateKind
 from tidegate.snapshots.writing.new_snapshot import NewSnapshot
 from tidegate.typeinfo.key_hash import KeyHasher
 
-PYFLINK = FIXTURES / "pyflink-savepoint-canonical"
 CONTINUED = Path(__file__).parents[1] / "pyflink" / "savepoint"
-FLAGS = [
-    "--state=alpha-py-keyed/count=value:LONG",
-    "--state=alpha-py-keyed/any=value:PICKLED_BYTE_ARRAY",
-    "--state=alpha-py-keyed/words=list:STRING",
-    "--state=alpha-py-keyed/seen=map:STRING,INT",
-    "--state=alpha-py-keyed/total=reducing:LONG",
-    "--state=alpha-py-keyed/avg=aggregating:TUPLE(LONG,LONG)",
-    "--state=alpha-py-pickled/c=value:INT",
-    "--state=alpha-py-bc/rules=broadcast:STRING,INT",
-]
 
 
 def entries(folder: Path, uid: str) -> dict[str, list[tuple[int | None, Any, Any]]]:

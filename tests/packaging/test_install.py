@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scripts.newcomer import Newcomer, build, went_well
+from tests.house.snippets import program
 from tests.house.source import ROOT, tracked_files
-from tests.house.test_snippets import program
 from tidegate import __version__
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -3,7 +3,7 @@
 import pytest
 
 import tidegate
-from tests.pyflink.test_imports import SURFACE, WANTED
+from tests.pyflink.surface import SURFACE, WANTED
 from tidegate import (
     AggregateFunction,
     EventTimeSessionWindows,

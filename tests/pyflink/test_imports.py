@@ -3,7 +3,6 @@
 `surface.tsv` says what PyFlink's modules give; scripts/pyflink_surface.py makes it.
 """
 
-import csv
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -12,23 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 import tidegate
-from tests.house.test_pyflink_surface import LINES
+from tests.pyflink.surface import SURFACE, WANTED
 from tidegate.cli.main import commands
 from tidegate.errors import ConfigError, GraphError, PeerLost
 from tidegate.model.control import SlotInvitation
 from tidegate.pyflink import install, is_installed, uninstall
 from tidegate.pyflink.absent import Absent
 from tidegate.slot.process.serve import serve
-
-WANTED = {line["row"].partition(".")[0] for line in LINES}
-
-
-def surface() -> list[dict[str, str]]:
-    with Path(__file__).with_name("surface.tsv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-SURFACE = surface()
 
 
 @pytest.mark.usefixtures("pyflink")

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.e2e.certificates import Authority
-from tests.rest.test_server import Served, made
+from tests.rest.served import Served, made
 from tests.rest.world import EMPTY, JOB
 from tidegate import ConfigError
 from tidegate.config.rest import rest_settings

@@ -7,59 +7,26 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
 
-from tests.datastream.fakes import Client
 from tests.e2e.rest import Rest
+from tests.rest.served import Served, made
 from tests.rest.world import EMPTY, JOB
 from tidegate import ConfigError, Configuration, StreamExecutionEnvironment
-from tidegate.clock import SystemClock
 from tidegate.errors import StorageFailed
-from tidegate.model.chance import SeededChance
 from tidegate.model.control import JobStatus
-from tidegate.model.ids import Epoch, JobId
-from tidegate.model.settings import RestSettings
+from tidegate.model.ids import Epoch
 from tidegate.rest.patience import Patience
 from tidegate.rest.server import RestServer
-
-if TYPE_CHECKING:
-    from tidegate.jobmaster.view import JobView
-
-
-class Served(Client):
-    """A client whose view and savepoints are what a test says."""
-
-    def __init__(self) -> None:
-        super().__init__([])
-        self.shown: JobView | None = EMPTY
-        self.saved: Future[str] = Future()
-
-    def get_job_id(self) -> JobId:
-        return JOB
-
-    def view(self) -> object:
-        assert self.shown is not None, "told to break"
-        return self.shown
-
-    def trigger_savepoint(self, *args: Any, **settings: Any) -> Future[str]:
-        return self.saved
 
 
 @pytest.fixture
 def client() -> Served:
     return Served()
-
-
-def made(**settings: Any) -> RestServer:
-    return RestServer(
-        RestSettings((0, 0), **settings), SystemClock(), SeededChance(1), structlog.get_logger()
-    )
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
-from tests.slot.test_unaligned import Held
+from tests.slot.held import Held
 from tests.slot.world import PERIODIC, Recorder, World, barrier, rows
 from tidegate.api.operator import Operator, Output
 from tidegate.model.elements import ArrowBatch, Barrier, Batch, CheckpointOptions

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.touch import Touch
-from tests.snapshots.test_read import TTL
-from tests.snapshots.test_write import Flights
+from tests.snapshots.filled import TTL
+from tests.snapshots.flights import Flights
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,

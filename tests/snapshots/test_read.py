@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -22,8 +22,9 @@ from flinkformat.handles import (
 )
 from flinkformat.metadata.channels import merge_inputs
 from flinkformat.snapshots import SubtaskState
+from tests.snapshots.filled import TTL, Route, by_key, filled
 from tests.snapshots.world import EACH_FORM, NAME, UID, Snapshots, snapshots
-from tests.state.test_columnar import COUNT, Columns
+from tests.state.counted_columns import COUNT, Columns
 from tidegate.api.functions import AggregateFunction
 from tidegate.api.state import (
     AggregatingStateDescriptor,
@@ -35,23 +36,25 @@ from tidegate.api.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.api.ttl import StateTtlConfig
 from tidegate.checkpoint.channel_state.machine import chunk, file_header
 from tidegate.errors import ConfigError, FormatError, RestoreRefused, UserError
-from tidegate.model.duration import Time
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.snapshots.differences import diff_snapshots
 from tidegate.snapshots.folders import files_of
-from tidegate.snapshots.snapshot import Snapshot, StateKind, StateRow
+from tidegate.snapshots.snapshot import Snapshot, StateKind
 from tidegate.snapshots.summary import inspect_snapshot
 from tidegate.snapshots.writing.writer import SavepointWriter
 from tidegate.transport import codec
 from tidegate.typeinfo.types import TypeInformation, Types
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
-TTL = StateTtlConfig.new_builder(Time.hours(1)).build()
+
+@pytest.fixture(params=EACH_FORM)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Snapshots]:
+    with snapshots(tmp_path, str(request.param)) as made:
+        yield made
 
 
 @dataclass
@@ -61,51 +64,10 @@ class Flights:
     last: datetime.date | None = None
 
 
-class Route(NamedTuple):
-    origin: str
-    dest: str
-
-
-@pytest.fixture(params=EACH_FORM)
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Snapshots]:
-    with snapshots(tmp_path, str(request.param)) as made:
-        yield made
-
-
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Snapshots]:
     with snapshots(tmp_path) as made:
         yield made
-
-
-def filled(
-    world: Snapshots,
-    descriptor: StateDescriptor,
-    keys: Iterable[object],
-    fill: Callable[[Any, Any], None],
-    *,
-    key_type: TypeInformation | None = None,
-    namespace: TypeInformation | None = None,
-    at_ms: int = 0,
-) -> Snapshot:
-    """A snapshot of two subtasks; fill: called with the state, which stands on the key."""
-    subtasks = world.subtasks(2, key_type=key_type)
-    keys = list(keys)
-    for subtask in subtasks:
-        state = subtask.at(at_ms).backend.keyed_state(descriptor, namespace)
-        for key in keys:
-            if subtask.owns(key):
-                subtask.on(key)
-                fill(state, key)
-    return Snapshot.open(world.written(subtasks))
-
-
-def by_key(rows: Iterator[StateRow]) -> dict[object, object]:
-    found: dict[object, object] = {}
-    for row in rows:
-        assert row.key not in found
-        found[row.key] = row.value
-    return found
 
 
 def table_of(snapshot: Snapshot, state: str) -> pa.Table:

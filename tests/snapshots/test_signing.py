@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from google_crc32c import value as crc32c
 
-from tests.migration.test_migrate import FLAGS, PYFLINK
+from tests.migration.pyflink_states import FLAGS, PYFLINK
+from tests.snapshots.keys import key_in
 from tidegate import fsck, migrate_savepoint, read_state
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.cli.main import commands
@@ -27,12 +28,6 @@ LONGS = ValueStateDescriptor("count", Types.LONG())
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
     return key_in(tmp_path / "key")
-
-
-def key_in(path: Path, text: str = "0123456789abcdef-of-a-test") -> Path:
-    path.touch(0o600)
-    path.write_text(text)
-    return path
 
 
 def written(folder: Path, key: Path | None, rows: int = 3_000) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from flinkformat.snapshots import FINISHED
-from tests.snapshots.test_read import TTL, Route, by_key, filled
+from tests.snapshots.filled import TTL, Route, by_key, filled
+from tests.snapshots.flights import Flights
 from tests.snapshots.world import EACH_FORM, UID, Snapshots, snapshots
+from tests.state.counted_columns import COUNT, Columns
 from tests.state.disk_world import Disk
-from tests.state.test_columnar import COUNT, Columns
 from tests.state.world import restored
 from tidegate.api.state import (
     ListStateDescriptor,
@@ -36,12 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGS = ValueStateDescriptor("count", Types.LONG())
-
-
-@dataclass
-class Flights:
-    count: int
-    carrier: str
 
 
 @pytest.fixture(params=EACH_FORM)

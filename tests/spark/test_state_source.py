@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from tests.snapshots.test_read import Route, by_key
+from tests.snapshots.filled import Route, by_key
 from tests.snapshots.world import UID, Snapshots, snapshots
 from tests.spark.state_records import Flights
 from tidegate import (

@@ -27,15 +27,8 @@ from tests.properties import examples
 from tests.state.disk_world import FILES
 from tests.state.disk_world import SMALL as SMALL_DISK
 from tests.state.files_world import Driver
+from tests.state.incremental_jobs import LEFT_BEHIND, MEMORY, NOTHING, SETTINGS_DRAWN, STEPS, Job
 from tests.state.log_world import SMALL
-from tests.state.test_incremental_properties import (
-    LEFT_BEHIND,
-    MEMORY,
-    NOTHING,
-    SETTINGS_DRAWN,
-    STEPS,
-    Job,
-)
 from tests.state.world import Subtask
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.checkpoint.registry import shared_handles
@@ -54,7 +47,7 @@ from tidegate.typeinfo.types import Types
 if TYPE_CHECKING:
     from flinkformat.key_groups import KeyGroupRange
     from flinkformat.snapshots import CheckpointMetadata
-    from tests.state.test_incremental_properties import Keeps, Write
+    from tests.state.incremental_jobs import Keeps, Write
     from tidegate.checkpoint.coordinator.commands import CheckpointCommand
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId

@@ -13,9 +13,9 @@ from hypothesis.stateful import precondition, rule
 
 from flinkformat.state_streams import files_of
 from tests.properties import examples
+from tests.state.backend_machine import SMALL, WRITE, BackendMachine
 from tests.state.disk_world import Disk
 from tests.state.log_world import Logs, Place
-from tests.state.test_backend_properties import SMALL, WRITE, BackendMachine
 from tests.state.world import MEMORY, Subtask, restored
 from tidegate.checkpoint.registry import shared_handles
 from tidegate.errors import StorageFailed

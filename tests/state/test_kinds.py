@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.state.aggregates import Mean, Sum
 from tests.state.world import Subtask, merged, restored, stored
-from tidegate.api.functions import AggregateFunction, ReduceFunction
 from tidegate.api.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -15,27 +15,6 @@ from tidegate.api.state import (
 from tidegate.errors import ConfigError, UserError
 from tidegate.model.ids import CheckpointId
 from tidegate.typeinfo.types import Types
-
-
-class Sum(ReduceFunction):
-    def reduce(self, value1, value2):
-        return value1 + value2
-
-
-class Mean(AggregateFunction):
-    def create_accumulator(self):
-        return [0, 0]
-
-    def add(self, value, accumulator):
-        accumulator[0] += value
-        accumulator[1] += 1
-        return accumulator
-
-    def get_result(self, accumulator):
-        return accumulator[0] / accumulator[1]
-
-    def merge(self, acc_a, acc_b):
-        return [acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]]
 
 
 def test_a_value_belongs_to_its_key() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.state.disk_world import SMALL, Disk
 from tests.state.log_world import Logs, Place
-from tests.state.test_maps_on_disk import batch_comes, maps, saved, taken
+from tests.state.on_disk import batch_comes, maps, saved, taken
 from tests.state.world import Subtask, merged, restored
 from tidegate import (
     ListStateDescriptor,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.state.disk_world import SMALL, Disk
 from tests.state.log_world import Logs, Place
+from tests.state.on_disk import NUMBERS, batch_comes, maps, saved, taken
 from tests.state.world import MEMORY, Subtask, merged, restored
 from tidegate import (
     MapStateDescriptor,
@@ -24,20 +25,13 @@ from tidegate import (
     ValueStateDescriptor,
 )
 from tidegate.errors import SerializerIncompatible
-from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import RocksDBSettings
 from tidegate.state.rocksdb.store import RocksDBStore
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from flinkformat.snapshots import SubtaskState
-    from tidegate.api.state import StateDescriptor
-
-NUMBERS = MapStateDescriptor("numbers", Types.LONG(), Types.LONG())
-CANONICAL = CheckpointOptions(SnapshotKind.SAVEPOINT, canonical=True)
+    from collections.abc import Iterator
 
 
 @pytest.fixture
@@ -45,33 +39,6 @@ def disk() -> Iterator[Disk]:
     disk = Disk()
     yield disk
     disk.close()
-
-
-def maps(subtask: Subtask, descriptor: StateDescriptor = NUMBERS, key: object = "k") -> Any:
-    return subtask.on(key).backend.keyed_state(descriptor)
-
-
-def taken(disk: Disk, subtask: Subtask, checkpoint: int = 1) -> SubtaskState:
-    """A snapshot, of which the backend knows that it is complete."""
-    pending = subtask.backend.snapshot(CheckpointId(checkpoint))
-    pending.finish()
-    state = disk.uploaded(pending)
-    subtask.backend.on_complete(CheckpointId(checkpoint))
-    batch_comes(subtask)
-    return state
-
-
-def batch_comes(subtask: Subtask, keys: Sequence[str] = ("k",)) -> None:
-    assert subtask.backend.before_batch is not None
-    groups = [subtask.on(key).cell.group for key in keys]
-    subtask.backend.before_batch(RowBatch([0] * len(keys), None, keys, groups))
-
-
-def saved(subtask: Subtask) -> SubtaskState:
-    """A savepoint in canonical form."""
-    pending = subtask.backend.snapshot(CheckpointId(9), CANONICAL)
-    pending.finish()
-    return pending.upload(MEMORY)
 
 
 def test_a_put_costs_an_entry_and_not_the_map(disk: Disk) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkformat.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
-from tests.state.test_kinds import Mean, Sum
+from tests.state.aggregates import Mean, Sum
 from tests.state.world import (
     MEMORY,
     READER,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.state.test_kinds import Mean, Sum
+from tests.state.aggregates import Mean, Sum
 from tests.state.world import Subtask, merged, restored, snapshot, stored
 from tidegate import (
     AggregatingStateDescriptor,

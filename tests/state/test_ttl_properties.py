@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.properties import examples
+from tests.state.aggregates import Sum
 from tests.state.disk_world import Disk
-from tests.state.test_kinds import Sum
 from tests.state.world import MEMORY, Subtask, restored
 from tidegate import (
     AggregateFunction,

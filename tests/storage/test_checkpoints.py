@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import google_crc32c
 import pytest
@@ -19,6 +18,17 @@ from flinkformat.handles import (
 )
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import FINISHED, CheckpointMetadata, OperatorState, SubtaskState
+from tests.storage.checkpoint_folders import (
+    EXCLUSIVE,
+    JOB,
+    KIB,
+    MIB,
+    ONE,
+    SHARED,
+    TWO,
+    TornFiles,
+    files_below,
+)
 from tidegate.errors import FileMissing, RestoreRefused, StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, Epoch, JobId, OperatorId
@@ -34,14 +44,7 @@ from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.state_files import resolve_relative
 from tidegate.storage.stores import Stores
 
-if TYPE_CHECKING:
-    from tidegate.storage.store import Writer
-
-JOB = JobId("0123456789abcdef0123456789abcdef")
 OTHER_JOB = JobId("f" * 32)
-ONE, TWO = CheckpointId(1), CheckpointId(2)
-EXCLUSIVE, SHARED = CheckpointScope.EXCLUSIVE, CheckpointScope.SHARED
-KIB, MIB = 1024, 1024 * 1024
 
 
 def in_files(folder: Path, job: JobId = JOB) -> CheckpointStorage:
@@ -50,10 +53,6 @@ def in_files(folder: Path, job: JobId = JOB) -> CheckpointStorage:
 
 def in_driver_memory(world: MemoryFiles | None = None) -> CheckpointStorage:
     return checkpoint_storage(JOB, CheckpointSettings(), Stores(world or MemoryFiles()))
-
-
-def files_below(folder: Path) -> set[str]:
-    return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.mark.feature("F021")
@@ -212,30 +211,6 @@ def test_a_stream_closed_without_a_handle_leaves_nothing(tmp_path: Path) -> None
         kept.write(b"x" * MIB)
         kept.close_and_get_handle()
     assert files_below(tmp_path) == {f"{JOB}/chk-1/1-0-b"}
-
-
-class TornFiles(MemoryFiles):
-    """Files whose writers fail while closing, with half the bytes left behind."""
-
-    def store(self, root: str = "memory:"):
-        store = super().store(root)
-        world = self
-
-        def open_new(path: str) -> Writer:
-            writer = type(store).open_new(store, path)
-
-            def close() -> None:
-                world.files[f"{root}/{path}"] = b"half"
-                raise StorageFailed("The disk is full")
-
-            def abort() -> None:
-                store.delete([path])
-
-            writer.close, writer.abort = close, abort
-            return writer
-
-        store.open_new = open_new
-        return store
 
 
 @pytest.mark.feature("F026")

@@ -18,7 +18,7 @@ from flinkformat.handles import (
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata import decode, encode
 from flinkformat.snapshots import CheckpointMetadata, OperatorState, SubtaskState
-from tests.storage.test_checkpoints import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
+from tests.storage.checkpoint_folders import EXCLUSIVE, JOB, KIB, ONE, TornFiles, files_below
 from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import OperatorId

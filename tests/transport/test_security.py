@@ -10,7 +10,7 @@ import pytest
 from cryptography import x509
 
 from tests.e2e.certificates import Authority as OwnAuthority
-from tests.transport.test_networks import SECRET, Peer, Server, run
+from tests.transport.peers import SECRET, Peer, Server, run
 from tidegate.config.configuration import Configuration
 from tidegate.config.security import link_settings
 from tidegate.errors import ConfigError, PeerLost

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.watch import wait_for
+from tests.upgrade.catalogue import BREAKING, HARMLESS, LEFT, LOST, Told
 from tests.upgrade.conftest import END_S, Check, all_have_rows, environment
 from tests.upgrade.programs import STATES, Plan, build
-from tests.upgrade.test_catalogue import BREAKING, HARMLESS, LEFT, LOST, Told
 from tidegate import JobFailed, JobSuspended, TidegateError
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,42 @@
+"""A REST server over a client whose answers a test gives."""
+
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from tests.datastream.fakes import Client
+from tests.rest.world import EMPTY, JOB
+from tidegate.clock import SystemClock
+from tidegate.model.chance import SeededChance
+from tidegate.model.ids import JobId
+from tidegate.model.settings import RestSettings
+from tidegate.rest.server import RestServer
+
+if TYPE_CHECKING:
+    from tidegate.jobmaster.view import JobView
+
+
+class Served(Client):
+    """A client whose view and savepoints are what a test says."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.shown: JobView | None = EMPTY
+        self.saved: Future[str] = Future()
+
+    def get_job_id(self) -> JobId:
+        return JOB
+
+    def view(self) -> object:
+        assert self.shown is not None, "told to break"
+        return self.shown
+
+    def trigger_savepoint(self, *args: Any, **settings: Any) -> Future[str]:
+        return self.saved
+
+
+def made(**settings: Any) -> RestServer:
+    return RestServer(
+        RestSettings((0, 0), **settings), SystemClock(), SeededChance(1), structlog.get_logger()
+    )
