@@ -14,33 +14,9 @@ from tidegate.api.aggregates import Max as Max
 from tidegate.api.aggregates import Mean as Mean
 from tidegate.api.aggregates import Min as Min
 from tidegate.api.aggregates import Sum as Sum
-from tidegate.api.async_functions import AsyncFunction as AsyncFunction
-from tidegate.api.async_functions import AsyncRetryPredicate as AsyncRetryPredicate
-from tidegate.api.async_functions import AsyncRetryStrategy as AsyncRetryStrategy
-from tidegate.api.client import CheckpointDone as CheckpointDone
-from tidegate.api.client import JobClient as JobClient
-from tidegate.api.client import JobExecutionResult as JobExecutionResult
-from tidegate.api.client import JobSummary as JobSummary
-from tidegate.api.co_functions import BaseBroadcastProcessFunction as BaseBroadcastProcessFunction
-from tidegate.api.co_functions import BroadcastProcessFunction as BroadcastProcessFunction
-from tidegate.api.co_functions import CoFlatMapFunction as CoFlatMapFunction
-from tidegate.api.co_functions import CoGroupFunction as CoGroupFunction
-from tidegate.api.co_functions import CoMapFunction as CoMapFunction
-from tidegate.api.co_functions import CoProcessFunction as CoProcessFunction
-from tidegate.api.co_functions import JoinFunction as JoinFunction
-from tidegate.api.co_functions import KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction
-from tidegate.api.co_functions import KeyedCoProcessFunction as KeyedCoProcessFunction
-from tidegate.api.co_functions import ProcessJoinFunction as ProcessJoinFunction
 from tidegate.api.dead_letters import DeadLetter as DeadLetter
-from tidegate.api.evictors import CountEvictor as CountEvictor
-from tidegate.api.evictors import DeltaEvictor as DeltaEvictor
-from tidegate.api.evictors import Evictor as Evictor
-from tidegate.api.evictors import TimeEvictor as TimeEvictor
-from tidegate.api.evictors import TimestampedValue as TimestampedValue
-from tidegate.api.failures import FailureContext as FailureContext
-from tidegate.api.failures import FailureEnricher as FailureEnricher
-from tidegate.api.failures import FailureKind as FailureKind
 from tidegate.api.functions import AggregateFunction as AggregateFunction
+from tidegate.api.functions import AggregatingStateDescriptor as AggregatingStateDescriptor
 from tidegate.api.functions import BatchContext as BatchContext
 from tidegate.api.functions import CheckpointedFunction as CheckpointedFunction
 from tidegate.api.functions import CheckpointListener as CheckpointListener
@@ -55,15 +31,46 @@ from tidegate.api.functions import MapFunction as MapFunction
 from tidegate.api.functions import Partitioner as Partitioner
 from tidegate.api.functions import ProcessFunction as ProcessFunction
 from tidegate.api.functions import ReduceFunction as ReduceFunction
+from tidegate.api.functions import ReducingStateDescriptor as ReducingStateDescriptor
 from tidegate.api.functions import RuntimeContext as RuntimeContext
 from tidegate.api.functions import SinkFunction as SinkFunction
+from tidegate.api.functions import SnapshotContext as SnapshotContext
 from tidegate.api.functions import TimeDomain as TimeDomain
 from tidegate.api.functions import TimerService as TimerService
-from tidegate.api.hooks import MasterStateSerializer as MasterStateSerializer
-from tidegate.api.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
-from tidegate.api.listeners import JobExecutionStatusEvent as JobExecutionStatusEvent
-from tidegate.api.listeners import JobStatusChangedListener as JobStatusChangedListener
-from tidegate.api.operator import SnapshotContext as SnapshotContext
+from tidegate.api.functions.async_functions import AsyncFunction as AsyncFunction
+from tidegate.api.functions.async_functions import AsyncRetryPredicate as AsyncRetryPredicate
+from tidegate.api.functions.async_functions import AsyncRetryStrategy as AsyncRetryStrategy
+from tidegate.api.functions.co_functions import (
+    BaseBroadcastProcessFunction as BaseBroadcastProcessFunction,
+)
+from tidegate.api.functions.co_functions import BroadcastProcessFunction as BroadcastProcessFunction
+from tidegate.api.functions.co_functions import CoFlatMapFunction as CoFlatMapFunction
+from tidegate.api.functions.co_functions import CoGroupFunction as CoGroupFunction
+from tidegate.api.functions.co_functions import CoMapFunction as CoMapFunction
+from tidegate.api.functions.co_functions import CoProcessFunction as CoProcessFunction
+from tidegate.api.functions.co_functions import JoinFunction as JoinFunction
+from tidegate.api.functions.co_functions import (
+    KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction,
+)
+from tidegate.api.functions.co_functions import KeyedCoProcessFunction as KeyedCoProcessFunction
+from tidegate.api.functions.co_functions import ProcessJoinFunction as ProcessJoinFunction
+from tidegate.api.functions.window_functions import AllWindowFunction as AllWindowFunction
+from tidegate.api.functions.window_functions import (
+    ProcessAllWindowFunction as ProcessAllWindowFunction,
+)
+from tidegate.api.functions.window_functions import ProcessWindowFunction as ProcessWindowFunction
+from tidegate.api.functions.window_functions import WindowFunction as WindowFunction
+from tidegate.api.job.client import CheckpointDone as CheckpointDone
+from tidegate.api.job.client import JobClient as JobClient
+from tidegate.api.job.client import JobExecutionResult as JobExecutionResult
+from tidegate.api.job.client import JobSummary as JobSummary
+from tidegate.api.job.failures import FailureContext as FailureContext
+from tidegate.api.job.failures import FailureEnricher as FailureEnricher
+from tidegate.api.job.failures import FailureKind as FailureKind
+from tidegate.api.job.hooks import MasterStateSerializer as MasterStateSerializer
+from tidegate.api.job.hooks import MasterTriggerRestoreHook as MasterTriggerRestoreHook
+from tidegate.api.job.listeners import JobExecutionStatusEvent as JobExecutionStatusEvent
+from tidegate.api.job.listeners import JobStatusChangedListener as JobStatusChangedListener
 from tidegate.api.output_tag import OutputTag as OutputTag
 from tidegate.api.sink import CommittableMessage as CommittableMessage
 from tidegate.api.sink import Committer as Committer
@@ -77,7 +84,6 @@ from tidegate.api.source import Source as Source
 from tidegate.api.source import SourceReader as SourceReader
 from tidegate.api.source import SplitEnumerator as SplitEnumerator
 from tidegate.api.state import AggregatingState as AggregatingState
-from tidegate.api.state import AggregatingStateDescriptor as AggregatingStateDescriptor
 from tidegate.api.state import AppendingState as AppendingState
 from tidegate.api.state import BroadcastState as BroadcastState
 from tidegate.api.state import ColumnState as ColumnState
@@ -92,52 +98,66 @@ from tidegate.api.state import OperatorStateDescriptor as OperatorStateDescripto
 from tidegate.api.state import ReadOnlyBroadcastState as ReadOnlyBroadcastState
 from tidegate.api.state import RedistributionMode as RedistributionMode
 from tidegate.api.state import ReducingState as ReducingState
-from tidegate.api.state import ReducingStateDescriptor as ReducingStateDescriptor
 from tidegate.api.state import State as State
 from tidegate.api.state import StateDescriptor as StateDescriptor
 from tidegate.api.state import ValueState as ValueState
 from tidegate.api.state import ValueStateDescriptor as ValueStateDescriptor
-from tidegate.api.triggers import ContinuousEventTimeTrigger as ContinuousEventTimeTrigger
-from tidegate.api.triggers import ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger
-from tidegate.api.triggers import CountTrigger as CountTrigger
-from tidegate.api.triggers import EventTimeTrigger as EventTimeTrigger
-from tidegate.api.triggers import NeverTrigger as NeverTrigger
-from tidegate.api.triggers import OnMergeContext as OnMergeContext
-from tidegate.api.triggers import ProcessingTimeTrigger as ProcessingTimeTrigger
-from tidegate.api.triggers import PurgingTrigger as PurgingTrigger
-from tidegate.api.triggers import Trigger as Trigger
-from tidegate.api.triggers import TriggerContext as TriggerContext
-from tidegate.api.triggers import TriggerResult as TriggerResult
-from tidegate.api.ttl import StateTtlConfig as StateTtlConfig
+from tidegate.api.state.ttl import StateTtlConfig as StateTtlConfig
 from tidegate.api.watermarks import TimestampAssigner as TimestampAssigner
 from tidegate.api.watermarks import WatermarkGenerator as WatermarkGenerator
 from tidegate.api.watermarks import WatermarkOutput as WatermarkOutput
 from tidegate.api.watermarks import WatermarkStrategy as WatermarkStrategy
-from tidegate.api.window_functions import AllWindowFunction as AllWindowFunction
-from tidegate.api.window_functions import ProcessAllWindowFunction as ProcessAllWindowFunction
-from tidegate.api.window_functions import ProcessWindowFunction as ProcessWindowFunction
-from tidegate.api.window_functions import WindowFunction as WindowFunction
-from tidegate.api.windows import AlignedWindows as AlignedWindows
-from tidegate.api.windows import CountSlidingWindowAssigner as CountSlidingWindowAssigner
-from tidegate.api.windows import CountTumblingWindowAssigner as CountTumblingWindowAssigner
 from tidegate.api.windows import CountWindow as CountWindow
-from tidegate.api.windows import DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows
-from tidegate.api.windows import (
+from tidegate.api.windows import GlobalWindow as GlobalWindow
+from tidegate.api.windows import TimeWindow as TimeWindow
+from tidegate.api.windows import Window as Window
+from tidegate.api.windows.assigners import AlignedWindows as AlignedWindows
+from tidegate.api.windows.assigners import CountSlidingWindowAssigner as CountSlidingWindowAssigner
+from tidegate.api.windows.assigners import (
+    CountTumblingWindowAssigner as CountTumblingWindowAssigner,
+)
+from tidegate.api.windows.assigners import (
+    DynamicEventTimeSessionWindows as DynamicEventTimeSessionWindows,
+)
+from tidegate.api.windows.assigners import (
     DynamicProcessingTimeSessionWindows as DynamicProcessingTimeSessionWindows,
 )
-from tidegate.api.windows import EventTimeSessionWindows as EventTimeSessionWindows
-from tidegate.api.windows import GlobalWindow as GlobalWindow
-from tidegate.api.windows import GlobalWindows as GlobalWindows
-from tidegate.api.windows import MergingWindowAssigner as MergingWindowAssigner
-from tidegate.api.windows import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
-from tidegate.api.windows import SessionWindowTimeGapExtractor as SessionWindowTimeGapExtractor
-from tidegate.api.windows import SlidingEventTimeWindows as SlidingEventTimeWindows
-from tidegate.api.windows import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
-from tidegate.api.windows import TimeWindow as TimeWindow
-from tidegate.api.windows import TumblingEventTimeWindows as TumblingEventTimeWindows
-from tidegate.api.windows import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
-from tidegate.api.windows import Window as Window
-from tidegate.api.windows import WindowAssigner as WindowAssigner
+from tidegate.api.windows.assigners import EventTimeSessionWindows as EventTimeSessionWindows
+from tidegate.api.windows.assigners import GlobalWindows as GlobalWindows
+from tidegate.api.windows.assigners import MergingWindowAssigner as MergingWindowAssigner
+from tidegate.api.windows.assigners import (
+    ProcessingTimeSessionWindows as ProcessingTimeSessionWindows,
+)
+from tidegate.api.windows.assigners import (
+    SessionWindowTimeGapExtractor as SessionWindowTimeGapExtractor,
+)
+from tidegate.api.windows.assigners import SlidingEventTimeWindows as SlidingEventTimeWindows
+from tidegate.api.windows.assigners import (
+    SlidingProcessingTimeWindows as SlidingProcessingTimeWindows,
+)
+from tidegate.api.windows.assigners import TumblingEventTimeWindows as TumblingEventTimeWindows
+from tidegate.api.windows.assigners import (
+    TumblingProcessingTimeWindows as TumblingProcessingTimeWindows,
+)
+from tidegate.api.windows.assigners import WindowAssigner as WindowAssigner
+from tidegate.api.windows.evictors import CountEvictor as CountEvictor
+from tidegate.api.windows.evictors import DeltaEvictor as DeltaEvictor
+from tidegate.api.windows.evictors import Evictor as Evictor
+from tidegate.api.windows.evictors import TimeEvictor as TimeEvictor
+from tidegate.api.windows.evictors import TimestampedValue as TimestampedValue
+from tidegate.api.windows.triggers import ContinuousEventTimeTrigger as ContinuousEventTimeTrigger
+from tidegate.api.windows.triggers import (
+    ContinuousProcessingTimeTrigger as ContinuousProcessingTimeTrigger,
+)
+from tidegate.api.windows.triggers import CountTrigger as CountTrigger
+from tidegate.api.windows.triggers import EventTimeTrigger as EventTimeTrigger
+from tidegate.api.windows.triggers import NeverTrigger as NeverTrigger
+from tidegate.api.windows.triggers import OnMergeContext as OnMergeContext
+from tidegate.api.windows.triggers import ProcessingTimeTrigger as ProcessingTimeTrigger
+from tidegate.api.windows.triggers import PurgingTrigger as PurgingTrigger
+from tidegate.api.windows.triggers import Trigger as Trigger
+from tidegate.api.windows.triggers import TriggerContext as TriggerContext
+from tidegate.api.windows.triggers import TriggerResult as TriggerResult
 from tidegate.config.configuration import Configuration as Configuration
 from tidegate.config.execution import RuntimeExecutionMode as RuntimeExecutionMode
 from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream

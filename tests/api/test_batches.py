@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flinkformat.row import Row
 from tests.properties import examples
-from tidegate.api.batches import as_arrow, as_rows, shown
+from tidegate.api.rows.batches import as_arrow, as_rows, shown
 from tidegate.errors import BadRecord
 from tidegate.model.elements import ArrowBatch, RowBatch
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import BadRecord, Row, Types
-from tidegate.api.columns import Columns, fitted, one_schema
+from tidegate.api.rows.columns import Columns, fitted, one_schema
 
 
 @dataclass

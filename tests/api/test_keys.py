@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from flinkformat.row import Row
-from tidegate.api.keys import keys_of_rows
 from tidegate.api.operator import KeyBy
+from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError, UserCodeFailed
 
 

@@ -3,11 +3,11 @@ from io import BytesIO
 import pytest
 
 from tidegate import CountWindow, GlobalWindow, TimeWindow
-from tidegate.api.serializers import TypeSerializer
-from tidegate.api.window_serializers import (
+from tidegate.api.windows.window_serializers import (
     CountWindowSerializer,
     GlobalWindowSerializer,
     TimeWindowSerializer,
+    TypeSerializer,
 )
 
 

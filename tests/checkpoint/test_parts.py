@@ -10,7 +10,7 @@ from tests.house.source import ROOT
 
 PARTS = {
     "channel": "tidegate.checkpoint.channel_state.machine",
-    "hooks": "tidegate.api.hooks",
+    "hooks": "tidegate.api.job.hooks",
     "metadata": "flinkformat.metadata",
 }
 PAGE = ROOT / "docs" / "concepts" / "checkpoints.md"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.world import FakeCoordinatorContext, Hosted, World, arrow
-from tidegate.api.batches import dict_rows
 from tidegate.api.results import ResultBuffer
+from tidegate.api.rows.batches import dict_rows
 from tidegate.connectors.collect import CollectSink
 from tidegate.connectors.print import PrintSink
 from tidegate.errors import JobFailed

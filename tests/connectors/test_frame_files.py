@@ -10,7 +10,7 @@ import pytest
 
 from tidegate import BadRecord, GraphError
 from tidegate.api import ship
-from tidegate.api.columns import Columns, as_found
+from tidegate.api.rows.columns import Columns, as_found
 from tidegate.connectors.frames.frame_files import holds_files, rows_in, settle, spark_schema
 from tidegate.connectors.frames.frame_source import FrameState
 

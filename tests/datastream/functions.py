@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.api.functions import BatchContext
-    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.functions import BatchContext, SnapshotContext
 
 
 class Double(MapFunction[int, int]):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate import DataStream
-    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.functions import SnapshotContext
 
 BAD = OutputTag[DeadLetter]("bad")
 LONG = Time.minutes(1)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tidegate import BroadcastState, DataStream, OperatorListState, RuntimeContext
-    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.functions import SnapshotContext
     from tidegate.model.ids import CheckpointId
 
 

@@ -19,7 +19,7 @@ from tests.datastream.functions import (
     Pass,
     Twice,
 )
-from tidegate.api.operator import OutputPlan, SnapshotContext
+from tidegate.api.functions import SnapshotContext
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.datastream.steps.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.errors import ConfigError, GraphError, UnsupportedKey
@@ -31,6 +31,7 @@ from tidegate.typeinfo.types import Types
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidegate.api.operator import OutputPlan
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.stream import DataStream
 

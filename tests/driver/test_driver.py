@@ -36,7 +36,7 @@ from tidegate.model.control import JobStatus
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
-    from tidegate.api.client import CheckpointDone
+    from tidegate.api.job.client import CheckpointDone
     from tidegate.graph.job_graph import JobGraph
     from tidegate.ha.chain import HaStore
 

@@ -15,8 +15,8 @@ from flinkformat.snapshots import (
     SavepointFormatType,
     SavepointType,
 )
-from tidegate.api.failures import FailureContext, FailureEnricher, FailureKind
-from tidegate.api.hooks import MasterTriggerRestoreHook
+from tidegate.api.job.failures import FailureContext, FailureEnricher, FailureKind
+from tidegate.api.job.hooks import MasterTriggerRestoreHook
 from tidegate.checkpoint.coordinator.commands import (
     AddPointer,
     CheckpointEnded,

@@ -18,7 +18,7 @@ from tidegate import (
     WithPreCommitTopology,
     WriterContext,
 )
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from tidegate import Prepared, WriterContext
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import Batch
 from tidegate.model.ids import CheckpointId

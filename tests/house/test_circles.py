@@ -11,8 +11,6 @@ from pathlib import Path
 from tests.house.source import PACKAGES, ROOT, nodes, python_files
 
 CIRCLES = [
-    "api.functions api.operator api.state",
-    "api.triggers api.windows",
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
     "datastream.outputs datastream.results datastream.sink_topologies datastream.sources "
     "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from tests.operators.world import Collected, values_of
-from tidegate.api.async_functions import AsyncFunction
+from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.model.elements import Batch, Watermark, WatermarkStatus
 
 

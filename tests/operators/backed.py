@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 from tests.operators.world import Collected, FakeContext, FakeRuntime, World
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
-from tidegate.api.operator import Operator, Pause, SnapshotContext, Steps
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.api.state import StateDescriptor
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import Batch, RowBatch, Watermark

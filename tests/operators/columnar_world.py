@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from tests.operators.world import Collected
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
-from tidegate.api.operator import Operator, SnapshotContext
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Operator
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import ArrowBatch, Batch, Watermark
 from tidegate.model.ids import CheckpointId

@@ -14,8 +14,8 @@ import pytest
 
 from tests.operators.async_results import InOrder
 from tests.operators.world import Hosted, World
-from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.functions import RuntimeContext
+from tidegate.api.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.state import ValueStateDescriptor
 from tidegate.errors import UserCodeFailed, UserError
 from tidegate.operators.async_calls.async_wait import AsyncWaitOperator

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.operators.async_results import InOrder, Several
 from tests.operators.world import Hosted, World, arrow
-from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.functions import RuntimeContext
+from tidegate.api.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.api.operator import Pause
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus

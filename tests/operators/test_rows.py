@@ -12,8 +12,9 @@ from tidegate.api.functions import (
     MapFunction,
     ProcessFunction,
     RuntimeContext,
+    SnapshotContext,
 )
-from tidegate.api.operator import Operator, SnapshotContext
+from tidegate.api.operator import Operator
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.errors import GraphError, UnsupportedKey, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, RowBatch, Watermark

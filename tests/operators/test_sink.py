@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Sequence
 import pytest
 
 from tests.operators.world import Hosted, World
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared, WriterContext
 from tidegate.errors import CommitFailed, StorageFailed
 from tidegate.model.elements import Batch, OperatorEvent, RowBatch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.operators.world import Hosted, World
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import CommittableMessage, Prepared, WriterContext
 from tidegate.errors import UserError
 from tidegate.model.elements import Batch

@@ -39,7 +39,7 @@ from tidegate import (
     WindowAssigner,
 )
 from tidegate.api.operator import Operator
-from tidegate.api.windows import count_windows
+from tidegate.api.windows.assigners import count_windows
 from tidegate.datastream.windowed import window_operator
 from tidegate.model.elements import MAX_WATERMARK_MS
 from tidegate.operators.emit import PIECE_MS

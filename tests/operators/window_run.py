@@ -6,7 +6,8 @@ from typing import NoReturn
 
 from flinkformat.snapshots import SubtaskState
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, stored
-from tidegate.api.operator import Operator, Pause, SnapshotContext, Steps
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Operator, Pause, Steps
 from tidegate.metrics import MetricRegistry
 from tidegate.model.elements import RowBatch, Watermark, WatermarkStatus
 from tidegate.model.ids import Attempt, CheckpointId, Epoch, ExecutionId, JobId, SubtaskId, VertexId

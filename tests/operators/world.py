@@ -13,21 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import (
-    KeyCell,
-    Operator,
-    Pause,
-    Polled,
-    SnapshotContext,
-    SourceOperator,
-    Steps,
-)
+from tidegate.api.functions import ReducingStateDescriptor, SnapshotContext
+from tidegate.api.operator import KeyCell, Operator, Pause, Polled, SourceOperator, Steps
 from tidegate.api.results import ResultBuffer
 from tidegate.api.state import (
     ColumnStateDescriptor,
     OperatorStateDescriptor,
     RedistributionMode,
-    ReducingStateDescriptor,
     StateDescriptor,
 )
 from tidegate.clock import SystemClock

@@ -22,15 +22,15 @@ from tidegate import (
     WriterContext,
 )
 from tidegate.api import ship
-from tidegate.api.batches import as_rows
-from tidegate.api.hooks import MasterTriggerRestoreHook
+from tidegate.api.job.hooks import MasterTriggerRestoreHook
+from tidegate.api.rows.batches import as_rows
 from tidegate.connectors.split_list import SplitListEnumerator
 from tidegate.model.elements import RowBatch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Sequence
 
-    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.functions import SnapshotContext
     from tidegate.api.source import EnumeratorContext, ReaderContext
     from tidegate.model.elements import Batch
     from tidegate.model.ids import CheckpointId

@@ -14,7 +14,8 @@ from tests.slot.world import (
     barrier,
     rows,
 )
-from tidegate.api.operator import Operator, Output, Polled, SnapshotContext, Steps
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Operator, Output, Polled, Steps
 from tidegate.api.state import OperatorStateDescriptor
 from tidegate.model.elements import (
     Barrier,

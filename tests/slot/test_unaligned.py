@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.slot.held import TIMEOUT_MS, UNALIGNED, Held
 from tests.slot.world import Recorder, ScriptedSource, World, rows
-from tidegate.api.operator import Operator, Output, Polled, SnapshotContext, Steps
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Operator, Output, Polled, Steps
 from tidegate.checkpoint.channel_state.machine import (
     SEQUENCE_NUMBER_RESTORED,
     SEQUENCE_NUMBER_UNKNOWN,

@@ -5,15 +5,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from flinkformat.key_groups import KeyGroupRange
-from tidegate.api.operator import (
-    KeyCell,
-    Operator,
-    Output,
-    Polled,
-    SnapshotContext,
-    SourceOperator,
-    Steps,
-)
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import KeyCell, Operator, Output, Polled, SourceOperator, Steps
 from tidegate.checkpoint.channel_state.machine import (
     ChannelInfo,
     InputChannelInfo,

@@ -9,10 +9,10 @@ import pytest
 from tests.cli.touch import Touch
 from tests.snapshots.filled import TTL
 from tests.snapshots.flights import Flights
+from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )

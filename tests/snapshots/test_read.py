@@ -25,14 +25,16 @@ from flinkformat.snapshots import SubtaskState
 from tests.snapshots.filled import TTL, Route, by_key, filled
 from tests.snapshots.world import EACH_FORM, NAME, UID, Snapshots, snapshots
 from tests.state.counted_columns import COUNT, Columns
-from tidegate.api.functions import AggregateFunction
-from tidegate.api.state import (
+from tidegate.api.functions import (
+    AggregateFunction,
     AggregatingStateDescriptor,
+    ReducingStateDescriptor,
+)
+from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     OperatorStateDescriptor,
     RedistributionMode,
-    ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )

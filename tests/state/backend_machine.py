@@ -13,11 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.properties import examples
 from tests.state.aggregates import Sum
 from tests.state.world import MEMORY, Subtask, merged, restored
+from tidegate.api.functions import ReducingStateDescriptor
 from tidegate.api.state import (
     ListStateDescriptor,
     MapStateDescriptor,
     OperatorStateDescriptor,
-    ReducingStateDescriptor,
     ValueStateDescriptor,
 )
 from tidegate.model.elements import CheckpointOptions, RowBatch

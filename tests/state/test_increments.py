@@ -23,11 +23,8 @@ from tests.state.disk_world import Disk
 from tests.state.files_world import Driver
 from tests.state.world import Subtask
 from tidegate import StateTtlConfig, Time
-from tidegate.api.state import (
-    ListStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
+from tidegate.api.functions import ReducingStateDescriptor
+from tidegate.api.state import ListStateDescriptor, ValueStateDescriptor
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed
 from tidegate.errors import RestoreRefused
 from tidegate.model.elements import CheckpointOptions, SnapshotKind

@@ -4,11 +4,10 @@ import pytest
 
 from tests.state.aggregates import Mean, Sum
 from tests.state.world import Subtask, merged, restored, stored
+from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.api.state import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )

@@ -8,7 +8,7 @@ import pytest
 from flinkformat.handles import ByteStreamStateHandle, OperatorStreamStateHandle, StateDistribution
 from tests.state.world import MEMORY, READER, Subtask, restored, snapshot, stored
 from tidegate.api.state import MapStateDescriptor, OperatorStateDescriptor, RedistributionMode
-from tidegate.api.ttl import StateTtlConfig
+from tidegate.api.state.ttl import StateTtlConfig
 from tidegate.errors import (
     ConfigError,
     FormatError,

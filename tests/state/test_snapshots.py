@@ -20,11 +20,10 @@ from tests.state.world import (
     snapshot,
     stored,
 )
+from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
 from tidegate.api.state import (
-    AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
-    ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )

@@ -29,7 +29,7 @@ from tidegate import (
     Types,
     ValueStateDescriptor,
 )
-from tidegate.api.state import AggregatingStateDescriptor
+from tidegate.api.functions import AggregatingStateDescriptor
 from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:

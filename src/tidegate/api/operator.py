@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tidegate.api.functions import RuntimeContext
-    from tidegate.api.state import (
-        BroadcastState,
+    from tidegate.api.functions.runtime_context import RuntimeContext, SnapshotContext
+    from tidegate.api.state.column_states import (
         ColumnState,
         ColumnStateDescriptor,
         KeyedColumns,
         KeyedPanes,
+    )
+    from tidegate.api.state.descriptors import (
         MapStateDescriptor,
-        OperatorListState,
         OperatorStateDescriptor,
-        State,
         StateDescriptor,
     )
+    from tidegate.api.state.states import BroadcastState, OperatorListState, State
     from tidegate.metrics import MetricGroup
     from tidegate.model.elements import Batch, OperatorEvent, Watermark, WatermarkStatus
     from tidegate.model.ids import CheckpointId, JobId, OperatorId
@@ -147,14 +147,6 @@ class Threads(Protocol):
     def close(self) -> None:
         """Starts no more calls; threads end as their calls return."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotContext:
-    """Facts about the checkpoint under way. triggered_ms: wall clock."""
-
-    checkpoint: CheckpointId
-    triggered_ms: int
 
 
 class OperatorContext(Protocol):

@@ -6,7 +6,7 @@ from collections import deque
 from threading import Condition
 from typing import TYPE_CHECKING, TypeAlias
 
-from tidegate.api.batches import dict_rows
+from tidegate.api.rows.batches import dict_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

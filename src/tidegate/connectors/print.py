@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.errors import OutputClosed
 from tidegate.typeinfo.text import text_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from tidegate.api.async_functions import AsyncFunction, AsyncRetryStrategy
+from tidegate.api.functions.async_functions import AsyncFunction, AsyncRetryStrategy
 from tidegate.config.spans import millis_of
 from tidegate.datastream.checking import checks, types
 from tidegate.errors import GraphError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidegate.api.co_functions import (
+from tidegate.api.functions.co_functions import (
     BroadcastProcessFunction,
     CoFlatMapFunction,
     CoMapFunction,

@@ -30,10 +30,10 @@ from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.client import JobClient, JobExecutionResult
-    from tidegate.api.failures import FailureEnricher
-    from tidegate.api.hooks import MasterTriggerRestoreHook
-    from tidegate.api.listeners import JobStatusChangedListener
+    from tidegate.api.job.client import JobClient, JobExecutionResult
+    from tidegate.api.job.failures import FailureEnricher
+    from tidegate.api.job.hooks import MasterTriggerRestoreHook
+    from tidegate.api.job.listeners import JobStatusChangedListener
     from tidegate.config.execution import RuntimeExecutionMode
     from tidegate.config.spans import Span
     from tidegate.datastream.settings.restart_strategies import RestartStrategyConfiguration

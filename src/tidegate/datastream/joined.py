@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidegate.api.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
-from tidegate.api.window_functions import WindowFunction
+from tidegate.api.functions.co_functions import CoGroupFunction, JoinFunction, ProcessJoinFunction
+from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.keyed import KeyedStream
@@ -21,12 +21,12 @@ from tidegate.typeinfo.types import BYTE, PICKLED, TupleTypeInfo, is_any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.evictors import Evictor
     from tidegate.api.functions import KeySelector
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.triggers import Trigger
-    from tidegate.api.windows import WindowAssigner
+    from tidegate.api.windows.assigners import WindowAssigner
+    from tidegate.api.windows.evictors import Evictor
+    from tidegate.api.windows.triggers import Trigger
     from tidegate.datastream.stream import DataStream
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation

@@ -15,7 +15,7 @@ from tidegate.api.functions import (
     ReduceFunction,
     TimeDomain,
 )
-from tidegate.api.windows import (
+from tidegate.api.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
     count_windows,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidegate.api.functions import Partitioner, ProcessFunction
     from tidegate.api.operator import KeyBy, Operator
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.windows import WindowAssigner
+    from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.joined import IntervalJoin

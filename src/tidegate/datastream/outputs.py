@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.client import JobClient
+    from tidegate.api.job.client import JobClient
     from tidegate.api.operator import Operator
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.datastream.program import Program

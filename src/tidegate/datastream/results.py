@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow as pa
 
-    from tidegate.api.client import JobClient
+    from tidegate.api.job.client import JobClient
     from tidegate.datastream.environment import StreamExecutionEnvironment
     from tidegate.graph.transformations import Transformation
     from tidegate.typeinfo.types import TypeInformation
@@ -145,7 +145,7 @@ def check_bounded(transformations: Sequence[Transformation], call: str) -> None:
 
 def table(client: JobClient, name: str, declared: TypeInformation | None) -> pa.Table:
     """All records of a job that ends, as one table. Raises what ends the job, and BadRecord."""
-    from tidegate.api.columns import Columns
+    from tidegate.api.rows.columns import Columns
 
     columns = Columns.of_type(declared)
     try:
@@ -199,7 +199,7 @@ class SparkFrame:
         folder: str | None,
         spark: object,
     ) -> None:
-        from tidegate.api.columns import Columns
+        from tidegate.api.rows.columns import Columns
         from tidegate.connectors.files.file_sink import FileSink
         from tidegate.connectors.frames.frame_files import spark_schema
         from tidegate.operators.arrow.columns import ToColumns

@@ -19,7 +19,7 @@ from tidegate.api.functions import (
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
 from tidegate.api.operator import KeyBy
-from tidegate.api.windows import count_windows
+from tidegate.api.windows.assigners import count_windows
 from tidegate.config.spans import millis_of
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.outputs import StreamOutputs
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import MapStateDescriptor
     from tidegate.api.watermarks import WatermarkStrategy
-    from tidegate.api.windows import WindowAssigner
+    from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
     from tidegate.datastream.connected import (
         BroadcastConnectedStream,

@@ -7,16 +7,14 @@ from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from tidegate.api.evictors import Evictor
 from tidegate.api.functions import AggregateFunction, Function, ReduceFunction
-from tidegate.api.triggers import Trigger
-from tidegate.api.window_functions import (
+from tidegate.api.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.api.windows import (
+from tidegate.api.windows.assigners import (
     DynamicEventTimeSessionWindows,
     DynamicProcessingTimeSessionWindows,
     EventTimeSessionWindows,
@@ -28,6 +26,8 @@ from tidegate.api.windows import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from tidegate.api.windows.evictors import Evictor
+from tidegate.api.windows.triggers import Trigger
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream.checking import checks, types
 from tidegate.datastream.told import name_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.api.client import CheckpointDone, JobExecutionResult
+from tidegate.api.job.client import CheckpointDone, JobExecutionResult
 from tidegate.checkpoint.completed import CompletedCheckpoints
 from tidegate.checkpoint.coordinator.absent import NoCheckpoints
 from tidegate.checkpoint.coordinator.coordinator import CheckpointCoordinator
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.api.client import JobSummary
+    from tidegate.api.job.client import JobSummary
     from tidegate.api.results import ResultBuffer
     from tidegate.checkpoint.completed import CompletedCheckpoint
     from tidegate.clock import Clock

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.api.coordinator import Coordinated
-    from tidegate.api.failures import FailureEnricher
-    from tidegate.api.hooks import MasterTriggerRestoreHook
-    from tidegate.api.listeners import JobStatusChangedListener
+    from tidegate.api.job.failures import FailureEnricher
+    from tidegate.api.job.hooks import MasterTriggerRestoreHook
+    from tidegate.api.job.listeners import JobStatusChangedListener
     from tidegate.api.staging import Staged
     from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import OperatorTransformation

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidegate.api.client import JobClient
+    from tidegate.api.job.client import JobClient
     from tidegate.api.staging import Staged
     from tidegate.graph.job_graph import JobGraph
 

@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flinkformat.state.composites import ListSerializer
 from flinkformat.state.values import TtlValue
-from tidegate.api.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
+from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.errors import ConfigError
 from tidegate.migration.pyflink import PREFIX, likely_types
 from tidegate.typeinfo.types import (

@@ -11,13 +11,8 @@ from flinkformat.state import serializers as java
 from flinkformat.state.composites import ListSerializer, MapSerializer, TtlSerializer
 from flinkformat.state.headers import KEY
 from flinkformat.state.values import TtlValue, python_value
-from tidegate.api.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
+from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.migration.pyflink import PREFIX, decode_coder, decode_coders, is_python_state
 from tidegate.migration.types import type_of
 from tidegate.state.kinds import Kind

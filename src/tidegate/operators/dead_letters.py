@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import as_rows
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.operator import Operator
+from tidegate.api.rows.batches import as_rows
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.copies import private_copy
@@ -14,7 +14,8 @@ from tidegate.typeinfo.copies import private_copy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.output_tag import OutputTag
     from tidegate.model.elements import Batch, Watermark, WatermarkStatus
     from tidegate.model.ids import CheckpointId

@@ -7,7 +7,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
-from tidegate.api.batches import raised, shown
+from tidegate.api.rows.batches import raised, shown
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.typeinfo.copies import ReturnedLazily
 

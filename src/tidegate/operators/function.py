@@ -13,7 +13,8 @@ from tidegate.operators.failures import user_code_failed
 from tidegate.typeinfo.copies import copier_of_results
 
 if TYPE_CHECKING:
-    from tidegate.api.operator import OperatorContext, SnapshotContext
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext
     from tidegate.model.ids import CheckpointId
 
 RowCall = Callable[..., Any]

@@ -6,7 +6,7 @@ from itertools import compress, repeat
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import RowBatch
 from tidegate.operators.emit import emit_rows, then_fail
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed

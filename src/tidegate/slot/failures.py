@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import traceback
 
-from tidegate.api.batches import raised
+from tidegate.api.rows.batches import raised
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.model.descriptors import shortage
 

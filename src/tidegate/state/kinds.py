@@ -9,14 +9,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.functions import AggregateFunction, ReduceFunction
-from tidegate.api.state import (
+from tidegate.api.functions import (
+    AggregateFunction,
     AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
+    ReduceFunction,
     ReducingStateDescriptor,
-    ValueStateDescriptor,
 )
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.errors import ConfigError
 from tidegate.typeinfo.copies import copier_of
 from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInformation

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import shown
-from tidegate.api.conversion import field_name, misfit_text
+from tidegate.api.rows.batches import shown
+from tidegate.api.rows.conversion import field_name, misfit_text
 from tidegate.errors import UserError
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.key_classes import in_one_form, with_numbers

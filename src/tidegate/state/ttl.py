@@ -12,14 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.state import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
-from tidegate.api.ttl import StateTtlConfig
+from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDescriptor
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.api.state.ttl import StateTtlConfig
 from tidegate.errors import SerializerIncompatible
 from tidegate.state import kinds
 from tidegate.typeinfo.evolution import AsIs, judge, reader_for

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
-from tidegate.api.batches import as_rows
-from tidegate.api.conversion import Conversion, output_conversions
-from tidegate.api.operator import KeyCell, OutputPlan, SnapshotContext
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import KeyCell, OutputPlan
+from tidegate.api.rows.batches import as_rows
+from tidegate.api.rows.conversion import Conversion, output_conversions
 from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redistribute_operator
 from tidegate.config.configuration import Configuration
 from tidegate.config.settings import job_settings
@@ -69,9 +70,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkformat.snapshots import SubtaskState
-    from tidegate.api.conversion import Convert
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
+    from tidegate.api.rows.conversion import Convert
     from tidegate.datastream.stream import DataStream
     from tidegate.graph.stream_graph import StreamEdge, StreamNode
     from tidegate.model.elements import Batch, Element, OperatorEvent

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import BadRecord
 
 if TYPE_CHECKING:

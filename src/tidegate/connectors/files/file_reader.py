@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
-from tidegate.api.batches import dict_rows
+from tidegate.api.rows.batches import dict_rows
 from tidegate.connectors.rate import RowRate
 from tidegate.model.elements import ArrowBatch, RowBatch
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from tidegate.api.batches import shown
 from tidegate.api.dead_letters import DeadLetter
+from tidegate.api.rows.batches import shown
 from tidegate.connectors.files.lines import (
     BLOCK_BYTES,
     END,

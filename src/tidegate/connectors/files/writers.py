@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from tidegate.api.batches import as_arrow, as_rows
+from tidegate.api.rows.batches import as_arrow, as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.files.parts import PartCommittable, hidden
 from tidegate.errors import BadRecord, StorageFailed

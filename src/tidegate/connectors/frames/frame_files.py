@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidegate.api.columns import fitted, is_found, one_schema
+from tidegate.api.rows.columns import fitted, is_found, one_schema
 from tidegate.connectors.files.encoders import ParquetEncoding
 from tidegate.connectors.files.enumerator import files_at
 from tidegate.connectors.files.parts import hidden

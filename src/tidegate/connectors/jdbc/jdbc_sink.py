@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.row import values_of_row
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.jdbc.databases import WHERE, database_of, look_at, placeholders
 from tidegate.connectors.jdbc.options import JdbcExecutionOptions

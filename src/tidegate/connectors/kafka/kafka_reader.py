@@ -18,9 +18,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tidegate.api.batches import raised
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
+from tidegate.api.rows.batches import raised
 from tidegate.connectors.kafka.cluster import refused_properties
 from tidegate.errors import BadRecord, ConfigError, StorageFailed
 from tidegate.model.elements import RowBatch

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.kafka.cluster import fault
 from tidegate.connectors.kafka.transactions import (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import Prepared
 from tidegate.connectors.kafka.cluster import fault, refused_properties
 from tidegate.errors import BadRecord, StorageFailed

@@ -9,8 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeGuard
 
 from flinkformat.key_groups import PARALLELISM_MAX, check_parallelism
-from tidegate.api.async_functions import AsyncFunction
-from tidegate.api.batches import shown
 from tidegate.api.functions import (
     CheckpointedFunction,
     FilterFunction,
@@ -20,7 +18,9 @@ from tidegate.api.functions import (
     ReduceFunction,
     SinkFunction,
 )
+from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.output_tag import OutputTag
+from tidegate.api.rows.batches import shown
 from tidegate.api.sink import Sink
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.errors import GraphError, with_article

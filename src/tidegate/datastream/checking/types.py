@@ -60,7 +60,7 @@ def check_returned(
 def converted(values: list[Any], type_info: TypeInformation, where: str) -> list[Any]:
     """The values as a declared type has them. Raises GraphError with the element and the field."""
     # Only programs that declare types pay for importing it.
-    from tidegate.api.conversion import field_name, misfit_text
+    from tidegate.api.rows.conversion import field_name, misfit_text
     from tidegate.typeinfo.convert import Converter, Misfit
 
     try:

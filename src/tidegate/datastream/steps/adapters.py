@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tidegate.api.co_functions import (
-    CoFlatMapFunction,
-    CoMapFunction,
-    KeyedCoProcessFunction,
-)
 from tidegate.api.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -18,12 +13,16 @@ from tidegate.api.functions import (
     KeyedProcessFunction,
     MapFunction,
 )
+from tidegate.api.functions.co_functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.api.functions import RuntimeContext
-    from tidegate.api.operator import SnapshotContext
+    from tidegate.api.functions import RuntimeContext, SnapshotContext
     from tidegate.model.ids import CheckpointId
 
 T = TypeVar("T")

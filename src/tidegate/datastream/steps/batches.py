@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.api.aggregates import Aggregate
-from tidegate.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from tidegate.errors import GraphError
 from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
 from tidegate.operators.windows.window_batches import END, START, WindowAggregateBatchesOperator

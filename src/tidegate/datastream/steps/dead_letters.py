@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tidegate.api.batches import shown
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
+from tidegate.api.rows.batches import shown
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import SideOutputTransformation
 from tidegate.operators.arrow.batches import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidegate.api.co_functions import KeyedCoProcessFunction
 from tidegate.api.functions import AggregateFunction, FilterFunction, KeyedProcessFunction
+from tidegate.api.functions.co_functions import KeyedCoProcessFunction
+from tidegate.api.functions.window_functions import ProcessWindowFunction
 from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
-from tidegate.api.ttl import StateTtlConfig
-from tidegate.api.window_functions import ProcessWindowFunction
+from tidegate.api.state.ttl import StateTtlConfig
 from tidegate.errors import UserError
 from tidegate.typeinfo.types import BOOLEAN, LONG, PICKLED, ListTypeInfo
 

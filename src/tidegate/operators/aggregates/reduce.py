@@ -6,8 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from flinkformat.row import Row
-from tidegate.api.batches import as_rows
-from tidegate.api.state import ReducingState, ReducingStateDescriptor
+from tidegate.api.functions import ReducingStateDescriptor
+from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import ReducingState
     from tidegate.errors import TidegateError
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
@@ -102,7 +103,7 @@ def typed_reduce(
             is_right = partial(_is_a, kind)
         case _:
             return call
-    from tidegate.api.conversion import Conversion
+    from tidegate.api.rows.conversion import Conversion
 
     bring = Conversion(type_info, operator).value
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from flinkformat.row import Row
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import TidegateError, UserCodeFailed, with_article
 from tidegate.operators.aggregates.reduce import ReduceOperator
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from tidegate.api.batches import as_arrow
+from tidegate.api.rows.batches import as_arrow
 from tidegate.errors import BadRecord, TidegateError, UserCodeFailed, with_article
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch
 from tidegate.operators.arrow.frames import giver, taken

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.columns import as_found
 from tidegate.api.operator import Operator
+from tidegate.api.rows.columns import as_found
 from tidegate.model.elements import ArrowBatch
 
 if TYPE_CHECKING:
-    from tidegate.api.columns import Columns
     from tidegate.api.operator import Output
+    from tidegate.api.rows.columns import Columns
     from tidegate.model.elements import Batch
 
 

@@ -16,11 +16,11 @@ from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api import ship
-from tidegate.api.async_functions import AsyncFunction
-from tidegate.api.batches import as_rows, shown
 from tidegate.api.dead_letters import DeadLetter
+from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.api.operator import Pause
 from tidegate.api.pieces import PIECE_GROWTH
+from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.errors import UserCodeFailed
 from tidegate.model.elements import RowBatch
@@ -44,8 +44,9 @@ from tidegate.typeinfo.copies import private_copy
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from tidegate.api.async_functions import AsyncRetryStrategy
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.functions.async_functions import AsyncRetryStrategy
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.output_tag import OutputTag
     from tidegate.model.elements import Batch, Watermark, WatermarkStatus
     from tidegate.operators.async_calls.call_places import Place

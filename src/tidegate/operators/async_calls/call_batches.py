@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed
 from tidegate.operators.async_calls.call_places import Attempt
 

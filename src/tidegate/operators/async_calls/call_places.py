@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import isawaitable, iscoroutinefunction
 from typing import TYPE_CHECKING, Protocol, cast
 
-from tidegate.api.async_functions import AsyncFunction
+from tidegate.api.functions.async_functions import AsyncFunction
 from tidegate.operators.failures import user_code_failed
 
 if TYPE_CHECKING:

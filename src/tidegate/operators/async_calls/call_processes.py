@@ -17,7 +17,7 @@ import threading
 from multiprocessing import Pipe
 from typing import TYPE_CHECKING, Final, cast
 
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import TidegateError, UserCodeFailed
 from tidegate.typeinfo.by_value import pickled_by_value
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import index
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.watermarks import WatermarkGenerator
 from tidegate.config.warnings import Warn
 from tidegate.errors import GraphError

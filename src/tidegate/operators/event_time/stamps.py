@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.batches import as_rows, shown
+from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.watermarks import TimestampAssigner
 from tidegate.errors import BadRecord, GraphError, UserCodeFailed
 from tidegate.model.elements import MIN_TIMESTAMP_MS, ArrowBatch, RowBatch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import as_rows
+from tidegate.api.rows.batches import as_rows
 from tidegate.errors import UnsupportedKey
 from tidegate.operators.process.process_functions import (
     KeyedProcessOperator,

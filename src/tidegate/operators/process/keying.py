@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flinkformat.row import Row
-from tidegate.api.batches import as_rows, shown
-from tidegate.api.keys import keys_of_rows
 from tidegate.api.operator import Operator
+from tidegate.api.rows.batches import as_rows, shown
+from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import RowBatch
 from tidegate.operators.process.process_functions import keys_of

@@ -6,9 +6,9 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.functions import TimeDomain
 from tidegate.api.output_tag import MADE, is_aside
+from tidegate.api.rows.batches import as_rows
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces

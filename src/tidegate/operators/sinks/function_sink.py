@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import as_rows
 from tidegate.api.functions import SinkFunction
+from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator

@@ -22,7 +22,8 @@ from tidegate.operators.sinks.commits import AllOf, Commits, all_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.sink import Committer, Sink, SinkWriter
     from tidegate.model.elements import Batch, OperatorEvent
 

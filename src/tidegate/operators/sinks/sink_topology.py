@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.operator import Operator
+from tidegate.api.rows.batches import as_rows
 from tidegate.api.sink import (
     CommittableMessage,
     Prepared,
@@ -32,7 +32,8 @@ from tidegate.operators.sinks.sink import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.sink import Committer
     from tidegate.model.elements import Batch
 

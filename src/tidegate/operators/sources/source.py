@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from tidegate.api import ship
-from tidegate.api.conversion import Conversion
 from tidegate.api.operator import Polled, SourceOperator
+from tidegate.api.rows.conversion import Conversion
 from tidegate.api.state import OperatorListState, OperatorStateDescriptor
 from tidegate.api.watermarks import WatermarkStrategy
 from tidegate.model.elements import OperatorEvent, RowBatch
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from tidegate.api.coordinator import CoordinatorContext
     from tidegate.api.dead_letters import DeadLetter
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.source import Source, SourceReader
     from tidegate.api.staging import Staged

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from tidegate.api.functions import AggregateFunction, ReduceFunction
-from tidegate.api.state import AggregatingState, AggregatingStateDescriptor
-from tidegate.api.windows import AlignedWindows, TimeWindow
+from tidegate.api.functions import AggregateFunction, AggregatingStateDescriptor, ReduceFunction
+from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import has_life
@@ -40,7 +39,10 @@ from tidegate.typeinfo.types import LONG
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output, Steps
+    from tidegate.api.state import AggregatingState
+    from tidegate.api.windows.assigners import AlignedWindows
     from tidegate.model.elements import Batch, Watermark
 
 _FIRE: Final = 0

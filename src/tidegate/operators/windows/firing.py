@@ -7,15 +7,16 @@ import dis
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.batches import as_rows
 from tidegate.api.functions import AggregateFunction
-from tidegate.api.window_functions import (
+from tidegate.api.functions.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from tidegate.api.windows import CountWindow, GlobalWindow, MergingWindowAssigner, TimeWindow
+from tidegate.api.rows.batches import as_rows
+from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
+from tidegate.api.windows.assigners import MergingWindowAssigner
 from tidegate.errors import TidegateError, UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
 from tidegate.operators.aggregates.reduce import typed_reduce
@@ -28,24 +29,27 @@ from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.api.functions import KeyedStateStore
+    from tidegate.api.functions import (
+        AggregatingStateDescriptor,
+        KeyedStateStore,
+        ReducingStateDescriptor,
+    )
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import (
         AggregatingState,
-        AggregatingStateDescriptor,
         ListState,
         ListStateDescriptor,
         MapState,
         MapStateDescriptor,
         ReducingState,
-        ReducingStateDescriptor,
         State,
         StateDescriptor,
         ValueState,
         ValueStateDescriptor,
     )
-    from tidegate.api.triggers import Trigger
-    from tidegate.api.windows import Window, WindowAssigner
+    from tidegate.api.windows import Window
+    from tidegate.api.windows.assigners import WindowAssigner
+    from tidegate.api.windows.triggers import Trigger
     from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 

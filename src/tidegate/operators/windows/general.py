@@ -6,11 +6,12 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.evictors import TimestampedValue
 from tidegate.api.functions import TimeDomain
 from tidegate.api.state import ValueStateDescriptor
-from tidegate.api.triggers import TriggerResult
-from tidegate.api.windows import CountWindow, MergingWindowAssigner
+from tidegate.api.windows import CountWindow
+from tidegate.api.windows.assigners import MergingWindowAssigner
+from tidegate.api.windows.evictors import TimestampedValue
+from tidegate.api.windows.triggers import TriggerResult
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
@@ -31,10 +32,10 @@ from tidegate.typeinfo.types import LONG, PICKLED
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from tidegate.api.evictors import Evictor
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
     from tidegate.api.windows import Window
+    from tidegate.api.windows.evictors import Evictor
     from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.operators.windows.firing import WindowPlan
     from tidegate.typeinfo.types import TypeInformation

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import MapStateDescriptor
-from tidegate.api.windows import MergeCallback, Window
+from tidegate.api.windows import Window
+from tidegate.api.windows.assigners import MergeCallback
 from tidegate.operators.windows.firing import namespace_of, window_of
 from tidegate.typeinfo.types import PICKLED
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext
     from tidegate.api.state import MapState
-    from tidegate.api.windows import MergingWindowAssigner
+    from tidegate.api.windows.assigners import MergingWindowAssigner
 
     Merged = Callable[[Window, list[Window], object, list[object]], None]
 

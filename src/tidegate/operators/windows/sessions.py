@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.api.state import ValueStateDescriptor
-from tidegate.api.windows import SessionWindows, TimeWindow
+from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.process.process_functions import keys_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import ValueState
+    from tidegate.api.windows.assigners import SessionWindows
     from tidegate.model.elements import Batch, RowBatch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 

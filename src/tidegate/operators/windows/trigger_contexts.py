@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from tidegate.api.functions import AggregateFunction, TimeDomain
-from tidegate.api.state import (
+from tidegate.api.functions import (
+    AggregateFunction,
     AggregatingStateDescriptor,
-    ListStateDescriptor,
     ReducingStateDescriptor,
-    ValueStateDescriptor,
+    TimeDomain,
 )
+from tidegate.api.state import ListStateDescriptor, ValueStateDescriptor
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS
 from tidegate.operators.windows.firing import WindowStates

@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.api.aggregates import Aggregate
-    from tidegate.api.operator import OperatorContext, Output, SnapshotContext, Steps
+    from tidegate.api.functions import SnapshotContext
+    from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import KeyedPane
-    from tidegate.api.windows import SlidingEventTimeWindows, TumblingEventTimeWindows
+    from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     from tidegate.model.elements import Batch, Watermark
     from tidegate.operators.aggregates.aggregate_batches import ColumnValues
     from tidegate.typeinfo.types import TypeInformation

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
-from tidegate.api.keys import keys_of_rows
+from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import ArrowBatch, BarrierAnnouncement, RowBatch
 from tidegate.model.topology import Partitioner

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
-from tidegate.api.conversion import output_conversions
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
+from tidegate.api.rows.conversion import output_conversions
 from tidegate.checkpoint.channel_state.machine import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures

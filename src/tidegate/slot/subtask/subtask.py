@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, assert_never, cast
 
-from tidegate.api.operator import Polled, SnapshotContext, SourceOperator
+from tidegate.api.functions import SnapshotContext
+from tidegate.api.operator import Polled, SourceOperator
 from tidegate.checkpoint.barriers.aligned import (
     AbortedByDriver,
     BarrierArrived,

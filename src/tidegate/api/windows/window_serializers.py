@@ -1,18 +1,32 @@
-"""PyFlink's serializers of windows, for programs with their own assigners.
+"""PyFlink's serializers, for programs that have some; nothing asks for them.
 
-Here windows are kept in state by `WindowAssigner.window_type`; nothing asks for a serializer.
+Windows are kept in state by `WindowAssigner.window_type`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from tidegate.api.serializers import TypeSerializer
-from tidegate.api.windows import CountWindow, GlobalWindow, TimeWindow
+from tidegate.api.windows.window import CountWindow, GlobalWindow, TimeWindow
 
 if TYPE_CHECKING:
     from io import BytesIO
+
+T = TypeVar("T")
+
+
+class TypeSerializer(ABC, Generic[T]):
+    """Writes values of one type to a stream of bytes, and reads them."""
+
+    @abstractmethod
+    def serialize(self, element: T, stream: BytesIO) -> None:
+        """Writes a value to the stream."""
+
+    @abstractmethod
+    def deserialize(self, stream: BytesIO) -> T:
+        """Reads a value from the stream."""
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):

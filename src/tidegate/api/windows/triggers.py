@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
-from tidegate.api.functions import ReduceFunction
-from tidegate.api.state import ReducingStateDescriptor
+from tidegate.api.functions.runtime_context import ReduceFunction, ReducingStateDescriptor
 from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import LONG
@@ -16,19 +15,21 @@ from tidegate.typeinfo.types import LONG
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from tidegate.api.state import (
-        AggregatingState,
-        AggregatingStateDescriptor,
-        ListState,
+    from tidegate.api.functions.runtime_context import AggregatingStateDescriptor
+    from tidegate.api.state.descriptors import (
         ListStateDescriptor,
-        MapState,
         MapStateDescriptor,
-        ReducingState,
         StateDescriptor,
-        ValueState,
         ValueStateDescriptor,
     )
-    from tidegate.api.windows import Window
+    from tidegate.api.state.states import (
+        AggregatingState,
+        ListState,
+        MapState,
+        ReducingState,
+        ValueState,
+    )
+    from tidegate.api.windows.window import Window
     from tidegate.config.spans import Span
     from tidegate.metrics import MetricGroup
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkformat.row import Row
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import GraphError, UserCodeFailed
 
 if TYPE_CHECKING:

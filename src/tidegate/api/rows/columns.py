@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from flinkformat.row import Row
-from tidegate.api.batches import as_arrow
+from tidegate.api.rows.batches import as_arrow
 from tidegate.errors import BadRecord, GraphError
 from tidegate.typeinfo.arrow import schema_of
 

@@ -1,4 +1,4 @@
-"""Windows, and how records are assigned to them.
+"""How records are assigned to windows.
 
 Times are milliseconds since 1970, spans milliseconds; the calls take ``Time`` or ``Duration``.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from tidegate.api.triggers import (
+from tidegate.api.windows.triggers import (
     CountTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
+from tidegate.api.windows.window import CountWindow, GlobalWindow, TimeWindow, Window
 from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
 from tidegate.typeinfo.types import LONG, TupleTypeInfo
@@ -23,95 +24,13 @@ from tidegate.typeinfo.types import LONG, TupleTypeInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from tidegate.api.serializers import TypeSerializer
-    from tidegate.api.triggers import Trigger
+    from tidegate.api.windows.triggers import Trigger
+    from tidegate.api.windows.window_serializers import TypeSerializer
     from tidegate.config.spans import Span
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T", contravariant=True)
 W = TypeVar("W", bound="Window")
-
-_LONG_MAX: Final = 2**63 - 1
-
-
-class Window:
-    """A bounded part of a stream, for each key."""
-
-    __slots__ = ()
-
-    def max_timestamp(self) -> int:
-        """Largest event time that still belongs to the window."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TimeWindow(Window):
-    """The event times from start (inclusive) to end (exclusive), milliseconds.
-
-    >>> TimeWindow(0, 10_000).max_timestamp()
-    9999
-    """
-
-    start: int
-    end: int
-
-    def max_timestamp(self) -> int:
-        return self.end - 1
-
-    def intersects(self, other: TimeWindow) -> bool:
-        """True if they overlap or touch."""
-        return self.start <= other.end and self.end >= other.start
-
-    def cover(self, other: TimeWindow) -> TimeWindow:
-        """Smallest window that holds both."""
-        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
-
-    @staticmethod
-    def merge_windows(
-        windows: Iterable[TimeWindow],
-        callback: Callable[[Collection[TimeWindow], TimeWindow], None],
-    ) -> None:
-        """Calls back with each group of windows that overlap or touch, and with their cover."""
-        group: list[TimeWindow] = []
-        cover: TimeWindow | None = None
-        for window in sorted(set(windows)):
-            if cover is not None and cover.intersects(window):
-                group.append(window)
-                cover = cover.cover(window)
-                continue
-            if cover is not None and len(group) > 1:
-                callback(group, cover)
-            group, cover = [window], window
-        if cover is not None and len(group) > 1:
-            callback(group, cover)
-
-    @staticmethod
-    def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Start of the window of that size in which the timestamp lies; right below 0 too."""
-        return timestamp - (timestamp - offset) % window_size
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class CountWindow(Window):
-    """A window of so many records, known by its number."""
-
-    id: int
-
-    def max_timestamp(self) -> int:
-        return _LONG_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class GlobalWindow(Window):
-    """The one window that holds all of a key; any two are equal."""
-
-    @staticmethod
-    def get() -> GlobalWindow:
-        """The one global window of all keys."""
-        return GlobalWindow()
-
-    def max_timestamp(self) -> int:
-        return _LONG_MAX
 
 
 class WindowAssignerContext(Protocol):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidegate.api.functions import Function
+from tidegate.api.functions.runtime_context import Function
 from tidegate.config.spans import millis_of
 from tidegate.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from tidegate.api.functions import RuntimeContext
+    from tidegate.api.functions.runtime_context import RuntimeContext
     from tidegate.config.spans import Span
 
 In = TypeVar("In")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidegate.api.functions import Function
+from tidegate.api.functions.runtime_context import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.api.functions import KeyedStateStore
+    from tidegate.api.functions.runtime_context import KeyedStateStore
     from tidegate.api.output_tag import OutputTag
 
 In = TypeVar("In", contravariant=True)

@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tidegate.api.functions import Function, KeyedProcessFunction, ProcessFunction
+from tidegate.api.functions.row_functions import KeyedProcessFunction, ProcessFunction
+from tidegate.api.functions.runtime_context import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.api.functions import TimeDomain, TimerService
+    from tidegate.api.functions.row_functions import TimeDomain, TimerService
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+    from tidegate.api.state.descriptors import MapStateDescriptor
+    from tidegate.api.state.states import BroadcastState, ReadOnlyBroadcastState
 
 Key = TypeVar("Key")
 K = TypeVar("K")

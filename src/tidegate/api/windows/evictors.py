@@ -12,7 +12,7 @@ from tidegate.errors import GraphError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidegate.api.windows import Window
+    from tidegate.api.windows.window import Window
     from tidegate.config.spans import Span
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate.api.batches import shown
+from tidegate.api.rows.batches import shown
 from tidegate.errors import UserCodeFailed, with_article
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.typeinfo.convert import Converter, Misfit

@@ -5,37 +5,20 @@ Names and meaning are PyFlink's.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegate.api.functions.runtime_context import Function
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import numpy as np
     import pyarrow as pa
 
-    from tidegate.api.operator import SnapshotContext
     from tidegate.api.output_tag import OutputTag
-    from tidegate.api.state import (
-        AggregatingState,
-        AggregatingStateDescriptor,
-        BroadcastState,
-        ColumnState,
-        ColumnStateDescriptor,
-        ListState,
-        ListStateDescriptor,
-        MapState,
-        MapStateDescriptor,
-        OperatorListState,
-        OperatorStateDescriptor,
-        ReducingState,
-        ReducingStateDescriptor,
-        ValueState,
-        ValueStateDescriptor,
-    )
-    from tidegate.metrics import MetricGroup
-    from tidegate.model.ids import CheckpointId
+    from tidegate.api.state.column_states import ColumnState, ColumnStateDescriptor
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
@@ -46,120 +29,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 Acc = TypeVar("Acc")
 Key = TypeVar("Key", covariant=True)
-
-
-class KeyedStateStore(Protocol):
-    """Keyed state by descriptor."""
-
-    def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
-        """Value state of the current key."""
-        ...
-
-    def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """List state of the current key."""
-        ...
-
-    def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
-        """Map state of the current key."""
-        ...
-
-    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        """Reducing state of the current key."""
-        ...
-
-    def get_aggregating_state(
-        self, state_descriptor: AggregatingStateDescriptor[A, R]
-    ) -> AggregatingState[A, R]:
-        """Aggregating state of the current key."""
-        ...
-
-
-class RuntimeContext(KeyedStateStore, Protocol):
-    """Place of a function in the job, and its state. Passed to ``open``."""
-
-    def get_job_id(self) -> str:
-        """Id of the job, 32 hexadecimal digits."""
-        ...
-
-    def get_task_name(self) -> str:
-        """Name of the function's vertex."""
-        ...
-
-    def get_task_name_with_subtasks(self) -> str:
-        """Name of the vertex with index and parallelism: ``name (2/4)``, counted from 1."""
-        ...
-
-    def get_number_of_parallel_subtasks(self) -> int:
-        """Parallelism of the operator."""
-        ...
-
-    def get_max_number_of_parallel_subtasks(self) -> int:
-        """Number of key groups of the operator."""
-        ...
-
-    def get_index_of_this_subtask(self) -> int:
-        """Index of this subtask, from 0."""
-        ...
-
-    def get_attempt_number(self) -> int:
-        """Number of earlier deployments of the subtask."""
-        ...
-
-    def get_job_parameters(self) -> Mapping[str, str]:
-        """Parameters set with ``pipeline.global-job-parameters``."""
-        ...
-
-    def get_job_parameter(self, key: str, default_value: str | None = None) -> str | None:
-        """One job parameter, or the default."""
-        ...
-
-    def get_metrics_group(self) -> MetricGroup:
-        """Metrics of this operator."""
-        ...
-
-    def get_operator_list_state(
-        self, state_descriptor: OperatorStateDescriptor[T]
-    ) -> OperatorListState[T]:
-        """List state of the subtask; split on restore or given whole to all, as described."""
-        ...
-
-    def get_broadcast_state(
-        self, state_descriptor: MapStateDescriptor[K, V]
-    ) -> BroadcastState[K, V]:
-        """A map that is the same in every subtask; on restore each gets a copy."""
-        ...
-
-
-class Function:
-    """Base of all user functions."""
-
-    def open(self, runtime_context: RuntimeContext, /) -> None:
-        """Called once before the first record."""
-
-    def close(self) -> None:
-        """Called once at the end, also after a failure or a cancel."""
-
-
-class CheckpointedFunction(ABC):
-    """A function with operator state; mixed into any ``Function``.
-
-    ``open`` comes after restore, so state is asked for there
-    (``RuntimeContext.get_operator_list_state``); ``snapshot_state`` brings it up to date.
-    """
-
-    @abstractmethod
-    def snapshot_state(self, context: SnapshotContext, /) -> None:
-        """Called for each checkpoint: bring state up to date."""
-
-
-class CheckpointListener:
-    """A function that is told of checkpoints; mixed into any ``Function``."""
-
-    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint is durable. Ids ascend, each comes at most once."""
-
-    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint was aborted."""
 
 
 class MapFunction(Function, Generic[In, Out]):
@@ -184,34 +53,6 @@ class FilterFunction(Function, Generic[In]):
     @abstractmethod
     def filter(self, value: In, /) -> bool:
         """True to keep the value."""
-
-
-class ReduceFunction(Function, Generic[T]):
-    """Combines two values of one type into one."""
-
-    @abstractmethod
-    def reduce(self, value1: T, value2: T, /) -> T:
-        """Combines values. value1: the result so far. value2: the new value."""
-
-
-class AggregateFunction(Function, Generic[In, Acc, Out]):
-    """Aggregates values in an accumulator."""
-
-    @abstractmethod
-    def create_accumulator(self) -> Acc:
-        """A new, empty accumulator."""
-
-    @abstractmethod
-    def add(self, value: In, accumulator: Acc, /) -> Acc:
-        """The accumulator with the value added."""
-
-    @abstractmethod
-    def get_result(self, accumulator: Acc, /) -> Out:
-        """The result of an accumulator."""
-
-    @abstractmethod
-    def merge(self, acc_a: Acc, acc_b: Acc, /) -> Acc:
-        """Combines two accumulators into one."""
 
 
 class KeySelector(Function, Generic[In, Key]):
