@@ -38,7 +38,7 @@ from tidegate.model.ids import (
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import ChangelogSettings
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.changelog import ChangeLog
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.checkpoints import CheckpointStorage, CheckpointStorageWorkerView
 from tidegate.storage.memory import MemoryFiles
 from tidegate.storage.places import CheckpointPlace, SharedPlace

@@ -42,8 +42,8 @@ from tidegate.model.ids import CheckpointId, JobId, OperatorId, SlotId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import LocalPlace, OperatorBackend
-from tidegate.state.local_folders import LocalFolders
-from tidegate.state.rocksdb.store import RocksDBMemory
+from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.store import RocksDBMemory
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import Types

@@ -56,8 +56,8 @@ from tidegate.model.settings import (
 from tidegate.slot.channel_state import ChannelStateWriteResult
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import LocalPlace, OperatorBackend
-from tidegate.state.local_folders import LocalFolders
-from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
+from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
 from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader

@@ -19,8 +19,8 @@ from tests.snapshots.snapshot_world import Kind
 from tests.state.disk_world import SMALL
 from tidegate.errors import ConfigError, FormatError, StorageFailed
 from tidegate.snapshots.checking import fsck
-from tidegate.state.format import rocksdb_header
-from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
+from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
+from tidegate.state.format.headers import rocksdb_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,18 +16,15 @@ from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueSta
 from tidegate.checkpoint.channel_state.machine import chunk, file_header, read_chunks
 from tidegate.errors import FormatError, UserError
 from tidegate.model.elements import ArrowBatch, RowBatch
-from tidegate.state.columnar import columns_of
-from tidegate.state.columns import default_of
-from tidegate.state.format import (
-    COLUMNS,
-    PRESENT,
+from tidegate.state.columns.columnar import columns_of
+from tidegate.state.columns.columns import default_of
+from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections, element
+from tidegate.state.format.headers import (
     ColumnsHeader,
     RocksDBHeader,
     RocksDBState,
     SectionsHeader,
     Version,
-    all_sections,
-    element,
     header_bytes,
     keyed_header,
     operator_header,

@@ -16,8 +16,8 @@ CIRCLES = [
     "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.starting.staging",
     "slot.slot slot.snapshots slot.subtask.hosting",
-    "state.backend state.pending state.rocksdb.backend state.rocksdb.files state.rocksdb.restore "
-    "state.timers",
+    "state.backend state.disk.files state.disk.restore state.disk.rocksdb state.pending "
+    "state.user.timers",
     "typeinfo.key_columns typeinfo.key_kinds",
     "upgrade.report upgrade.table",
 ]

@@ -23,8 +23,8 @@ from tidegate.checkpoint.coordinator.statistics import CheckpointStatus
 from tidegate.connectors.generator import NumberSplit
 from tidegate.model.control import JobStatus
 from tidegate.operators.sources.source import STATE_NAME
-from tidegate.state.format import operator_header
-from tidegate.state.operator_state import OperatorStates
+from tidegate.state.format.headers import operator_header
+from tidegate.state.user.operator_state import OperatorStates
 
 pytestmark = pytest.mark.slow
 

@@ -212,14 +212,14 @@ PROTOCOL = [
     # --- state ---
     Mutant(
         "no pre-image is kept of a frozen entry",
-        "state/hashmap.py",
+        "state/heap/hashmap.py",
         "            if preimages is not None and cell.key not in preimages:\n"
         "                preimages[cell.key] = maps[group].get(cell.key, absent)\n",
         "",
     ),
     Mutant(
         "keys that were not there at the barrier are in the snapshot",
-        "state/pieces.py",
+        "state/heap/pieces.py",
         "        yield Missing(keys[start:end])\n",
         "        pass\n",
     ),
@@ -393,7 +393,7 @@ PROTOCOL = [
     ),
     Mutant(
         "a newer base takes the log from a checkpoint that is being encoded",
-        "state/changelog.py",
+        "state/log/changelog.py",
         "checkpoint, self._base, self._batches)",
         "checkpoint, self._base, ())",
     ),

@@ -37,7 +37,7 @@ from tidegate.model.ids import CheckpointId, JobId, OperatorId
 from tidegate.model.settings import SlotSettings
 from tidegate.slot.threads import DaemonThreads
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.timers import KeyedTimers
+from tidegate.state.user.timers import KeyedTimers
 
 T = TypeVar("T")
 

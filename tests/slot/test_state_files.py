@@ -34,7 +34,7 @@ from tidegate.model.ids import CheckpointId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import StateFileSettings
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.rocksdb.files import IncrementalFiles
+from tidegate.state.disk.files import IncrementalFiles
 from tidegate.storage.memory import MemoryWriter
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.settings import ChangelogSettings, CheckpointSettings
-from tidegate.state.changelog import ChangeLog
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from tests.state.world import Subtask, restored
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import LocalPlace
-from tidegate.state.local_folders import LocalFolders
+from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.store import RocksDBMemory
 from tidegate.state.pending import PendingSnapshot
-from tidegate.state.rocksdb.store import RocksDBMemory
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.streams import CheckpointStateOutputStream
 

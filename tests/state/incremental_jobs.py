@@ -46,8 +46,8 @@ from tidegate.model.ids import (
 )
 from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
 from tidegate.model.settings import CheckpointSettings
-from tidegate.state.local_folders import LocalFolders
-from tidegate.state.rocksdb.files import IncrementalFiles, download
+from tidegate.state.disk.files import IncrementalFiles, download
+from tidegate.state.disk.local_folders import LocalFolders
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.places import CheckpointPlace
 from tidegate.storage.reading import StateReader

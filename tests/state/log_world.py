@@ -13,7 +13,7 @@ from tidegate.errors import StorageFailed
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import ChangelogSettings
-from tidegate.state.changelog import ChangeLog
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.store import Checksum
 from tidegate.storage.streams import CheckpointStateOutputStream

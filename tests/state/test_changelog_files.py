@@ -38,8 +38,8 @@ from tidegate.model.elements import RowBatch
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.settings import CheckpointSettings
 from tidegate.state.backend import LocalPlace
-from tidegate.state.changelog import ChangeLog
-from tidegate.state.rocksdb.store import RocksDBMemory
+from tidegate.state.disk.store import RocksDBMemory
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.memory import MemoryFiles, MemoryStore
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.types import Types
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tidegate.model.elements import CheckpointOptions
     from tidegate.model.ids import ExecutionId, SubtaskId
     from tidegate.model.restore import SubtaskRestore
-    from tidegate.state.log_parts import Materialization
+    from tidegate.state.log.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
     from tidegate.storage.memory import MemoryWriter
     from tidegate.storage.places import CheckpointPlace

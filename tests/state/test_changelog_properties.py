@@ -24,7 +24,7 @@ from tidegate.model.ids import CheckpointId
 
 if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
-    from tidegate.state.log_parts import Materialization
+    from tidegate.state.log.log_parts import Materialization
     from tidegate.state.pending import PendingSnapshot
 
 Writes = list[tuple[str, int, int, int, bool]]

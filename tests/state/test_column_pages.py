@@ -11,7 +11,7 @@ from tests.properties import examples
 from tests.state.world import MAX_PARALLELISM, MEMORY, Subtask, restored
 from tidegate.api.state import ColumnStateDescriptor
 from tidegate.model.ids import CheckpointId
-from tidegate.state.column_pages import PAGE_ROWS, FrozenArray
+from tidegate.state.columns.column_pages import PAGE_ROWS, FrozenArray
 from tidegate.typeinfo.key_hash import KeyHasher
 
 COUNT = ColumnStateDescriptor("count", pa.int64())

@@ -18,8 +18,8 @@ from tidegate.api.state import (
 )
 from tidegate.errors import FormatError, TidegateError
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.state.compression import compressed, decompressed
-from tidegate.state.format import COMPRESSED, element, element_bytes, section
+from tidegate.state.format.blocks import COMPRESSED, element, element_bytes, section
+from tidegate.state.format.compression import compressed, decompressed
 from tidegate.typeinfo.key_hash import KeyHasher
 
 NAMES = ValueStateDescriptor("names", str)

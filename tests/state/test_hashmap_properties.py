@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flinkformat.key_groups import KeyGroupRange
 from tests.properties import examples
 from tidegate.api.operator import KeyCell
-from tidegate.state.hashmap import HashMapTable
+from tidegate.state.heap.hashmap import HashMapTable
 from tidegate.typeinfo.copies import private_copy
 
 GROUPS = KeyGroupRange(0, 1)

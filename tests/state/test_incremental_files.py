@@ -33,7 +33,7 @@ from tidegate.model.elements import SnapshotKind
 from tidegate.model.ids import CheckpointId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.model.settings import RocksDBSettings
-from tidegate.state.rocksdb.files import IncrementalFiles, download
+from tidegate.state.disk.files import IncrementalFiles, download
 from tidegate.storage import paths
 from tidegate.storage.memory import MemoryWriter
 from tidegate.typeinfo.types import Types
@@ -311,7 +311,7 @@ def test_an_upload_that_fails_leaves_nothing_and_the_next_one_starts_from_what_i
 def test_an_upload_that_is_given_up_ends_at_its_next_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
-    monkeypatch.setattr("tidegate.state.rocksdb.files.PART_BYTES", 10)
+    monkeypatch.setattr("tidegate.state.disk.files.PART_BYTES", 10)
     uploads = Uploads(Driver(), tmp_path, new_files(threads=threads))
     place = uploads.driver.place(ONE)
     parts: list[bytes] = []

@@ -18,7 +18,7 @@ from tests.state.files_world import JOB, SETTINGS, contents, fill
 from tidegate.checkpoint.registry import restored_paths
 from tidegate.model.ids import CheckpointId, Epoch, OperatorId
 from tidegate.model.restore import RestoredOperatorState, SubtaskRestore
-from tidegate.state.rocksdb.files import download
+from tidegate.state.disk.files import download
 from tidegate.storage.checkpoints import checkpoint_storage
 from tidegate.storage.reading import StateReader
 

@@ -24,7 +24,7 @@ from tidegate import (
 )
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import RocksDBSettings
-from tidegate.state.rocksdb.store import RocksDBStore
+from tidegate.state.disk.store import RocksDBStore
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
@@ -159,11 +159,11 @@ def test_lists_are_as_in_memory_whatever_is_on_disk_of_them(
     log = logs.log if logged else None
     with pytest.MonkeyPatch.context() as patch:
         # So that a few parts are many.
-        patch.setattr("tidegate.state.rocksdb.lists._PARTS_MAX", 3)
-        patch.setattr("tidegate.state.rocksdb.lists._PARTS_A_SCAN", 2)
-        patch.setattr("tidegate.state.rocksdb.lists._PARTS_AHEAD", 3)
-        patch.setattr("tidegate.state.rocksdb.store._NAMED_MAX", 2)
-        patch.setattr("tidegate.state.rocksdb.store._SKIPPED_MAX", 2)
+        patch.setattr("tidegate.state.disk.lists._PARTS_MAX", 3)
+        patch.setattr("tidegate.state.disk.lists._PARTS_A_SCAN", 2)
+        patch.setattr("tidegate.state.disk.lists._PARTS_AHEAD", 3)
+        patch.setattr("tidegate.state.disk.store._NAMED_MAX", 2)
+        patch.setattr("tidegate.state.disk.store._SKIPPED_MAX", 2)
         subtask = Subtask(local=disk.local(), log=log)
         state = lists(subtask)
         pending: list[Any] = []
@@ -299,7 +299,7 @@ def test_what_is_taken_back_of_a_snapshot_that_fails_is_there_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk(RocksDBSettings(cache_entries=1_000, memory_bytes=SMALL.memory_bytes))
-    monkeypatch.setattr("tidegate.state.rocksdb.written._ROWS_A_BATCH", 1)
+    monkeypatch.setattr("tidegate.state.disk.written._ROWS_A_BATCH", 1)
     [subtask] = disk.begun(1)
     group = subtask.on("bad").cell.group
     alike = [key for key in map(str, range(200)) if subtask.on(key).cell.group == group][:5]
@@ -373,7 +373,7 @@ def test_expired_elements_of_cold_lists_are_cleaned_up_as_others_are_accessed(di
 
 def test_lists_of_a_snapshot_that_has_them_as_one_entry_each_stay_so(disk: Disk) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.rocksdb.keyed.is_stored_by_entry", lambda *of: False)
+        patch.setattr("tidegate.state.disk.states.is_stored_by_entry", lambda *of: False)
         [subtask] = disk.begun(1)
         lists(subtask).add_all([1, 2])
         old = taken(disk, subtask)

@@ -18,8 +18,8 @@ from flinkformat.key_groups import KeyGroupRange
 from tests.state.files_world import JOB, Driver, contents, fill
 from tidegate.errors import RestoreRefused, StorageFailed
 from tidegate.model.ids import CheckpointId, JobId, SlotId
-from tidegate.state.local_folders import LocalFolders, default_root
-from tidegate.state.rocksdb.files import IncrementalFiles, download
+from tidegate.state.disk.files import IncrementalFiles, download
+from tidegate.state.disk.local_folders import LocalFolders, default_root
 
 if TYPE_CHECKING:
     from flinkformat.handles import IncrementalRemoteKeyedStateHandle
@@ -267,7 +267,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tidegate.model.ids import JobId, SlotId
-from tidegate.state.local_folders import LocalFolders
+from tidegate.state.disk.local_folders import LocalFolders
 
 folders = LocalFolders(JobId(sys.argv[1]), SlotId("killed"), [Path(sys.argv[2])])
 folder = folders.new_folder()
@@ -346,7 +346,9 @@ def test_a_folder_that_another_user_has_made_is_refused(
     root = tmp_path / "root"
     (root / JOB if made == "job" else root).mkdir(parents=True)
     monkeypatch.setattr(os, "getuid", lambda: 4_711)
-    monkeypatch.setattr("tidegate.state.local_folders._SYSTEM", -1 if made == "root" else OWNER)
+    monkeypatch.setattr(
+        "tidegate.state.disk.local_folders._SYSTEM", -1 if made == "root" else OWNER
+    )
     with pytest.raises(StorageFailed, match="Cannot make local folders") as refused:
         Machine(root).slot("one").new_folder()
     assert refused.value.where == str(root / JOB if made == "job" else root)

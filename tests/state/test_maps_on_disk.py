@@ -27,7 +27,7 @@ from tidegate import (
 from tidegate.errors import SerializerIncompatible
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import RocksDBSettings
-from tidegate.state.rocksdb.store import RocksDBStore
+from tidegate.state.disk.store import RocksDBStore
 from tidegate.typeinfo.types import LONG
 
 if TYPE_CHECKING:
@@ -114,10 +114,10 @@ def test_maps_are_as_dicts_whatever_is_on_disk_of_them(
     disk = Disk()
     with pytest.MonkeyPatch.context() as patch:
         # So that a few entries are a large map.
-        patch.setattr("tidegate.state.rocksdb.maps._ROWS_A_SCAN", 3)
-        patch.setattr("tidegate.state.rocksdb.maps._ROWS_AHEAD", 3)
-        patch.setattr("tidegate.state.rocksdb.maps._LOADS_WITHOUT", 2)
-        patch.setattr("tidegate.state.rocksdb.store._NAMED_MAX", 2)
+        patch.setattr("tidegate.state.disk.maps._ROWS_A_SCAN", 3)
+        patch.setattr("tidegate.state.disk.maps._ROWS_AHEAD", 3)
+        patch.setattr("tidegate.state.disk.maps._LOADS_WITHOUT", 2)
+        patch.setattr("tidegate.state.disk.store._NAMED_MAX", 2)
         [subtask] = disk.begun(1)
         pending: list[Any] = []
         for number, (operation, of, name) in enumerate(operations, 1):
@@ -326,7 +326,7 @@ def test_expired_entries_are_cleaned_up_as_others_are_accessed(disk: Disk) -> No
 
 def test_maps_of_a_snapshot_that_has_them_as_one_entry_each_stay_so(disk: Disk) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidegate.state.rocksdb.keyed.is_stored_by_entry", lambda *of: False)
+        patch.setattr("tidegate.state.disk.states.is_stored_by_entry", lambda *of: False)
         [subtask] = disk.begun(1)
         maps(subtask).put_all({1: 10, 2: 20})
         old = taken(disk, subtask)

@@ -4,7 +4,7 @@ import weakref
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
-from tidegate.state.hashmap import HashMapTable
+from tidegate.state.heap.hashmap import HashMapTable
 
 GROUPS = KeyGroupRange(0, 1)
 

@@ -16,7 +16,7 @@ from tidegate import (
 )
 from tidegate.errors import SerializerIncompatible
 from tidegate.model.ids import CheckpointId
-from tidegate.state.rocksdb.store import RocksDBStore
+from tidegate.state.disk.store import RocksDBStore
 from tidegate.typeinfo.types import LONG
 
 NUMBERS = ValueStateDescriptor("numbers", Types.LONG())

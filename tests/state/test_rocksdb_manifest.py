@@ -12,7 +12,7 @@ from flinkformat.state.manifest import check_folder
 from tests.fuzzing.golden import GOLDEN
 from tests.state.disk_world import SMALL
 from tidegate.errors import FormatError
-from tidegate.state.rocksdb.store import RocksDBMemory, RocksDBStore
+from tidegate.state.disk.store import RocksDBMemory, RocksDBStore
 
 
 @pytest.fixture

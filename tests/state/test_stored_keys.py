@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.state.keys import Keys
-from tidegate.state.rocksdb.codecs import StoredKeys
+from tidegate.state.disk.codecs import StoredKeys
+from tidegate.state.user.keys import Keys
 from tidegate.typeinfo.types import LONG
 
 ONES = [1, 1.0, True, Decimal(1)]

@@ -15,9 +15,10 @@ from tests.state.world import MEMORY, READER, Subtask, snapshot
 from tidegate.api.state import OperatorStateDescriptor, ValueStateDescriptor
 from tidegate.errors import FormatError
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format import all_sections, element, keyed_header, operator_header
-from tidegate.state.samples import Sampled, keyed_sample
-from tidegate.state.stream_reader import ElementReader, StreamReader
+from tidegate.state.format.blocks import all_sections, element
+from tidegate.state.format.headers import keyed_header, operator_header
+from tidegate.state.format.samples import Sampled, keyed_sample
+from tidegate.state.format.stream_reader import ElementReader, StreamReader
 from tidegate.typeinfo.types import Types
 
 COUNT = ValueStateDescriptor("count", Types.LONG())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.state.world import MAX_PARALLELISM, Subtask, restored, snapshot
 from tidegate.errors import SerializerIncompatible, UserError
-from tidegate.state.timers import TimerQueue
+from tidegate.state.user.timers import TimerQueue
 from tidegate.typeinfo.types import LONG, Types
 
 KEYS = st.integers(0, 3)

@@ -13,7 +13,7 @@ from tests.state.files_world import EXECUTION, JOB, SETTINGS
 from tidegate.model.chance import SeededChance
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import CheckpointId
-from tidegate.state.rocksdb.files import IncrementalFiles
+from tidegate.state.disk.files import IncrementalFiles
 from tidegate.storage.checkpoints import CheckpointStorageWorkerView, checkpoint_storage
 from tidegate.storage.places import CheckpointPlace
 

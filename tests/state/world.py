@@ -13,7 +13,7 @@ from tidegate.checkpoint.restore.redistribution import redistribute_keyed, redis
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.restore import RestoredOperatorState
 from tidegate.state.backend import LocalPlace, OperatorBackend, StateReads
-from tidegate.state.changelog import ChangeLog
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.state.pending import PendingSnapshot
 from tidegate.storage.checkpoints import CheckpointScope
 from tidegate.storage.reading import InlineReader

@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import examples
-from tidegate.state.keys import Keys
-from tidegate.state.misfits import encoded_keys
-from tidegate.state.rocksdb.codecs import StoredKeys
+from tidegate.state.disk.codecs import StoredKeys
+from tidegate.state.format.misfits import encoded_keys
+from tidegate.state.user.keys import Keys
 from tidegate.typeinfo.hints import declared_key_type
 from tidegate.typeinfo.key_hash import KeyHasher
 

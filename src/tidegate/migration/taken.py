@@ -13,8 +13,9 @@ from tidegate.snapshots.writing.operator_rewrite import (
     NewState,
     rewritten_operator_state,
 )
-from tidegate.state.format import PRESENT, Block, StateHeader
-from tidegate.state.misfits import each_encoded_as_declared, encoded_as_declared
+from tidegate.state.format.blocks import PRESENT, Block
+from tidegate.state.format.headers import StateHeader
+from tidegate.state.format.misfits import each_encoded_as_declared, encoded_as_declared
 from tidegate.typeinfo.serializers import serializer_of
 from tidegate.typeinfo.types import TupleTypeInfo
 

@@ -15,8 +15,8 @@ from tidegate.api.functions import AggregatingStateDescriptor, ReducingStateDesc
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from tidegate.migration.pyflink import PREFIX, decode_coder, decode_coders, is_python_state
 from tidegate.migration.types import type_of
-from tidegate.state.kinds import Kind
-from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
+from tidegate.state.user.kinds import Kind
+from tidegate.state.user.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.typeinfo.types import (
     BOOLEAN,
     LONG,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.model.control import CheckpointAborted, CheckpointComplete, Release
 from tidegate.state.backend import LocalPlace
-from tidegate.state.local_folders import LocalFolders, default_root
+from tidegate.state.disk.local_folders import LocalFolders, default_root
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidegate.model.control import ToSlot
     from tidegate.model.ids import JobId, SlotId
     from tidegate.model.settings import SlotSettings, StateFileSettings
-    from tidegate.state.rocksdb.store import RocksDBMemory
+    from tidegate.state.disk.store import RocksDBMemory
 
 
 def new_backend_id(draw: Callable[[], int]) -> str:
@@ -60,7 +60,7 @@ class LocalState:
         if settings.rocksdb is None:
             return None
         if self._memory is None:
-            from tidegate.state.rocksdb.store import RocksDBMemory
+            from tidegate.state.disk.store import RocksDBMemory
 
             self._memory = RocksDBMemory(settings.rocksdb)
         assert self.folders is not None, "a slot is accepted before it is given work"

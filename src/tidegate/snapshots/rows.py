@@ -17,7 +17,7 @@ from tidegate.typeinfo.value_columns import column_of, column_type
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidegate.state.format import StateHeader
+    from tidegate.state.format.headers import StateHeader
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
 

@@ -16,18 +16,13 @@ import pyarrow as pa
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, RestoreRefused
 from tidegate.snapshots.reading.key_spaces import key_space
-from tidegate.state.format import (
-    COLUMNS,
-    PRESENT,
-    all_sections,
-    keyed_header,
-    reading,
-)
-from tidegate.state.increments import in_streams
-from tidegate.state.keys import paired
-from tidegate.state.rocksdb.by_entry import name_of
-from tidegate.state.rocksdb.store import PREFIX_BYTES
-from tidegate.state.stream_reader import StreamReader
+from tidegate.state.disk.by_entry import name_of
+from tidegate.state.disk.store import PREFIX_BYTES
+from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections
+from tidegate.state.format.headers import keyed_header, reading
+from tidegate.state.format.stream_reader import StreamReader
+from tidegate.state.heap.increments import in_streams
+from tidegate.state.user.keys import paired
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in
 
@@ -35,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from flinkformat.handles import KeyedStateHandle
-    from tidegate.state.format import Block, KeyedHeader
+    from tidegate.state.format.blocks import Block
+    from tidegate.state.format.headers import KeyedHeader
     from tidegate.storage.reading import StateReader
     from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader

@@ -26,7 +26,7 @@ from tidegate.snapshots.flink_snapshot import FlinkSnapshot
 from tidegate.snapshots.rows import StateKind
 from tidegate.snapshots.sizes import Size, keyed_sizes
 from tidegate.snapshots.snapshot import Snapshot
-from tidegate.state.format import element
+from tidegate.state.format.blocks import element
 from tidegate.storage.reading import StateReader
 from tidegate.storage.state_files import StateFiles
 from tidegate.typeinfo.serializers import unpacked, values_in

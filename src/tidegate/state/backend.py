@@ -10,20 +10,14 @@ from tidegate.api.operator import KeyCell
 from tidegate.errors import FormatError, RestoreRefused
 from tidegate.model.elements import CheckpointOptions, RowBatch, SnapshotKind
 from tidegate.model.ids import CheckpointId
-from tidegate.state.format import (
-    COLUMNS,
-    all_sections,
-    keyed_header,
-    operator_header,
-    reading,
-    section,
-)
-from tidegate.state.increments import SharedSections, in_streams
-from tidegate.state.keyed import KeyedStates, Restored
-from tidegate.state.logged import LoggedStates
-from tidegate.state.operator_state import OperatorStates
+from tidegate.state.format.blocks import COLUMNS, all_sections, section
+from tidegate.state.format.headers import keyed_header, operator_header, reading
+from tidegate.state.heap.increments import SharedSections, in_streams
+from tidegate.state.heap.keyed import KeyedStates, Restored
+from tidegate.state.log.logged import LoggedStates
 from tidegate.state.pending import PendingSnapshot
-from tidegate.state.timers import KeyedTimers
+from tidegate.state.user.operator_state import OperatorStates
+from tidegate.state.user.timers import KeyedTimers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,14 +42,14 @@ if TYPE_CHECKING:
     from tidegate.model.ids import OperatorId
     from tidegate.model.restore import RestoredOperatorState
     from tidegate.model.settings import StateFileSettings
-    from tidegate.state.changelog import ChangeLog, PendingLog
-    from tidegate.state.columnar import ColumnsSnapshot, KeyedColumnStates
-    from tidegate.state.increments import PendingSections
-    from tidegate.state.local_folders import LocalFolders
-    from tidegate.state.log_parts import Materialization
-    from tidegate.state.operator_state import OperatorSnapshot
-    from tidegate.state.rocksdb.backend import RocksDBBackend
-    from tidegate.state.rocksdb.store import RocksDBMemory
+    from tidegate.state.columns.columnar import ColumnsSnapshot, KeyedColumnStates
+    from tidegate.state.disk.local_folders import LocalFolders
+    from tidegate.state.disk.rocksdb import RocksDBBackend
+    from tidegate.state.disk.store import RocksDBMemory
+    from tidegate.state.heap.increments import PendingSections
+    from tidegate.state.log.changelog import ChangeLog, PendingLog
+    from tidegate.state.log.log_parts import Materialization
+    from tidegate.state.user.operator_state import OperatorSnapshot
     from tidegate.typeinfo.types import TypeInformation
 
     Read = Callable[[StreamStateHandle], bytes]
@@ -164,7 +158,7 @@ class OperatorBackend:
         self._compress: Callable[[bytes], bytes] | None = None
         if compression:
             # PyArrow takes long to import, and is not waited for where a snapshot is written.
-            from tidegate.state.compression import compressed
+            from tidegate.state.format.compression import compressed
 
             self._compress = compressed
 
@@ -346,7 +340,7 @@ class OperatorBackend:
             self._disk.close()
 
     def _on_disk(self, local: LocalPlace, key_type: TypeInformation | None) -> RocksDBBackend:
-        from tidegate.state.rocksdb.backend import RocksDBBackend
+        from tidegate.state.disk.rocksdb import RocksDBBackend
 
         return RocksDBBackend(
             self._operator,
@@ -363,7 +357,7 @@ class OperatorBackend:
     def _column_states(self) -> KeyedColumnStates:
         if self._columns is None:
             # Only operators with columns need PyArrow, which takes long to import.
-            from tidegate.state.columnar import KeyedColumnStates
+            from tidegate.state.columns.columnar import KeyedColumnStates
 
             self._columns = KeyedColumnStates(self._where)
         return self._columns

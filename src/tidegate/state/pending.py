@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from flinkformat.handles import KeyGroupsStateHandle, OperatorStreamStateHandle, StateMetaInfo
 from flinkformat.snapshots import EMPTY, SubtaskState
-from tidegate.state.changelog import COLUMNS_ID
-from tidegate.state.format import (
-    COLUMNS,
-    Block,
-    KeyedHeader,
-    KeyedStreamWriter,
-    OperatorHeader,
-    element_bytes,
-    header_bytes,
-)
+from tidegate.state.format.blocks import COLUMNS, Block, KeyedStreamWriter, element_bytes
+from tidegate.state.format.headers import KeyedHeader, OperatorHeader, header_bytes
+from tidegate.state.log.changelog import COLUMNS_ID
 from tidegate.storage.checkpoints import CheckpointScope
 
 if TYPE_CHECKING:
@@ -26,13 +19,13 @@ if TYPE_CHECKING:
     from flinkformat.key_groups import KeyGroupRange
     from tidegate.clock import Clock
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.state.changelog import PendingLog
-    from tidegate.state.columnar import ColumnsSnapshot
-    from tidegate.state.increments import PendingSections
-    from tidegate.state.keyed import KeyedSnapshot
-    from tidegate.state.logged import Tail
-    from tidegate.state.operator_state import OperatorSnapshot
-    from tidegate.state.rocksdb.backend import PendingFolder
+    from tidegate.state.columns.columnar import ColumnsSnapshot
+    from tidegate.state.disk.rocksdb import PendingFolder
+    from tidegate.state.heap.increments import PendingSections
+    from tidegate.state.heap.keyed import KeyedSnapshot
+    from tidegate.state.log.changelog import PendingLog
+    from tidegate.state.log.logged import Tail
+    from tidegate.state.user.operator_state import OperatorSnapshot
     from tidegate.storage.places import CheckpointPlace
     from tidegate.storage.streams import CheckpointStateOutputStream, StatePlace
 

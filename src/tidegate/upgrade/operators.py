@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.errors import ConfigError, UserError
 from tidegate.operators.sinks.sink import COMMITTABLES_STATE
-from tidegate.state import ttl
-from tidegate.state.timers import TIMERS
+from tidegate.state.user import ttl
+from tidegate.state.user.timers import TIMERS
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.upgrade.recording import COLUMNS, shown_type, timers_text
 from tidegate.upgrade.report import (

@@ -12,9 +12,9 @@ from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.operator import KeyCell
 from tidegate.api.state import RedistributionMode
 from tidegate.errors import TidegateError
-from tidegate.state import kinds, ttl
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.timers import TIMERS, beside_time
+from tidegate.state.user import kinds, ttl
+from tidegate.state.user.timers import TIMERS, beside_time
 from tidegate.typeinfo.evolution import AsIs, judge
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.types import PICKLED, MapTypeInfo
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
     from tidegate.clock import Clock
     from tidegate.model.topology import OperatorInfo
-    from tidegate.state.format import StateHeader
+    from tidegate.state.format.headers import StateHeader
     from tidegate.typeinfo.types import TypeInformation
     from tidegate.upgrade.sample import OperatorSample
 

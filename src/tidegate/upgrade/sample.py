@@ -12,8 +12,8 @@ from flinkformat.key_groups import KeyGroupRange
 from flinkformat.snapshots import FINISHED
 from tidegate.errors import FileMissing, TidegateError
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.state.increments import in_streams
-from tidegate.state.samples import Sampled, keyed_sample, operator_sample
+from tidegate.state.format.samples import Sampled, keyed_sample, operator_sample
+from tidegate.state.heap.increments import in_streams
 from tidegate.storage.reading import StateReader
 from tidegate.typeinfo.serializers import SerializerSnapshot
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flinkformat.handles import KeyedStateHandle, OperatorStateHandle
     from flinkformat.snapshots import OperatorState
     from tidegate.model.settings import RocksDBSettings
-    from tidegate.state.format import KeyedHeader, StateHeader
+    from tidegate.state.format.headers import KeyedHeader, StateHeader
     from tidegate.storage.state_files import StateFiles
 
 
@@ -56,7 +56,7 @@ class OperatorSample:
             self.key = str(SerializerSnapshot.from_bytes(header.key).type_info)
         if header.columns is not None:
             # Only who has columns pays for the import of PyArrow.
-            from tidegate.state.columnar import columns_of
+            from tidegate.state.columns.columnar import columns_of
 
             key, columns = columns_of(header.columns)
             self.columns = (self.columns or {}) | columns
@@ -106,7 +106,7 @@ class Sampler:
         groups = KeyGroupRange(0, max_parallelism - 1)
         handles = list(in_streams([whole], groups, self._files.read_handle))
         if self._disk is not None:
-            from tidegate.state.rocksdb.restore import by_form
+            from tidegate.state.disk.restore import by_form
 
             by_form(handles, "")
         for handle in handles:
@@ -124,7 +124,7 @@ class Sampler:
         handle: IncrementalRemoteKeyedStateHandle,
         disk: RocksDBSettings,
     ) -> None:
-        from tidegate.state.rocksdb.samples import folder_sample
+        from tidegate.state.disk.key_space_samples import folder_sample
 
         with tempfile.TemporaryDirectory(prefix="tidegate-check-") as scratch:
             folder, reader = Path(scratch) / "sample", StateReader(self._files, {})

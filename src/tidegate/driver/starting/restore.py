@@ -217,7 +217,7 @@ class StartReader:
 
 def _keyed_names(state: OperatorState, files: StateFiles) -> list[str]:
     """Of the first subtask that has keyed state; none where that cannot be read."""
-    from tidegate.state.samples import keyed_names  # that few drivers ever need
+    from tidegate.state.format.samples import keyed_names  # that few drivers ever need
 
     for subtask in state.subtasks.values():
         if subtask is not FINISHED and subtask.managed_keyed is not None:

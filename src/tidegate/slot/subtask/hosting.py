@@ -28,7 +28,7 @@ from tidegate.slot.subtask.materializing import Materializing
 from tidegate.slot.subtask.subtask import Subtask
 from tidegate.slot.subtask.turns import Turn
 from tidegate.state.backend import OperatorBackend
-from tidegate.state.changelog import ChangeLog
+from tidegate.state.log.changelog import ChangeLog
 from tidegate.storage.places import SharedPlace
 from tidegate.storage.reading import StateReader
 

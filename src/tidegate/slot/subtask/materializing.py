@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.model.chance import Chance
     from tidegate.model.settings import ChangelogSettings
     from tidegate.state.backend import OperatorBackend
-    from tidegate.state.log_parts import Materialization
+    from tidegate.state.log.log_parts import Materialization
 
 SLICE_MS: Final = 1.0
 """How long a slice is; the loop has three times as long for other work after it."""

@@ -24,21 +24,17 @@ from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other
 from flinkformat.state_streams import streams
 from tidegate.checkpoint.channel_state.machine import read_chunks
 from tidegate.errors import FormatError
-from tidegate.state.format import (
-    COLUMNS,
-    MISSING,
-    PRESENT,
-    Block,
+from tidegate.state.disk.restore import COLUMNS_FILE
+from tidegate.state.format.blocks import COLUMNS, MISSING, PRESENT, Block, element
+from tidegate.state.format.headers import (
     KeyedHeader,
     RocksDBHeader,
-    element,
     operator_header,
     reading,
     rocksdb_header,
 )
-from tidegate.state.increments import in_streams
-from tidegate.state.rocksdb.restore import COLUMNS_FILE
-from tidegate.state.stream_reader import StreamReader
+from tidegate.state.format.stream_reader import StreamReader
+from tidegate.state.heap.increments import in_streams
 from tidegate.transport import codec
 from tidegate.typeinfo.serializers import values_in
 

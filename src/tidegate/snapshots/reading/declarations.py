@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tidegate.errors import ConfigError, FormatError
 from tidegate.snapshots.rows import StateForm, StateInfo, StateKind
-from tidegate.state import kinds, ttl
-from tidegate.state.format import StateHeader
+from tidegate.state.format.headers import StateHeader
+from tidegate.state.user import kinds, ttl
 from tidegate.typeinfo.descriptions import describe, type_described
 from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
 from tidegate.typeinfo.stand_ins import serializer_standing_in, with_classes

@@ -12,16 +12,16 @@ from flinkformat.handles import FileStateHandle, RelativeFileStateHandle
 from tidegate.model.ids import JobId, SlotId
 from tidegate.model.settings import RocksDBSettings, StateFileSettings
 from tidegate.state.backend import LocalPlace
-from tidegate.state.local_folders import LocalFolders
-from tidegate.state.rocksdb.files import SHAREABLE
-from tidegate.state.rocksdb.restore import restored_space
-from tidegate.state.rocksdb.store import RocksDBMemory
+from tidegate.state.disk.files import SHAREABLE
+from tidegate.state.disk.local_folders import LocalFolders
+from tidegate.state.disk.restore import restored_space
+from tidegate.state.disk.store import RocksDBMemory
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from flinkformat.handles import KeyedStateHandle, StreamStateHandle
-    from tidegate.state.rocksdb.restore import RestoredSpace
+    from tidegate.state.disk.restore import RestoredSpace
     from tidegate.storage.reading import StateReader
 
 

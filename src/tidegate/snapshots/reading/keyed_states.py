@@ -11,10 +11,10 @@ import pyarrow as pa
 from tidegate.errors import ConfigError, UnsupportedKey
 from tidegate.snapshots.reading.keyed_streams import EntryReaders, keyed_streams
 from tidegate.snapshots.rows import Rows, StateForm, StateInfo, StateKind
-from tidegate.state.format import StateHeader, reading
-from tidegate.state.keys import paired
-from tidegate.state.timers import TIMERS, beside_time
-from tidegate.state.ttl import without_times
+from tidegate.state.format.headers import StateHeader, reading
+from tidegate.state.user.keys import paired
+from tidegate.state.user.timers import TIMERS, beside_time
+from tidegate.state.user.ttl import without_times
 from tidegate.typeinfo.arrow import type_of_arrow
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.descriptions import type_described

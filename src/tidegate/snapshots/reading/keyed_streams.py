@@ -17,24 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, FormatError, RestoreRefused
 from tidegate.snapshots.reading.key_spaces import key_space
-from tidegate.state.changelog import COLUMNS_ID
-from tidegate.state.format import (
-    COLUMNS,
-    PRESENT,
-    Block,
-    StateHeader,
-    Version,
-    reading,
-    rocksdb_header,
-)
-from tidegate.state.hashmap import Present
-from tidegate.state.increments import in_streams
-from tidegate.state.keyed import decoded_block
-from tidegate.state.log_streams import bases, log_streams
-from tidegate.state.rocksdb.by_entry import together, wholes_of
-from tidegate.state.rocksdb.restore import COLUMNS_FILE
-from tidegate.state.rocksdb.store import PREFIX_BYTES, after, prefix_of
-from tidegate.state.stream_reader import StreamReader
+from tidegate.state.disk.by_entry import together, wholes_of
+from tidegate.state.disk.restore import COLUMNS_FILE
+from tidegate.state.disk.store import PREFIX_BYTES, after, prefix_of
+from tidegate.state.format.blocks import COLUMNS, PRESENT, Block
+from tidegate.state.format.headers import StateHeader, Version, reading, rocksdb_header
+from tidegate.state.format.stream_reader import StreamReader
+from tidegate.state.heap.hashmap import Present
+from tidegate.state.heap.increments import in_streams
+from tidegate.state.heap.keyed import decoded_block
+from tidegate.state.log.changelog import COLUMNS_ID
+from tidegate.state.log.log_streams import bases, log_streams
 from tidegate.typeinfo.serializers import is_packed, join_pieces
 
 if TYPE_CHECKING:
@@ -43,9 +36,14 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import KeyedStateHandle, StreamStateHandle
     from flinkformat.key_groups import KeyGroupRange
-    from tidegate.state.format import ColumnsHeader, KeyedHeader, RocksDBHeader, RocksDBState
-    from tidegate.state.rocksdb.restore import RestoredSpace
-    from tidegate.state.rocksdb.store import RocksDBStore
+    from tidegate.state.disk.restore import RestoredSpace
+    from tidegate.state.disk.store import RocksDBStore
+    from tidegate.state.format.headers import (
+        ColumnsHeader,
+        KeyedHeader,
+        RocksDBHeader,
+        RocksDBState,
+    )
     from tidegate.storage.reading import StateReader
     from tidegate.storage.state_files import StateFiles
     from tidegate.typeinfo.serializers import Reader
@@ -59,7 +57,7 @@ Piece = tuple[int, list[Any], list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """A state in a stream; fields as in `state.format.RocksDBState`."""
+    """A state in a stream; fields as in `format.headers.RocksDBState`."""
 
     name: str
     kind: str

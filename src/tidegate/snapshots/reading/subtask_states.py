@@ -10,8 +10,9 @@ from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from tidegate.checkpoint.channel_state.machine import read_chunks
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.snapshots.rows import Rows, StateInfo, StateKind
-from tidegate.state.format import element, operator_header, reading
-from tidegate.state.operator_state import BROADCAST_KIND
+from tidegate.state.format.blocks import element
+from tidegate.state.format.headers import operator_header, reading
+from tidegate.state.user.operator_state import BROADCAST_KIND
 from tidegate.transport import codec
 from tidegate.typeinfo.serializers import SerializerSnapshot
 from tidegate.typeinfo.stand_ins import serializer_standing_in

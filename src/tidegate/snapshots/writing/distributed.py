@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from flinkformat.handles import KeyGroupsStateHandle
     from tidegate.snapshots.reading.declarations import StateDeclaration
     from tidegate.snapshots.rows import StateForm
-    from tidegate.state.format import Block
+    from tidegate.state.format.blocks import Block
     from tidegate.typeinfo.types import TypeInformation
 
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from tidegate.errors import ConfigError
 from tidegate.snapshots.rows import StateForm, StateInfo, StateKind, StateRow
-from tidegate.state.format import MISSING, PRESENT, Block
-from tidegate.state.keys import paired
-from tidegate.state.misfits import encoded, encoded_as_declared
+from tidegate.state.format.blocks import MISSING, PRESENT, Block
+from tidegate.state.format.misfits import encoded, encoded_as_declared
+from tidegate.state.user.keys import paired
 from tidegate.typeinfo.convert import Converter, Misfit
 from tidegate.typeinfo.key_hash import KeyHasher
 from tidegate.typeinfo.types import LONG, TupleTypeInfo

@@ -17,15 +17,11 @@ from flinkformat.handles import (
     StateMetaInfo,
 )
 from tidegate.errors import ConfigError
-from tidegate.state.format import (
-    COLUMNS,
-    Block,
+from tidegate.state.format.blocks import COLUMNS, Block, KeyedStreamWriter, element, element_bytes
+from tidegate.state.format.headers import (
     KeyedHeader,
-    KeyedStreamWriter,
     OperatorHeader,
     StateHeader,
-    element,
-    element_bytes,
     header_bytes,
     operator_header,
 )
@@ -39,7 +35,7 @@ if TYPE_CHECKING:
     from tidegate.model.ids import CheckpointId, OperatorId
     from tidegate.snapshots.reading.keyed_streams import KeyedStream
     from tidegate.snapshots.writing.new_snapshot import NewSnapshot
-    from tidegate.state.format import ColumnsHeader
+    from tidegate.state.format.headers import ColumnsHeader
     from tidegate.storage.reading import StateReader
     from tidegate.storage.streams import CheckpointStateOutputStream
 

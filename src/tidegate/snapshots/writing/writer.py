@@ -47,9 +47,9 @@ from tidegate.snapshots.writing.operator_rewrite import (
     NewState,
     rewritten_operator_state,
 )
-from tidegate.state.format import StateHeader
-from tidegate.state.misfits import each_encoded_as_declared
-from tidegate.state.operator_state import BROADCAST_KIND, LIST_KIND
+from tidegate.state.format.headers import StateHeader
+from tidegate.state.format.misfits import each_encoded_as_declared
+from tidegate.state.user.operator_state import BROADCAST_KIND, LIST_KIND
 from tidegate.storage import paths
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.arrow import type_of_arrow

@@ -1,0 +1,1 @@
+"""Columnar keyed state: a row a key, an array a column."""

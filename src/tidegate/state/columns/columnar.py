@@ -1,0 +1,292 @@
+"""Columnar keyed state: a dense row for each key, and a NumPy array over the rows for each column.
+
+Made for whole batches: `KeyRows.index` finds the rows of a batch's keys, `Column.get` and `put`
+gather and scatter values. An operator has columns over all its keys, or panes: columns for each
+number, such as the slices of time of its windows. Keys that no pane has any more are forgotten.
+
+A snapshot copies the columns page by page, before a page is written to or when its turn comes
+(`column_pages`; keys are only ever added, so theirs are not copied), and sorts them by key group
+when it is written, off the loop, since NumPy and Arrow let go of the interpreter meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.errors import SerializerIncompatible, UserError
+from tidegate.state.columns.columns import (
+    ColumnTable,
+    FrozenColumn,
+    FrozenRows,
+    Pane,
+    array_of,
+    default_bytes,
+    default_of,
+)
+from tidegate.state.columns.key_rows import KeyRows
+from tidegate.state.format.headers import ColumnsHeader
+from tidegate.typeinfo.descriptions import describe, type_described
+from tidegate.typeinfo.types import PICKLED, TypeInformation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.api.state import ColumnStateDescriptor
+    from tidegate.state.columns.column_pages import FrozenArray
+    from tidegate.state.columns.columns import Column
+    from tidegate.state.columns.long_index import Longs
+
+KEY: Final = "key"
+"""Name of the keys' field in a snapshot's schema; the columns' fields come after it."""
+
+PANE: Final = "pane"
+"""Name of the field that numbers the panes, after the keys' where there are panes."""
+
+_ROWS_KEPT: Final = 4096
+"""Keys without a pane are not looked for as long as there are no more keys than this."""
+
+
+class KeyedColumnStates:
+    """All columnar state of one operator; also implements ``api.state.KeyedPanes``."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._rows = KeyRows(where)
+        self._table = ColumnTable(self._rows, where)
+        self._panes: dict[int, Pane] = {}
+        self._has_panes = False
+        self._rows_max = _ROWS_KEPT
+
+    def keyed_columns(self, key_type: TypeInformation | None) -> ColumnTable:
+        """Columns over all keys; raises SerializerIncompatible for another key type."""
+        if self._has_panes:
+            raise self._other_shape("windows", "one column a key")
+        self._declare(key_type)
+        return self._table
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """A column over all keys."""
+        return self._table.column(descriptor)
+
+    def keyed_panes(self, key_type: TypeInformation | None) -> KeyedColumnStates:
+        """The operator's panes; raises SerializerIncompatible for another key type."""
+        if len(self._rows) and not self._has_panes:
+            raise self._other_shape("one column a key", "windows")
+        self._has_panes = True
+        self._declare(key_type)
+        return self
+
+    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key, in all panes; new keys get the next free rows."""
+        return self._rows.index(keys, key_groups)
+
+    def keys(self, rows: Longs) -> pa.Array:
+        """The keys of rows."""
+        return self._rows.stored()[0].take(pa.array(rows))
+
+    def key_groups(self, rows: Longs) -> NDArray[np.int16]:
+        """The key groups of rows."""
+        return self._rows.stored()[1].take(rows)
+
+    def pane(self, namespace: int) -> Pane:
+        """The pane of that number; made where there is none."""
+        found = self._panes.get(namespace)
+        if found is None:
+            found = self._panes[namespace] = self.temporary()
+        return found
+
+    def namespaces(self) -> list[int]:
+        """The numbers of all panes, ascending."""
+        return sorted(self._panes)
+
+    def drop(self, namespaces: Iterable[int]) -> None:
+        """Forget panes; rows may have other numbers afterwards."""
+        for namespace in namespaces:
+            del self._panes[namespace]
+        if len(self._rows) > self._rows_max:
+            self._forget_keys()
+
+    def temporary(self) -> Pane:
+        """A pane that no snapshot holds."""
+        return Pane(self._rows, self._where)
+
+    def _forget_keys(self) -> None:
+        """Forget keys that no pane has, where they are half of all or more."""
+        has_pane = np.zeros(len(self._rows), np.bool_)
+        for pane in self._panes.values():
+            has_pane[pane.rows()] = True
+        kept = np.flatnonzero(has_pane)
+        if len(kept) * 2 <= len(has_pane):
+            numbers = np.cumsum(has_pane) - 1
+            for pane in self._panes.values():
+                pane.renumber(kept, numbers)
+            self._rows.retain(kept)
+        self._rows_max = max(_ROWS_KEPT, 2 * len(kept))
+
+    def load(self, header: ColumnsHeader, sections: Sequence[tuple[int, memoryview]]) -> None:
+        """Take in sections of a snapshot, each with its key group; before anything is asked for."""
+        schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
+        self._rows.declare(type_described(json.loads(schema.field(0).metadata[b"type"])))
+        batches = [
+            pa.ipc.read_record_batch(pa.py_buffer(section), schema) for _, section in sections
+        ]
+        if not batches:
+            return
+        groups = np.repeat([group for group, _ in sections], [len(batch) for batch in batches])
+        defaults = {
+            name: default_of(data, schema.field(name).type, self._where)
+            for name, data in header.defaults.items()
+        }
+        table = pa.Table.from_batches(batches, schema)
+        keys = table.column(0).combine_chunks()
+        if not header.panes:
+            rows = self._rows.load(keys, groups)
+            self._table.columns.load(rows, table.remove_column(0), defaults)
+            return
+        self._has_panes = True
+        rows = self._rows.index(keys, groups)
+        numbers = table.column(1).to_numpy()
+        order = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[order], return_index=True)
+        columns = table.select(table.column_names[2:])
+        for number, chosen in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            pane = self.pane(number)
+            pane.add(rows[chosen])
+            pane.columns.load(rows[chosen], columns.take(pa.array(chosen)), defaults)
+
+    def snapshot(self) -> ColumnsSnapshot | None:
+        """The quick part of a snapshot, which copies nothing; None where there are no keys."""
+        if not len(self._rows):
+            return None
+        if self._has_panes:
+            tables = [
+                FrozenTable(number, pane.freeze(), [column.freeze() for column in pane.columns])
+                for number, pane in self._panes.items()
+            ]
+        else:
+            columns = [column.freeze() for column in self._table.columns]
+            tables = [FrozenTable(0, FrozenRows(len(self._rows)), columns)]
+        if not tables:
+            return None
+        keys, groups = self._rows.parts()
+        key_type = json.dumps(describe(cast("TypeInformation", self._rows.key_type)))
+        return ColumnsSnapshot(
+            key_type, keys, groups, tables, panes=self._has_panes, where=self._where
+        )
+
+    def _declare(self, key_type: TypeInformation | None) -> None:
+        if key_type is not None and key_type != PICKLED:
+            self._rows.declare(key_type)
+
+    def _other_shape(self, before: str, now: str) -> SerializerIncompatible:
+        return SerializerIncompatible(
+            f"The columnar state was of {before} and is now of {now}",
+            where=self._where,
+            remedy="Give the operator a new uid, so that it begins without state.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenTable:
+    """Columns of a pane, or the only ones, as at the barrier."""
+
+    pane: int
+    rows: FrozenRows
+    columns: list[FrozenColumn]
+
+    def arrays(self) -> Iterator[FrozenArray]:
+        """All that has to be copied."""
+        if self.rows.present is not None:
+            yield self.rows.present
+        yield from (column.frozen for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsSnapshot:
+    """Keys and columns as at the barrier: copied in steps on the loop, then written off it.
+
+    key_type: the keys' type as JSON. keys: in parts.
+    """
+
+    key_type: str
+    keys: Sequence[pa.Array]
+    key_groups: NDArray[np.int16]
+    tables: list[FrozenTable]
+    panes: bool
+    where: str
+
+    def steps(self) -> Iterator[int]:
+        """Copy; a step copies a page and gives the number of its rows."""
+        for table in self.tables:
+            for array in table.arrays():
+                yield from array.steps()
+
+    def release(self) -> None:
+        """Free what is kept for it."""
+        for table in self.tables:
+            for array in table.arrays():
+                array.release()
+
+    @property
+    def header(self) -> ColumnsHeader:
+        """What a snapshot says of its columnar state."""
+        defaults = {name: default_bytes(each.default) for name, each in self._columns().items()}
+        return ColumnsHeader(self._schema().serialize().to_pybytes(), defaults, self.panes)
+
+    def _columns(self) -> dict[str, FrozenColumn]:
+        """Of each name some column: panes have the same but for those of a changed program."""
+        return {column.name: column for table in self.tables for column in table.columns}
+
+    def _schema(self) -> pa.Schema:
+        key = pa.field(KEY, self.keys[0].type, metadata={"type": self.key_type})
+        pane = [pa.field(PANE, pa.int64())] if self.panes else []
+        fields = [pa.field(name, each.arrow) for name, each in self._columns().items()]
+        return pa.schema([key, *pane, *fields])
+
+    def sections(self) -> Iterator[tuple[int, int, bytes]]:
+        """Key group, rows and Arrow IPC record batch, for each key group that has keys."""
+        rows = [table.rows.rows() for table in self.tables]
+        key_groups = np.concatenate([self.key_groups.take(each) for each in rows])
+        order = np.argsort(key_groups, kind="stable")
+        groups, starts = np.unique(key_groups[order], return_index=True)
+        batch = pa.record_batch(self._arrays(rows), schema=self._schema()).take(pa.array(order))
+        ends = [*starts[1:], len(order)]
+        for group, start, end in zip(groups, starts, ends, strict=True):
+            section = batch.slice(start, end - start)
+            yield int(group), len(section), section.serialize().to_pybytes()
+
+    def _arrays(self, rows: list[Longs]) -> list[pa.Array]:
+        keys = pa.concat_arrays(self.keys).take(pa.array(np.concatenate(rows)))
+        numbers = [table.pane for table in self.tables]
+        panes = [pa.array(np.repeat(numbers, [*map(len, rows)]))] if self.panes else []
+        return [keys, *panes, *(self._values(each, rows) for each in self._columns().values())]
+
+    def _values(self, column: FrozenColumn, rows: list[Longs]) -> pa.Array:
+        parts: list[NDArray[Any]] = []
+        for table, own in zip(self.tables, rows, strict=True):
+            found = [each.values(own) for each in table.columns if each.name == column.name]
+            parts += found or [np.repeat(column.default, len(own))]
+        try:
+            return array_of(np.concatenate(parts), column.arrow)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise UserError(
+                f"The column '{column.name}' of state holds values that are no {column.arrow}: "
+                f"{error}",
+                where=self.where,
+                remedy="Put values of the descriptor's type, or change the descriptor.",
+            ) from error
+
+
+def columns_of(header: ColumnsHeader) -> tuple[TypeInformation, dict[str, str]]:
+    """Type of the keys, and the Arrow type of each column by its name, as a snapshot has them."""
+    schema = pa.ipc.read_schema(pa.py_buffer(header.schema))
+    key = type_described(json.loads(schema.field(0).metadata[b"type"]))
+    columns = list(schema)[2 if header.panes else 1 :]
+    return key, {field.name: str(field.type) for field in columns}

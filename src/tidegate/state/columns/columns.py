@@ -1,0 +1,354 @@
+"""Columns over dense rows: one value a key, NumPy where values have a fixed width, else objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.errors import ConfigError, FormatError, SerializerIncompatible
+from tidegate.state.columns.column_pages import FrozenArray
+from tidegate.state.columns.key_rows import KeyRows, with_room
+from tidegate.typeinfo.arrow_evolution import arrow_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from tidegate.api.state import ColumnStateDescriptor
+    from tidegate.state.columns.long_index import Longs
+
+_PACKED_SHARE: Final = 4
+"""A pane is packed where it has less than this part of the keys: else there is little to save."""
+
+
+class Column:
+    """One value a key; implements ``api.state.ColumnState``.
+
+    A column that is packed holds the values of some rows only, and is read but not written.
+    """
+
+    def __init__(
+        self, rows: KeyRows, name: str, arrow: pa.DataType, default: object, where: str
+    ) -> None:
+        self._rows = rows
+        self._where = where
+        self.name = name
+        self.arrow = arrow
+        place = f"{where}, column '{name}'"
+        self.dtype = dtype_of(arrow, place)
+        self.default = _default(default, self.dtype, place)
+        self._values = np.empty(0, self.dtype)
+        self._packed: Longs | None = None
+        self._frozen: FrozenArray | None = None
+
+    def get(self, index: Longs) -> NDArray[Any]:
+        """The values of these rows, as a copy."""
+        if self._packed is not None:
+            return self._values.take(np.searchsorted(self._packed, index))
+        self._make_room()
+        return self._values.take(index)
+
+    def put(self, index: Longs, values: NDArray[Any]) -> None:
+        """Set the values of these rows."""
+        self._make_room()
+        if self._frozen is not None:
+            self._frozen.save(index)
+        self._values[index] = values
+
+    def at(self, ufunc: np.ufunc, index: Longs, values: ArrayLike) -> None:
+        """Let each of the values change its row, one after another."""
+        self._make_room()
+        if self._frozen is not None:
+            self._frozen.save(index)
+        ufunc.at(self._values, index, values)
+
+    def take_over(self, old: Column) -> None:
+        """Take a restored column's values; raises SerializerIncompatible where they don't fit."""
+        faults = arrow_faults(old.arrow, self.arrow)
+        if faults:
+            raise SerializerIncompatible(
+                f"The column was {old.arrow} and is now {self.arrow}: {'; '.join(faults)}",
+                where=f"{self._where}, column '{self.name}'",
+                remedy="Go back to the old type or a wider one, or give the column a new name.",
+            )
+        self._packed = old._packed
+        rows = np.arange(len(self._rows)) if self._packed is None else self._packed
+        values = old.get(rows)
+        if old.arrow != self.arrow and self.dtype.kind == "O":
+            values = values_of(pa.chunked_array([array_of(values, self.arrow)]))
+        self._values = values.astype(self.dtype)
+
+    def freeze(self) -> FrozenColumn:
+        """The column as it is now; lists, which may still grow, are copied at once."""
+        if self._packed is None:
+            self._make_room()
+            frozen = FrozenArray(self._values, len(self._rows))
+            if pa.types.is_list(self.arrow):
+                frozen = FrozenArray(self._values, len(self._rows), _with_lists_copied)
+                for _ in frozen.steps():
+                    pass
+            self._frozen = frozen
+        else:
+            frozen = FrozenArray(self._values, len(self._values), None)
+        return FrozenColumn(self.name, self.arrow, self.default, frozen, self._packed is not None)
+
+    def pack(self, rows: Longs) -> None:
+        """Keep the values of these rows alone, which ascend."""
+        self._values = self.get(rows)
+        self._packed = rows
+
+    def unpack(self) -> None:
+        """Have a value for each row again."""
+        if self._packed is not None:
+            packed, values = self._packed, self._values
+            self._packed, self._values = None, np.empty(0, self.dtype)
+            self.put(packed, values)
+
+    def renumber(self, kept: Longs, numbers: Longs) -> None:
+        """Only these rows are left; numbers: by old row the new one."""
+        if self._packed is not None:
+            self._packed = numbers.take(self._packed)
+        else:
+            self._make_room()
+            self._values = self._values.take(kept)
+
+    def _make_room(self) -> None:
+        held = len(self._values)
+        if held < len(self._rows):
+            self._values = with_room(self._values, len(self._rows))
+            self._values[held:] = self.default
+
+
+def dtype_of(arrow: pa.DataType, where: str) -> np.dtype[Any]:
+    """NumPy's type for a column; raises ConfigError where a column can't be of the type."""
+    is_a = pa.types
+    if is_a.is_integer(arrow) or is_a.is_floating(arrow) or is_a.is_boolean(arrow):
+        return np.dtype(arrow.to_pandas_dtype())
+    if is_a.is_timestamp(arrow):
+        return np.dtype(f"datetime64[{arrow.unit}]")
+    if is_a.is_date32(arrow):
+        return np.dtype("datetime64[D]")
+    if is_a.is_duration(arrow):
+        return np.dtype(f"timedelta64[{arrow.unit}]")
+    if is_a.is_null(arrow) or is_a.is_dictionary(arrow) or is_a.is_union(arrow):
+        raise ConfigError(
+            f"A column of state can't be of type {arrow}",
+            where=where,
+            remedy="Use the type of its values: a number, a text, a time, a list or the like.",
+        )
+    return np.dtype(object)
+
+
+def array_of(values: NDArray[Any], arrow: pa.DataType) -> pa.Array:
+    """The values of a column in Arrow's form; raises what Arrow raises where they don't fit."""
+    return pa.array(values.tolist() if values.dtype.kind == "O" else values, arrow)
+
+
+def values_of(column: pa.ChunkedArray) -> NDArray[Any]:
+    """The values of a column as it keeps them."""
+    if dtype_of(column.type, "").kind == "O":
+        return np.fromiter(column.to_pylist(), object, len(column))
+    return column.to_numpy()
+
+
+def default_bytes(default: NDArray[Any]) -> bytes:
+    """A default as it is written; nothing for the None of objects."""
+    return b"" if default.dtype.kind == "O" else default.tobytes()
+
+
+def default_of(data: bytes, arrow: pa.DataType, where: str) -> object:
+    """A default as it was written. Raises FormatError for a type that no column has."""
+    try:
+        dtype = dtype_of(arrow, where)
+    except ConfigError as error:
+        raise FormatError(
+            error.what,
+            where=where,
+            remedy="Restore from another checkpoint; this one is damaged.",
+        ) from error
+    return None if dtype.kind == "O" else np.frombuffer(data, dtype)[0]
+
+
+def _default(default: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
+    if default is None:
+        return np.zeros((), dtype) if dtype.kind != "O" else np.array(None, object)
+    try:
+        if dtype.kind == "O":
+            raise TypeError("a column of Python objects begins as None")
+        return np.asarray(default).astype(dtype)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"{default!r} is no default for a column of {dtype}",
+            where=where,
+            remedy="Give the descriptor a default of the column's type, or none.",
+        ) from error
+
+
+def _with_lists_copied(values: NDArray[Any]) -> NDArray[Any]:
+    lists = (tuple(each) if isinstance(each, list | set) else each for each in values)
+    return np.fromiter(lists, object, len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenColumn:
+    """A column as at the barrier. packed: it has values of its pane's rows alone."""
+
+    name: str
+    arrow: pa.DataType
+    default: NDArray[Any]
+    frozen: FrozenArray
+    packed: bool
+
+    def values(self, rows: Longs) -> NDArray[Any]:
+        """The values of the pane's rows, once all is copied."""
+        held = self.frozen.values()
+        return held if self.packed or len(held) == len(rows) else held.take(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenRows:
+    """The rows of a pane, or of all keys, as at the barrier. present: a truth value a key."""
+
+    count: int
+    present: FrozenArray | None = None
+    packed: Longs | None = None
+
+    def rows(self) -> Longs:
+        """The rows, ascending, once all is copied."""
+        if self.packed is not None:
+            return self.packed
+        if self.present is not None:
+            return np.flatnonzero(self.present.values())
+        return np.arange(self.count)
+
+
+class Columns:
+    """Columns by name over the rows of an operator's keys."""
+
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
+        self._where = where
+        self._by_name: dict[str, Column] = {}
+        self._asked: dict[str, ColumnStateDescriptor] = {}
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self._by_name.values())
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """The column of that name.
+
+        Raises SerializerIncompatible where the restored one is of another type, and ConfigError
+        where the name has been asked for with another descriptor.
+        """
+        name = descriptor.name
+        asked = self._asked.get(name)
+        if asked == descriptor:
+            return self._by_name[name]
+        if asked is not None:
+            raise ConfigError(
+                f"The column '{name}' is asked for as {descriptor} and before as {asked}",
+                where=self._where,
+                remedy="Use one descriptor, or two names.",
+            )
+        column = Column(self._rows, name, descriptor.type, descriptor.default, self._where)
+        if name in self._by_name:
+            column.take_over(self._by_name[name])
+        self._asked[name] = descriptor
+        self._by_name[name] = column
+        return column
+
+    def load(self, rows: Longs, table: pa.Table, defaults: Mapping[str, object]) -> None:
+        """Set restored values of rows, and by column's name what other rows begin with."""
+        for field in table.schema:
+            column = self._by_name.get(field.name)
+            if column is None:
+                default = defaults[field.name]
+                column = Column(self._rows, field.name, field.type, default, self._where)
+                self._by_name[field.name] = column
+            column.put(rows, values_of(table.column(field.name)))
+
+
+class ColumnTable:
+    """The keys of an operator and their columns; implements ``api.state.KeyedColumns``."""
+
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
+        self.columns = Columns(rows, where)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key; new keys get the next free rows."""
+        return self._rows.index(keys, key_groups)
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """The column of that name; see `Columns.column`."""
+        return self.columns.column(descriptor)
+
+
+class Pane:
+    """Columns of some of an operator's keys; implements ``api.state.KeyedPane``.
+
+    Written to, it has room for all keys; packed, for its own.
+    """
+
+    def __init__(self, rows: KeyRows, where: str) -> None:
+        self._rows = rows
+        self.columns = Columns(rows, where)
+        self._present = np.zeros(0, np.bool_)
+        self._packed: Longs | None = None
+        self._frozen: FrozenArray | None = None
+
+    def add(self, rows: Longs) -> None:
+        """Count these among the pane's rows."""
+        if self._packed is not None:
+            own, self._packed = self._packed, None
+            for column in self.columns:
+                column.unpack()
+            self.add(own)
+        held = len(self._present)
+        if held < len(self._rows):
+            self._present = with_room(self._present, len(self._rows))
+            self._present[held:] = False
+        if self._frozen is not None:
+            self._frozen.save(rows)
+        self._present[rows] = True
+
+    def freeze(self) -> FrozenRows:
+        """The pane's rows as they are now."""
+        count = len(self._rows)
+        if self._packed is not None:
+            return FrozenRows(count, packed=self._packed)
+        self._frozen = FrozenArray(self._present, min(count, len(self._present)))
+        return FrozenRows(count, present=self._frozen)
+
+    def rows(self) -> Longs:
+        """The pane's rows, ascending."""
+        return np.flatnonzero(self._present) if self._packed is None else self._packed
+
+    def column(self, descriptor: ColumnStateDescriptor) -> Column:
+        """The column of that name; see `Columns.column`."""
+        return self.columns.column(descriptor)
+
+    def pack(self) -> None:
+        """Use no more room than the pane's own rows need; until it is added to."""
+        own = self.rows()
+        if self._packed is None and len(own) * _PACKED_SHARE < len(self._rows):
+            for column in self.columns:
+                column.pack(own)
+            self._packed, self._present = own, np.zeros(0, np.bool_)
+
+    def renumber(self, kept: Longs, numbers: Longs) -> None:
+        """Only these rows are left; numbers: by old row the new one."""
+        for column in self.columns:
+            column.renumber(kept, numbers)
+        if self._packed is not None:
+            self._packed = numbers.take(self._packed)
+        else:
+            self.add(kept[:0])
+            self._present = self._present.take(kept)

@@ -1,0 +1,264 @@
+"""The dense rows of an operator's keys: which row of the columns belongs to which key.
+
+Keys of 64 bits or less go through `LongIndex`; texts and bytes through the dictionary of each
+batch, so that each different key of a batch is looked up once.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.errors import SerializerIncompatible, UnsupportedKey
+from tidegate.state.columns.long_index import LongIndex
+from tidegate.typeinfo.arrow_keys import key_type_of_column
+from tidegate.typeinfo.types import (
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INSTANT,
+    INT,
+    LONG,
+    SHORT,
+    SQL_DATE,
+    SQL_TIME,
+    SQL_TIMESTAMP,
+    STRING,
+    TypeInformation,
+    written_as,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from tidegate.state.columns.long_index import Longs
+
+_NUMBERS: Final[Mapping[TypeInformation, pa.DataType]] = {
+    BYTE: pa.int64(),
+    SHORT: pa.int64(),
+    INT: pa.int64(),
+    LONG: pa.int64(),
+    BOOLEAN: pa.bool_(),
+    FLOAT: pa.float64(),
+    DOUBLE: pa.float64(),
+    SQL_DATE: pa.date32(),
+    SQL_TIME: pa.time64("ns"),
+    SQL_TIMESTAMP: pa.timestamp("ns"),
+    INSTANT: pa.timestamp("ns", "UTC"),
+}
+_TEXTS: Final[Mapping[TypeInformation, pa.DataType]] = {
+    STRING: pa.large_string(),
+    CHAR: pa.large_string(),
+    BYTES: pa.large_binary(),
+}
+
+
+class _Index(Protocol):
+    """Finds rows of keys of one kind, and makes rows for new ones."""
+
+    def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
+        """Row of each key, and for each new key, by row from `first` on, a position in `keys`."""
+        ...
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        """Make rows from `first` on for keys that are all new and all different."""
+        ...
+
+    def parts(self, count: int) -> Sequence[pa.Array]:
+        """The keys of the first rows, in order, in one or more arrays that stay as they are."""
+        ...
+
+
+class KeyRows:
+    """The dense rows of one operator's keys."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._groups = np.empty(0, np.int16)
+        self._count = 0
+        self._index: _Index | None = None
+        self._key_type: TypeInformation | None = None
+
+    @property
+    def key_type(self) -> TypeInformation | None:
+        """The type of the keys; None as long as it is neither declared, restored nor seen."""
+        return self._key_type
+
+    def declare(self, key_type: TypeInformation) -> None:
+        """Say what the keys are; raises SerializerIncompatible where they are something else."""
+        if self._key_type is None:
+            self._open(key_type)
+        elif self._key_type != key_type:
+            raise SerializerIncompatible(
+                f"The keys of columnar state were {self._key_type} and are now {key_type}",
+                where=self._where,
+                remedy="Go back to the old type of key; the keys' places depend on it.",
+            )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def index(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The row of each key; new keys get the next free rows."""
+        found = key_type_of_column(keys, self._where)
+        index = self._index or self._open(found)
+        if arrow_key_type(found) != arrow_key_type(cast("TypeInformation", self._key_type)):
+            raise UnsupportedKey(
+                f"The keys of this stream are {self._key_type}, and this batch has {keys.type}",
+                where=self._where,
+                remedy="Give all keys of the stream one type, the type of the restored state.",
+            )
+        rows, positions = index.rows(keys, self._count)
+        if len(positions):
+            self._append(key_groups[positions])
+        return rows
+
+    def load(self, keys: pa.Array, key_groups: NDArray[Any]) -> Longs:
+        """The rows of restored keys, which are all new and all different."""
+        assert self._index is not None, "what is restored says what its keys are"
+        first = self._count
+        self._index.add(keys, first)
+        self._append(key_groups)
+        return np.arange(first, self._count)
+
+    def retain(self, rows: Longs) -> None:
+        """Forget all keys but those of these rows, which ascend; they are numbered anew."""
+        keys, groups = self.stored()
+        self._groups, self._count = np.empty(0, np.int16), 0
+        self._open(cast("TypeInformation", self._key_type))
+        self.load(keys.take(pa.array(rows)), groups.take(rows))
+
+    def stored(self) -> tuple[pa.Array, NDArray[np.int16]]:
+        """Keys and key groups of all rows; a later `index` leaves them as they are."""
+        parts, groups = self.parts()
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts), groups
+
+    def parts(self) -> tuple[Sequence[pa.Array], NDArray[np.int16]]:
+        """As `stored`, the keys in one or more arrays."""
+        assert self._index is not None, "there are keys only after the first batch"
+        return self._index.parts(self._count), self._groups[: self._count]
+
+    def _append(self, key_groups: NDArray[Any]) -> None:
+        end = self._count + len(key_groups)
+        self._groups = with_room(self._groups, end)
+        self._groups[self._count : end] = key_groups
+        self._count = end
+
+    def _open(self, key_type: TypeInformation) -> _Index:
+        arrow = arrow_key_type(key_type)
+        self._key_type = key_type
+        self._index = _Numbers(arrow) if written_as(key_type) in _NUMBERS else _Texts(arrow)
+        return self._index
+
+
+def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
+    """The one Arrow type that all keys of a type are stored as; raises UnsupportedKey."""
+    written = written_as(key_type)
+    found = _NUMBERS.get(written) or _TEXTS.get(written)
+    if found is None:
+        raise UnsupportedKey(
+            f"{key_type} is no type of key for columns",
+            where="keyed columns",
+            remedy="Key Arrow batches by a text, a number, bytes, a date or a time.",
+        )
+    return found
+
+
+class _Numbers:
+    """Keys of 64 bits or less."""
+
+    def __init__(self, arrow: pa.DataType) -> None:
+        self._arrow = arrow
+        self._index = LongIndex()
+        self._stored = np.empty(0, np.int64)
+
+    def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
+        numbers = self._numbers(keys)
+        rows, new = self._index.place(numbers, first)
+        self._store(numbers.take(new), first)
+        return rows, new
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        numbers = self._numbers(keys)
+        self._index.add(numbers, np.arange(first, first + len(numbers)))
+        self._store(numbers, first)
+
+    def _store(self, numbers: Longs, first: int) -> None:
+        end = first + len(numbers)
+        self._stored = with_room(self._stored, end)
+        self._stored[first:end] = numbers
+
+    def parts(self, count: int) -> Sequence[pa.Array]:
+        numbers = self._stored[:count]
+        if pa.types.is_boolean(self._arrow):
+            return [pa.array(numbers.astype(np.bool_))]
+        narrow = pa.types.is_date32(self._arrow)
+        return [pa.array(numbers.astype(np.int32) if narrow else numbers).view(self._arrow)]
+
+    def _numbers(self, keys: pa.Array) -> Longs:
+        array = keys if keys.type == self._arrow else _decoded(keys).cast(self._arrow)
+        if pa.types.is_boolean(self._arrow) or pa.types.is_date32(self._arrow):
+            return array.cast(pa.int32()).to_numpy().astype(np.int64)
+        if pa.types.is_floating(self._arrow):
+            doubles = array.to_numpy() + 0.0  # a copy, in which -0.0 is 0.0
+            doubles[np.isnan(doubles)] = np.nan  # one NaN of many, as in Java
+            return doubles.view(np.int64)
+        return array.view(pa.int64()).to_numpy()
+
+
+class _Texts:
+    """Keys of any length, through a dictionary of each batch."""
+
+    def __init__(self, arrow: pa.DataType) -> None:
+        self._arrow = arrow
+        self._rows: dict[str | bytes, int] = {}
+        self._stored: list[pa.Array] = []
+
+    def rows(self, keys: pa.Array, first: int) -> tuple[Longs, Longs]:
+        encoded = _decoded(keys).dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        dictionary = encoded.dictionary.cast(self._arrow)
+        texts = dictionary.to_numpy(zero_copy_only=False)
+        known = np.fromiter(map(self._rows.get, texts, repeat(-1)), np.int64, len(texts))
+        missing = np.flatnonzero(known < 0)
+        if not len(missing):
+            return known.take(codes), missing
+        known[missing] = np.arange(first, first + len(missing))
+        self.add(dictionary.take(pa.array(missing)), first)
+        seen_at = np.empty(len(texts), np.int64)
+        seen_at[codes] = np.arange(len(codes))
+        return known.take(codes), seen_at[missing]
+
+    def add(self, keys: pa.Array, first: int) -> None:
+        texts = keys.to_numpy(zero_copy_only=False)
+        self._rows.update(zip(texts, range(first, first + len(texts)), strict=True))
+        self._stored.append(keys)
+        while len(self._stored) > 1 and len(self._stored[-2]) <= 2 * len(self._stored[-1]):
+            # So that there are few, and each key is moved a few times only.
+            self._stored[-2:] = [pa.concat_arrays(self._stored[-2:])]
+
+    def parts(self, count: int) -> Sequence[pa.Array]:
+        del count  # keys are added by whole batches only
+        return self._stored.copy() or [pa.array([], self._arrow)]
+
+
+def _decoded(keys: pa.Array) -> pa.Array:
+    """Without a dictionary, which may hold values that no row has, or one of them twice."""
+    return keys.cast(keys.type.value_type) if pa.types.is_dictionary(keys.type) else keys
+
+
+def with_room(values: NDArray[Any], count: int) -> NDArray[Any]:
+    """An array of at least `count`, with the values at its begin; the same where it is enough."""
+    if len(values) >= count:
+        return values
+    grown = np.empty(max(count, 2 * len(values), 1024), values.dtype)
+    grown[: len(values)] = values
+    return grown

@@ -1,0 +1,493 @@
+"""All keyed row state of one operator on disk: its tables by name, its cache, its snapshots.
+
+A snapshot's quick part sets aside what was written since the last one. Its layers are then made
+bytes in slices on the loop, written, flushed and linked by whoever uploads, one snapshot after the
+other: writing holds the interpreter for a millisecond or two at a time, flushing not at all
+(docs/design/state-on-disk.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from tidegate.api.state import MapStateDescriptor, ValueStateDescriptor
+from tidegate.errors import SerializerIncompatible
+from tidegate.model.failure_reason import FailureReason
+from tidegate.state.disk.by_entry import is_stored_by_entry, value_snapshot
+from tidegate.state.disk.codecs import (
+    VERSIONS_MAX,
+    StoredKeys,
+    StoredMapKeys,
+    StoredValues,
+)
+from tidegate.state.disk.lists import RocksDBLists, RocksDBListState
+from tidegate.state.disk.maps import RocksDBMaps, RocksDBMapState
+from tidegate.state.disk.table import RocksDBTable
+from tidegate.state.format.blocks import MISSING, PRESENT
+from tidegate.state.format.headers import RocksDBHeader, RocksDBState, StateHeader, Version
+from tidegate.state.user import kinds, ttl
+from tidegate.state.user.keys import Keys, check_asked_alike, check_restored
+from tidegate.typeinfo.serializers import SerializerSnapshot, join_pieces, serializer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.api.operator import KeyCell
+    from tidegate.api.state import State, StateDescriptor
+    from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.state.disk.store import RocksDBStore
+    from tidegate.state.disk.written import Layer, Log, Written
+    from tidegate.state.log.log_parts import Append
+    from tidegate.typeinfo.serializers import Serializer
+    from tidegate.typeinfo.types import TypeInformation
+
+_HARD_LIMIT: Final = 4
+"""How many times the cache may be overdrawn while a snapshot is being linked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    descriptor: StateDescriptor
+    namespace: TypeInformation | None
+    table: RocksDBTable | RocksDBMaps | RocksDBLists
+    view: State
+    values: StoredValues
+
+
+class RocksDBKeyedStates:
+    """All keyed row state of one operator in one subtask.
+
+    cell, pair_cell, key_type, now_ms, where: as for `KeyedStates`. store: the key space, with what
+    was restored. header: of what it holds; None where it is empty. entries_max: of the cache, over
+    all states, as asked for now. new_folder: for links. append: takes what is logged; None where
+    nothing is.
+    """
+
+    def __init__(
+        self,
+        cell: KeyCell,
+        pair_cell: KeyCell,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        store: RocksDBStore,
+        *,
+        key_type: TypeInformation | None,
+        now_ms: Callable[[], int],
+        where: str,
+        entries_max: Callable[[], int],
+        new_folder: Callable[[], Path],
+        header: RocksDBHeader | None = None,
+        append: Append | None = None,
+    ) -> None:
+        self._cell = cell
+        self._pair_cell = pair_cell
+        self._key_groups = key_groups
+        self.max_parallelism = max_parallelism
+        self._store = store
+        self._now_ms = now_ms
+        self._where = where
+        self._entries_max = entries_max
+        self._new_folder = new_folder
+        self._append = append
+        self._keys = Keys(key_type, where)
+        self._held = {state.name: state for state in header.states} if header is not None else {}
+        if header is not None and header.key is not None:
+            self._keys.restore(header.key)
+        self._states: dict[str, _Registered] = {}
+        self._plain: list[RocksDBTable | RocksDBMaps | RocksDBLists] = []
+        self._links: list[RocksDBSnapshot] = []
+        self._lock = threading.RLock()
+
+    @property
+    def key_type(self) -> bytes | None:
+        """Snapshot of the keys' serializer; None as long as no key was seen."""
+        key = self._keys.serializer
+        return None if key is None else key.snapshot().to_bytes()
+
+    @property
+    def values(self) -> dict[str, StoredValues]:
+        """What reads and writes the entries of the states that were asked for, by name."""
+        return {name: state.values for name, state in self._states.items()}
+
+    def state(self, descriptor: StateDescriptor, namespace: TypeInformation | None = None) -> State:
+        """The state of that name, with what was restored of it. namespace: its type, if any.
+
+        Raises SerializerIncompatible where that does not fit, ConfigError where the name is in use
+        for another kind of state.
+        """
+        name = descriptor.name
+        registered = self._states.get(name)
+        if registered is not None:
+            before = registered.descriptor, registered.namespace
+            check_asked_alike(before, (descriptor, namespace), self._where)
+            return registered.view
+        where = f"{self._where}, state '{name}'"
+        kind = kinds.kind_of(descriptor, where=self._where)
+        keys = StoredKeys(self._keys, namespace, where)
+        held, values = self._declared(descriptor, kind, namespace, where)
+        cell = self._cell if namespace is None else self._pair_cell
+        place = cell, self._key_groups, self.max_parallelism, self._store, held.number
+        log = None if self._append is None else _logging(held, self._append)
+        if held.by_entry:
+            table, state = self._in_parts(place, descriptor, keys, values, held, log, where)
+            view = ttl.parts_view(descriptor, table, state, self._now_ms)
+        else:
+            copy = kinds.entry_copier(ttl.stored(descriptor))
+            table = RocksDBTable(*place, keys, values, copy=copy, entries_max=self._share, log=log)
+            view, _ = ttl.view(descriptor, table, self._now_ms)
+        if namespace is None:
+            self._plain.append(table)
+        self._held[name] = held
+        self._states[name] = _Registered(descriptor, namespace, table, view, values)
+        return view
+
+    def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
+        """Key group, key and entry of all that a state holds."""
+        return self._states[name].table.scan()
+
+    def before_batch(self, keys: Sequence[object], groups: Sequence[int]) -> None:
+        """Rows of these keys come: read at once what they will ask for, and keep to the memory.
+
+        Raises StorageFailed where the disk has failed, also while something else was written.
+        """
+        if self._store.lost is not None:
+            raise self._store.lost
+        tables = self._tables
+        for table in tables:
+            table.settle()
+        excess = sum(table.written.unwritten for table in tables) - self._entries_max()
+        if excess > 0:
+            self._relieve(excess)
+        for table in self._plain:
+            table.prefetch(keys, groups)
+
+    @property
+    def unwritten(self) -> int:
+        """Entries that were written since the last snapshot and are not on disk."""
+        return sum(table.written.unwritten for table in self._tables)
+
+    def drain(self, rows: int) -> None:
+        """Write about so many of them to the log and to disk, unless a snapshot comes first."""
+        if self._links:
+            return
+        for table in self._tables:
+            table.settle()
+        max((table.written for table in self._tables), key=lambda each: each.unwritten).spill(rows)
+
+    def snapshot(
+        self,
+        *,
+        linked: bool = True,
+        encoded: Callable[[], None] | None = None,
+        position: int = 0,
+    ) -> RocksDBSnapshot | None:
+        """The quick part of a snapshot; None without any state.
+
+        linked: whether there is to be a folder of it. encoded: called once its bytes are made, with
+        none from after it. position: of the log; its bytes are in that part or later ones.
+        """
+        if not self._held:
+            return None
+        layers = [(table.written, table.written.freeze()) for table in self._tables]
+        snapshot = RocksDBSnapshot(
+            self,
+            layers,
+            tuple(self._links),
+            self.held,
+            linked=linked,
+            encoded=encoded,
+            position=position,
+        )
+        self._links.append(snapshot)
+        return snapshot
+
+    def unlinked_from(self, position: int) -> int:
+        """Where in the log begins what may not be on disk. position: where the log is now."""
+        links = list(self._links)
+        return links[0].position if links else position
+
+    @property
+    def held(self) -> list[RocksDBState]:
+        """The states that there are."""
+        for name, state in self._states.items():
+            if isinstance(state.table, RocksDBLists):
+                self._held[name] = replace(self._held[name], parts=state.table.numbered)
+        return list(self._held.values())
+
+    def link_now(self) -> Path:
+        """A folder of links to what is on disk, whatever waits for it. Blocking, on any thread."""
+        with self._lock:
+            self._store.flush()
+            folder = self._new_folder()
+            self._store.link(folder)
+        return folder
+
+    def header(
+        self, operator: OperatorId, checkpoint: CheckpointId, held: list[RocksDBState]
+    ) -> RocksDBHeader:
+        """What a folder with these states holds."""
+        return RocksDBHeader(
+            operator=operator,
+            checkpoint=checkpoint,
+            max_parallelism=self.max_parallelism,
+            key=self.key_type,
+            states=held,
+        )
+
+    def link(self, last: RocksDBSnapshot) -> None:
+        """Bring all snapshots up to this one to disk, in order. Blocking, on any thread."""
+        with self._lock:
+            while last in self._links:
+                self._links[0].write(self._store, self._new_folder)
+                self._links.pop(0)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        with self._lock:
+            self._store.destroy()
+
+    @property
+    def _tables(self) -> list[RocksDBTable | RocksDBMaps | RocksDBLists]:
+        return [state.table for state in self._states.values()]
+
+    def _share(self) -> int:
+        return self._entries_max() // max(1, len(self._states))
+
+    def _relieve(self, excess: int) -> None:
+        if self._links:
+            waited_for = any(not snapshot.cancelled for snapshot in self._links)
+            if waited_for and excess < self._entries_max() * (_HARD_LIMIT - 1):
+                return
+            newest = self._links[-1]
+            while newest.step() is not None:
+                pass
+            self.link(newest)
+        for table in self._tables:
+            table.settle()  # what was linked a moment ago, too
+        fullest = max((table.written for table in self._tables), key=lambda each: each.unwritten)
+        fullest.spill(excess + self._entries_max() // 16)
+
+    def _declared(
+        self,
+        descriptor: StateDescriptor,
+        kind: kinds.Kind,
+        namespace: TypeInformation | None,
+        where: str,
+    ) -> tuple[RocksDBState, StoredValues]:
+        """How the state stands in the key space, and what reads and writes its entries."""
+        entries = kinds.entry_type(ttl.stored(descriptor))
+        serializer = serializer_of(entries)
+        newest = Version(serializer.snapshot().to_bytes(), ttl=ttl.expires(descriptor))
+        held = self._held.get(descriptor.name)
+        if held is None:
+            number = 1 + max((state.number for state in self._held.values()), default=-1)
+            spaces = None if namespace is None else serializer_of(namespace).snapshot().to_bytes()
+            by_entry = is_stored_by_entry(kind.value, entries)
+            held = RocksDBState(descriptor.name, kind.value, number, spaces, [newest], by_entry)
+        check_restored(held.kind, held.namespace, (kind.value, namespace), where)
+        if held.versions[-1] != newest:
+            held = replace(held, versions=[*held.versions, newest])
+        if len(held.versions) > VERSIONS_MAX:
+            raise SerializerIncompatible(
+                f"The state has been of {VERSIONS_MAX} types, and no more can be told apart",
+                where=where,
+                remedy="Restart from a savepoint in canonical format, which has one type a state.",
+            )
+        snapshots = [SerializerSnapshot.from_bytes(each.serializer) for each in held.versions]
+        return held, self._values(serializer, descriptor, snapshots, held.versions, where)
+
+    def _in_parts(
+        self,
+        place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
+        descriptor: StateDescriptor,
+        keys: StoredKeys,
+        whole: StoredValues,
+        held: RocksDBState,
+        log: Log | None,
+        where: str,
+    ) -> tuple[RocksDBMaps, RocksDBMapState] | tuple[RocksDBLists, RocksDBListState]:
+        """A state that is stored by entry, and what its user gets of it, without times to live."""
+        if isinstance(descriptor, MapStateDescriptor):
+            maps = self._maps(place, descriptor, keys, whole, held.versions, log, where)
+            return maps, RocksDBMapState(maps)
+        copy = kinds.part_copier(ttl.stored(descriptor))
+        lists = RocksDBLists(
+            *place,
+            keys,
+            whole,
+            copy=copy,
+            entries_max=self._share,
+            log=log,
+            numbered=held.parts,
+        )
+        return lists, RocksDBListState(lists)
+
+    def _maps(
+        self,
+        place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
+        descriptor: MapStateDescriptor,
+        keys: StoredKeys,
+        whole: StoredValues,
+        versions: Sequence[Version],
+        log: Log | None,
+        where: str,
+    ) -> RocksDBMaps:
+        """A map state of which each entry is stored for itself, as its value is by itself."""
+        assert descriptor.type_info is not None, "map keys that are stored have a type"
+        value = ValueStateDescriptor(
+            descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl
+        )
+        stored = ttl.stored(value)
+        snapshots = [value_snapshot(each.serializer) for each in versions]
+        serializer = serializer_of(kinds.entry_type(stored))
+        return RocksDBMaps(
+            *place,
+            keys,
+            StoredMapKeys(descriptor.type_info, where),
+            self._values(serializer, value, snapshots, versions, where),
+            copy=kinds.part_copier(stored),
+            entries_max=self._share,
+            log=None if log is None else (log, whole),
+        )
+
+    def _values(
+        self,
+        serializer: Serializer,
+        descriptor: StateDescriptor,
+        snapshots: Sequence[SerializerSnapshot],
+        versions: Sequence[Version],
+        where: str,
+    ) -> StoredValues:
+        """What reads and writes entries of all versions. snapshots: of their serializers."""
+        readers = [
+            ttl.reader(
+                snapshot, descriptor, had_times=version.ttl, now_ms=self._now_ms, where=where
+            )
+            for snapshot, version in zip(snapshots, versions, strict=True)
+        ]
+        return StoredValues(serializer, readers, where)
+
+
+class RocksDBSnapshot:
+    """What was set aside for one snapshot, until it lies in a folder of links.
+
+    before: the snapshots that are not linked yet; their bytes are made first. held: the states
+    that there were. linked, encoded, position: as for `RocksDBKeyedStates.snapshot`.
+    """
+
+    def __init__(
+        self,
+        states: RocksDBKeyedStates,
+        layers: list[tuple[Written[Any], Layer[Any]]],
+        before: Sequence[RocksDBSnapshot],
+        held: list[RocksDBState],
+        *,
+        linked: bool,
+        encoded: Callable[[], None] | None,
+        position: int,
+    ) -> None:
+        self.position = position
+        self._linked = linked
+        self._encoded = encoded
+        self._states = states
+        self._layers = layers
+        self._held = held
+        self._folder: Path | None = None
+        self.cancelled = False
+        self._steps = self._encode(before)
+
+    def step(self) -> int | None:
+        """Make some bytes; the number of entries, None once there are none left.
+
+        Whoever needs the bytes may do so, a later snapshot too.
+        """
+        return next(self._steps, None)
+
+    def _encode(self, before: Sequence[RocksDBSnapshot]) -> Iterator[int]:
+        for older in before:
+            while (rows := older.step()) is not None:
+                yield rows
+        try:
+            for written, layer in self._layers:
+                yield from written.encode(layer)
+        except Exception:
+            self.cancelled = True
+            for written, layer in self._layers:
+                written.take_back(layer)
+            raise
+        if self._encoded is not None:
+            self._encoded()
+
+    def write(self, store: RocksDBStore, new_folder: Callable[[], Path]) -> None:
+        """Write, flush and link; what was given up is written too, since it is the state."""
+        for _, layer in self._layers:
+            assert not layer.pending, "a layer is written once it is encoded"
+            for batch in layer.encoded:
+                store.write(batch)
+        if self._linked and not self.cancelled:
+            store.flush()
+            self._folder = new_folder()
+            store.link(self._folder)
+            if self.cancelled:  # meanwhile
+                shutil.rmtree(self._folder, ignore_errors=True)
+        for _, layer in self._layers:
+            layer.encoded.clear()
+            layer.written = True
+        self._layers = []  # or the quick part of the next snapshot would pay for their end
+
+    def settle(self) -> None:
+        """Bring it to disk, without a folder. Blocking, off the loop. Raises StorageFailed."""
+        self._states.link(self)
+
+    def link(self) -> Path:
+        """The folder of links. Blocking, off the loop.
+
+        Raises StorageFailed, and CheckpointAborted where it was given up before.
+        """
+        self._states.link(self)
+        if self._folder is None:
+            raise FailureReason.CHECKPOINT_SUBSUMED.aborted(
+                "The checkpoint was given up before it was on disk"
+            )
+        return self._folder
+
+    def header(self, operator: OperatorId, checkpoint: CheckpointId) -> RocksDBHeader:
+        """What the folder holds; once its bytes are made, since that tells the type of the keys."""
+        return self._states.header(operator, checkpoint, self._held)
+
+    def cancel(self) -> None:
+        """Give it up; what was written goes to disk with a later one."""
+        self.cancelled = True
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _logging(state: RocksDBState, append: Append) -> Log:
+    """What logs the entries of a state, which are in the newest of its versions."""
+    newest = state.versions[-1]
+    header = StateHeader(state.name, state.kind, newest.serializer, state.namespace, ttl=newest.ttl)
+
+    def log(
+        group: int, names: Sequence[bytes], pieces: Sequence[bytes], missing: Sequence[bytes]
+    ) -> None:
+        alike: dict[tuple[int, int], list[tuple[bytes, bytes]]] = {}
+        for name, piece in zip(names, pieces, strict=True):
+            alike.setdefault((name[0], piece[1]), []).append((name, piece[1:]))
+        for entries in alike.values():
+            keys = join_pieces([name for name, _ in entries])
+            values = join_pieces([piece for _, piece in entries])
+            append(group, header, PRESENT, len(entries), keys, values)
+        gone: dict[int, list[bytes]] = {}
+        for name in missing:
+            gone.setdefault(name[0], []).append(name)
+        for left in gone.values():
+            append(group, header, MISSING, len(left), join_pieces(left), b"")
+
+    return log

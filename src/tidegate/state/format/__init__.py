@@ -1,0 +1,1 @@
+"""The bytes of our snapshots, and the only place that parses them."""

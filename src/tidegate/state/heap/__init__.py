@@ -1,0 +1,1 @@
+"""Keyed state in memory: its tables, its snapshots, its increments."""

@@ -1,0 +1,299 @@
+"""Checkpoints of state in memory that write what changed, and name again what earlier ones have.
+
+A checkpoint writes one file. Of a key group in which few keys were written to since the newest
+checkpoint that is known to be complete, it has the entries of these keys, to be laid over the
+sections that are named again; of one in which many were, or which has many sections already, all
+entries. Each file is a whole stream of keyed state with a header of its own, so nothing in it
+depends on what came later. Files of which less than half is still named are given up: what is left
+in them is written again, some key groups at a time.
+
+Which sections may be named again is told by `shared_files`. The first checkpoint after a restore
+is a full one, so that state that was migrated is in its new form.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Final
+
+from flinkformat.handles import (
+    HandleAndLocalPath,
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsStateHandle,
+)
+from tidegate.model.ids import CheckpointId
+from tidegate.state.format.headers import SectionsHeader, header_bytes, sections_header
+from tidegate.state.log.log_streams import bases, log_streams
+from tidegate.state.shared_files import SharedFiles, in_own_files, placeholder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
+    from tidegate.model.ids import OperatorId
+    from tidegate.storage.places import CheckpointPlace
+    from tidegate.storage.streams import CheckpointStateOutputStream
+
+    Write = Callable[[Callable[[bytes], None]], tuple[int, ...]]
+
+    # A key group, and the checkpoint in which it was first as it is now.
+    Edition = tuple[int, CheckpointId]
+
+    # By state, keys that may have been written to.
+    Changed = Mapping[str, Collection[object]]
+
+_RESTORED: Final = CheckpointId(0)
+
+_HISTORY_MAX: Final = 8
+"""Snapshots since the newest section that can be named, of which it is kept what each changed."""
+
+_LATER_MIN: Final = 16
+"""Sections over the first that a key group may have; some groups have up to twice as many."""
+
+_GIVEN_UP_SHARE: Final = 8
+"""One in this many key groups, at most, is written again in a checkpoint to be rid of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where a key group's section is: bytes of a file, and the name that checkpoints give that.
+
+    checkpoint: which wrote it. beside: bytes of all sections in that file.
+    """
+
+    file: str
+    handle: StreamStateHandle
+    offset: int
+    size: int
+    beside: int
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Of a key group: sections to be laid over each other, and what was written to since."""
+
+    sections: Mapping[Edition, Section]
+    changed: Changed
+
+
+class SharedSections:
+    """The sections of one operator's subtask, which checkpoints share. On the loop only.
+
+    backend_id: UUID of the backend, as text.
+    """
+
+    named: SharedFiles[Edition, Section]
+
+    def __init__(
+        self,
+        operator: OperatorId,
+        key_groups: KeyGroupRange,
+        max_parallelism: int,
+        backend_id: str,
+    ) -> None:
+        self.operator = operator
+        self.key_groups = key_groups
+        self.max_parallelism = max_parallelism
+        self.backend_id = backend_id
+        self.named = SharedFiles()
+        self._editions = dict.fromkeys(key_groups, _RESTORED)
+        # Since the newest of its sections that were named; None for any key of any state.
+        self._changed: dict[int, dict[CheckpointId, Changed | None]] = {
+            group: {} for group in key_groups
+        }
+
+    def changed(self, written: Mapping[int, Changed | None], checkpoint: CheckpointId) -> None:
+        """What is in a snapshot for the first time as it is now, by key group.
+
+        None for any key of any state.
+        """
+        for group, keys in written.items():
+            history = self._changed[group]
+            if len(history) == _HISTORY_MAX:
+                history.clear()
+                keys = None
+            history[checkpoint] = keys
+            self._editions[group] = checkpoint
+
+    def begin(self, checkpoint: CheckpointId, *, full: bool) -> PendingSections:
+        """What a checkpoint names again, after `changed`; nothing where it is a full one."""
+        kept: dict[int, _Kept] = {}
+
+        def wanted(known: dict[Edition, Section]) -> dict[Edition, Section]:
+            if not full:
+                kept.update(self._worthwhile(self._kept(known)))
+            return {key: place for each in kept.values() for key, place in each.sections.items()}
+
+        again = self.named.begin(checkpoint, wanted)
+        changed = {group: each.changed for group, each in kept.items()}
+        return PendingSections(self, checkpoint, again, changed, dict(self._editions))
+
+    def _kept(self, known: dict[Edition, Section]) -> dict[int, _Kept]:
+        """Key groups of which all that was written to since their newest section is known."""
+        by_group: dict[int, dict[Edition, Section]] = {}
+        for key in sorted(known):
+            by_group.setdefault(key[0], {})[key] = known[key]
+        kept: dict[int, _Kept] = {}
+        for group, sections in by_group.items():
+            _, newest = next(reversed(sections))
+            history = {n: keys for n, keys in self._changed[group].items() if n > newest}
+            self._changed[group] = history
+            changed = _merged(history.values())
+            if changed is not None and not (changed and _is_long(group, sections)):
+                kept[group] = _Kept(sections, changed)
+        return kept
+
+    def _worthwhile(self, kept: dict[int, _Kept]) -> dict[int, _Kept]:
+        """Without some of those in files of which less than half would be named."""
+        named: Counter[str] = Counter()
+        for each in kept.values():
+            for section in each.sections.values():
+                named[section.file] += section.size
+        poor = (
+            group
+            for group, each in kept.items()
+            if any(named[s.file] * 2 < s.beside for s in each.sections.values())
+        )
+        given_up = set(islice(poor, max(1, len(self.key_groups) // _GIVEN_UP_SHARE)))
+        return {group: each for group, each in kept.items() if group not in given_up}
+
+
+def _merged(history: Iterable[Changed | None]) -> Changed | None:
+    """All keys of several snapshots, by state; None for any."""
+    merged: dict[str, Collection[object]] = {}
+    for changed in history:
+        if changed is None:
+            return None
+        for state, keys in changed.items():
+            merged[state] = dict.fromkeys([*merged[state], *keys]) if state in merged else keys
+    return merged
+
+
+def _is_long(group: int, sections: Mapping[Edition, Section]) -> bool:
+    """Whether a key group is to be written anew: not all of them in the same checkpoint."""
+    first, *later = (section.size for section in sections.values())
+    return len(later) >= _LATER_MIN + group * 7 % _LATER_MIN or sum(later) * 2 > first
+
+
+class PendingSections:
+    """One checkpoint's part of it.
+
+    changed: of the key groups of which it names sections again, what was written to since.
+    """
+
+    def __init__(
+        self,
+        shared: SharedSections,
+        checkpoint: CheckpointId,
+        again: dict[Edition, Section],
+        changed: Mapping[int, Changed],
+        editions: dict[int, CheckpointId],
+    ) -> None:
+        self.changed = changed
+        self._shared = shared
+        self._checkpoint = checkpoint
+        self._again = again
+        self._editions = editions
+
+    def upload(
+        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
+    ) -> IncrementalRemoteKeyedStateHandle:
+        """Write what changed, and name the rest. Blocking, off the loop.
+
+        stream: a shared one for what changed; None where nothing has. write: writes what is left of
+        it and gives the offset of each key group. Raises StorageFailed.
+        """
+        try:
+            return self._upload(place, stream, write)
+        except BaseException:
+            self._shared.named.on_aborted(self._checkpoint)
+            raise
+
+    def _upload(
+        self, place: CheckpointPlace, stream: CheckpointStateOutputStream | None, write: Write
+    ) -> IncrementalRemoteKeyedStateHandle:
+        shared, sections = self._shared, dict(self._again)
+        named: dict[str, StreamStateHandle] = {
+            section.file: placeholder(section.handle) for section in self._again.values()
+        }
+        size = 0
+        if stream is not None:
+            name = place.new_name()
+            handle, written = self._written(name, stream, write)
+            named[name], size = handle, handle.state_size
+            sections |= written
+            if in_own_files({name: handle}):
+                shared.named.uploaded(self._checkpoint, written)
+        files: dict[str, list[tuple[int, int]]] = {}
+        for (group, _), place_of in sorted(sections.items(), key=_as_written):
+            files.setdefault(place_of.file, []).append((group, place_of.offset))
+        header = SectionsHeader(shared.operator, self._checkpoint, shared.max_parallelism, files)
+        meta = place.write([header_bytes(header)])
+        return IncrementalRemoteKeyedStateHandle(
+            self._checkpoint,
+            shared.backend_id,
+            shared.key_groups,
+            size + meta.state_size,
+            meta,
+            tuple(HandleAndLocalPath(name, named[name]) for name in files),
+            (),
+            place.new_name(),
+        )
+
+    def _written(
+        self, name: str, stream: CheckpointStateOutputStream, write: Write
+    ) -> tuple[StreamStateHandle, dict[Edition, Section]]:
+        """The handle and the sections of a new file."""
+        with stream:
+            offsets = dict(zip(self._shared.key_groups, write(stream.write), strict=True))
+            marks = [*sorted(offset for offset in offsets.values() if offset), stream.position]
+            handle = stream.close_and_get_handle()
+        end_of, beside = dict(pairwise(marks)), marks[-1] - marks[0]
+        sections = {
+            (group, self._editions[group]): Section(
+                name, handle, offset, end_of[offset] - offset, beside, self._checkpoint
+            )
+            for group, offset in offsets.items()
+            if offset
+        }
+        return handle, sections
+
+
+def _as_written(place: tuple[Edition, Section]) -> tuple[CheckpointId, int]:
+    (group, _), section = place
+    return section.checkpoint, group
+
+
+def in_streams(
+    handles: Iterable[KeyedStateHandle],
+    wanted: KeyGroupRange,
+    read: Callable[[StreamStateHandle], bytes],
+) -> Iterator[KeyedStateHandle]:
+    """The handles, with those of such checkpoints as the streams that hold key groups of a range.
+
+    Those of a changelog come as its base, and after all bases the logs. Raises FormatError.
+    """
+    given = list(handles)
+    for handle in bases(given):
+        # State on disk always has files of its own, beside those that it shares.
+        if isinstance(handle, IncrementalRemoteKeyedStateHandle) and not handle.private_state:
+            yield from _streams_of(handle, wanted, memoryview(read(handle.meta)))
+        else:
+            yield handle
+    yield from log_streams(given, wanted, read)
+
+
+def _streams_of(
+    handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, meta: memoryview
+) -> Iterator[KeyGroupsStateHandle]:
+    header = sections_header(meta, handle.meta.physical_id)
+    places = {file.local_path: file.handle for file in handle.shared_state}
+    for name, sections in header.files.items():
+        offsets = {group: offset for group, offset in sections if group in wanted}
+        if offsets:
+            of_each = tuple(offsets.get(group, 0) for group in handle.key_groups)
+            yield KeyGroupsStateHandle(handle.key_groups, of_each, places[name], name)

@@ -1,0 +1,64 @@
+"""A changelog as it is read: its base, then the parts of the log in order, each a keyed stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flinkformat.handles import (
+    ByteStreamStateHandle,
+    ChangelogStateBackendHandle,
+    InMemoryChangelogStateHandle,
+    KeyGroupsStateHandle,
+)
+from tidegate.errors import FormatError
+from tidegate.state.format.blocks import section_offsets
+from tidegate.state.format.headers import keyed_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from flinkformat.handles import KeyedStateHandle, StreamStateHandle
+    from flinkformat.key_groups import KeyGroupRange
+
+    Read = Callable[[StreamStateHandle], bytes]
+
+
+def bases(handles: Iterable[KeyedStateHandle]) -> Iterator[KeyedStateHandle]:
+    """The handles, with those of a changelog's base in the place of the changelog's."""
+    for handle in handles:
+        if isinstance(handle, ChangelogStateBackendHandle):
+            yield from handle.materialized
+        else:
+            yield handle
+
+
+def log_streams(
+    handles: Iterable[KeyedStateHandle], wanted: KeyGroupRange, read: Read
+) -> Iterator[KeyGroupsStateHandle]:
+    """The parts of logs that hold key groups of a range, in order, each with its bytes.
+
+    They are laid over the `bases`. Raises FormatError.
+    """
+    for handle in handles:
+        if not isinstance(handle, ChangelogStateBackendHandle):
+            continue
+        for part in handle.non_materialized:
+            groups = part.key_groups.intersection(wanted)
+            if isinstance(part, InMemoryChangelogStateHandle):
+                data = b"".join(change.change for change in part.changes)
+                yield _stream(groups, data, part.state_handle_id)
+                continue
+            for each in part.handles:
+                data = read(each.handle)[each.offset :]
+                yield _stream(groups, data, each.handle.physical_id)
+
+
+def _stream(groups: KeyGroupRange, data: bytes, name: str) -> KeyGroupsStateHandle:
+    view = memoryview(data)
+    keyed_header(view, name)
+    found = section_offsets(view, name)
+    if len(found) > len(set(group for group, _ in found)):
+        raise FormatError("A part of a changelog has a key group twice", where=name)
+    offsets = dict(found)
+    of_each = tuple(offsets.get(group, 0) for group in groups)
+    return KeyGroupsStateHandle(groups, of_each, ByteStreamStateHandle(name, data), name)

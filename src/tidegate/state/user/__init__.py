@@ -1,0 +1,1 @@
+"""What user code holds: the kinds of state, written once over any backend."""

@@ -1,0 +1,129 @@
+"""What all keyed states of an operator share: the type of the keys, what a name stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.errors import ConfigError, SerializerIncompatible
+from tidegate.state.user import kinds
+from tidegate.typeinfo.evolution import reader_for
+from tidegate.typeinfo.key_classes import lacks_class, may_be_alike, with_key_classes
+from tidegate.typeinfo.key_hash import key_type_of
+from tidegate.typeinfo.serializers import SerializerSnapshot, serializer_of
+from tidegate.typeinfo.types import PICKLED, BasicTypeInfo, NumberTypeInfo, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from tidegate.api.state import StateDescriptor
+    from tidegate.typeinfo.serializers import Serializer
+    from tidegate.typeinfo.types import TypeInformation
+
+
+class Keys:
+    """The serializer of an operator's keys: declared, restored, or that of the first key seen."""
+
+    def __init__(self, key_type: TypeInformation | None, where: str) -> None:
+        self._where = where
+        self.declared = key_type is not None and key_type != PICKLED
+        self.serializer: Serializer | None = serializer_of(key_type) if self.declared else None
+        self._checked = self.declared
+
+    def restore(self, written: bytes) -> None:
+        """Take the serializer from a snapshot; raises SerializerIncompatible."""
+        old = SerializerSnapshot.from_bytes(written)
+        if self.serializer is None:
+            self.serializer = serializer_of(self._with_classes(old.type_info))
+        reader_for(old, self.serializer, where=f"{self._where}, keys", key=True)
+
+    def _with_classes(self, type_info: TypeInformation) -> TypeInformation:
+        found = with_key_classes(type_info)
+        if lacks_class(found):
+            raise SerializerIncompatible(
+                f"The keys of the state are {found}, of a class that is not found by its name",
+                where=self._where,
+                remedy="Declare the class, as in key_by(…, key_type=Color).",
+            )
+        return found
+
+    def of(self, key: object) -> Serializer:
+        """The serializer; told from this key where it is not known yet, else held against it.
+
+        Raises SerializerIncompatible as `check` does.
+        """
+        if self.serializer is None:
+            self.serializer = serializer_of(key_type_of(key, where=self._where))
+        elif not self._checked:
+            self.check(key)
+        self._checked = True
+        return self.serializer
+
+    def check(self, key: object) -> None:
+        """Undeclared keys show only now whether they are those of the restored state.
+
+        Raises SerializerIncompatible where this one is of another type.
+        """
+        assert self.serializer is not None, "what was restored has told the type of its keys"
+        held, found = self.serializer.type_info, key_type_of(key, where=self._where)
+        if not may_be_alike(held, found):
+            raise SerializerIncompatible(
+                f"The keys of the state are {held} and those of the stream are {found}",
+                where=self._where,
+                remedy=_remedy(held, found),
+            )
+
+
+def _remedy(held: TypeInformation, found: TypeInformation) -> str:
+    if isinstance(held, BasicTypeInfo) and found == NumberTypeInfo(held):
+        return f"Declare the keys, as in key_by(…, key_type=Types.{held.name.upper()}())."
+    return "Go back to the old key; where a key lies depends on its type."
+
+
+def paired(keys: Serializer, namespace: TypeInformation | None) -> Serializer:
+    """The serializer of keys with their namespaces; of the keys alone where there are none."""
+    if namespace is None:
+        return keys
+    return serializer_of(TupleTypeInfo([keys.type_info, namespace]))
+
+
+def check_asked_alike(
+    before: tuple[StateDescriptor, TypeInformation | None],
+    now: tuple[StateDescriptor, TypeInformation | None],
+    where: str,
+) -> None:
+    """Raises ConfigError where a state is asked for again as another one: descriptor, namespace."""
+    if _what_counts(*before) == _what_counts(*now):
+        return
+    raise ConfigError(
+        f"The state '{now[0].name}' is asked for as {now[0]} and before as {before[0]}",
+        where=where,
+        remedy="Use one descriptor, or two names.",
+    )
+
+
+def _what_counts(descriptor: StateDescriptor, namespace: TypeInformation | None) -> object:
+    return type(descriptor), kinds.entry_type(descriptor), descriptor.ttl, namespace
+
+
+def check_restored(
+    kind: str,
+    namespace: bytes | None,
+    now: tuple[str, TypeInformation | None],
+    where: str,
+) -> None:
+    """Whether a restored state is of the kind, and has the namespace, that it is asked for with.
+
+    namespace: snapshot of its serializer. Raises SerializerIncompatible.
+    """
+    was, becomes = _shown(kind, namespace), _shown(*now)
+    if was != becomes:
+        raise SerializerIncompatible(
+            f"The state was of kind {was} and is now {becomes}",
+            where=where,
+            remedy="Go back to the old kind, or give the state a new name.",
+        )
+    if namespace is not None and now[1] is not None:
+        old = SerializerSnapshot.from_bytes(namespace)
+        reader_for(old, serializer_of(now[1]), where=f"{where}, namespaces", key=True)
+
+
+def _shown(kind: str, namespace: object) -> str:
+    return kind if namespace is None else f"{kind} with a namespace"

@@ -1,0 +1,333 @@
+"""The kinds of keyed state, written once over any backend's `KeyedTable`.
+
+What is stored a key: the value (value state), a list (list state), a dict (map state), the reduced
+value or the accumulator. An empty list or map is no entry at all.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+
+from tidegate.api.functions import (
+    AggregateFunction,
+    AggregatingStateDescriptor,
+    ReduceFunction,
+    ReducingStateDescriptor,
+)
+from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from tidegate.errors import ConfigError
+from tidegate.typeinfo.copies import copier_of
+from tidegate.typeinfo.types import PICKLED, ListTypeInfo, MapTypeInfo, TypeInformation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tidegate.api.state import State, StateDescriptor
+    from tidegate.state.user.keyed_table import KeyedEntries, KeyedTable
+
+    Reduce = Callable[[Any, Any], Any]
+
+
+class Kind(Enum):
+    """The kinds; the values stand in snapshots."""
+
+    VALUE = "value"
+    LIST = "list"
+    MAP = "map"
+    REDUCING = "reducing"
+    AGGREGATING = "aggregating"
+
+
+def kind_of(descriptor: StateDescriptor, *, where: str) -> Kind:
+    """The kind of state that a descriptor stands for; raises ConfigError where it is incomplete.
+
+    where: names the operator in errors.
+    """
+    match descriptor:
+        case ValueStateDescriptor():
+            return Kind.VALUE
+        case ListStateDescriptor():
+            return Kind.LIST
+        case MapStateDescriptor():
+            return Kind.MAP
+        case ReducingStateDescriptor(reduce_function=ReduceFunction()):
+            return Kind.REDUCING
+        case ReducingStateDescriptor() if callable(descriptor.reduce_function):
+            return Kind.REDUCING
+        case AggregatingStateDescriptor(aggregate_function=AggregateFunction()):
+            return Kind.AGGREGATING
+        case _:
+            raise ConfigError(
+                f"{type(descriptor).__name__}({descriptor.name!r}) stands for no keyed state",
+                where=f"{where}, state '{descriptor.name}'",
+                remedy="Use ValueStateDescriptor, ListStateDescriptor, MapStateDescriptor, or"
+                " ReducingStateDescriptor and AggregatingStateDescriptor with their function.",
+            )
+
+
+def entry_type(descriptor: StateDescriptor) -> TypeInformation | None:
+    """Type of what is stored a key; None where no part of it is declared."""
+    declared = descriptor.type_info
+    match descriptor:
+        case ListStateDescriptor():
+            return None if declared is None else ListTypeInfo(declared)
+        case MapStateDescriptor():
+            values = descriptor.value_type_info
+            if declared is None and values is None:
+                return None
+            return MapTypeInfo(declared or PICKLED, values or PICKLED)
+        case _:
+            return declared
+
+
+def entry_copier(descriptor: StateDescriptor) -> Callable[[object], object] | None:
+    """What copies an entry before it may be changed; None where entries can't be changed."""
+    match descriptor:
+        case ListStateDescriptor() if part_copier(descriptor) is None:
+            return _copy_list
+        case MapStateDescriptor() if part_copier(descriptor) is None:
+            return _copy_dict
+        case ListStateDescriptor() | MapStateDescriptor():
+            return copier_of(None)
+        case _:
+            return copier_of(descriptor.type_info)
+
+
+def part_copier(descriptor: StateDescriptor) -> Callable[[object], object] | None:
+    """What copies an element of a list, a value of a map; None where they can't be changed."""
+    if isinstance(descriptor, MapStateDescriptor):
+        return copier_of(descriptor.value_type_info)
+    return copier_of(descriptor.type_info)
+
+
+def _copy_list(entry: object) -> object:
+    return cast("list[object]", entry).copy()
+
+
+def _copy_dict(entry: object) -> object:
+    return cast("dict[object, object]", entry).copy()
+
+
+def view(descriptor: StateDescriptor, table: KeyedTable) -> State:
+    """The state that user functions get."""
+    match descriptor:
+        case ListStateDescriptor():
+            return TableListState(table, part_copier(descriptor))
+        case MapStateDescriptor():
+            return TableMapState(table, part_copier(descriptor))
+        case ReducingStateDescriptor() | AggregatingStateDescriptor():
+            return merging_view(descriptor, table)
+        case _:
+            return table.value_state()
+
+
+def merging_view(
+    descriptor: ReducingStateDescriptor[Any] | AggregatingStateDescriptor, entries: KeyedEntries
+) -> State:
+    """The same for the kinds that only take whole entries."""
+    if isinstance(descriptor, ReducingStateDescriptor):
+        function = cast("ReduceFunction[Any] | Reduce", descriptor.reduce_function)
+        reduce = function.reduce if isinstance(function, ReduceFunction) else function
+        return TableReducingState(entries, reduce)
+    aggregate = cast("AggregateFunction[Any, Any, Any]", descriptor.aggregate_function)
+    return TableAggregatingState(entries, aggregate, descriptor.name)
+
+
+class TableListState:
+    """A list a key. copy: copies an element; None where elements can't be changed."""
+
+    def __init__(self, table: KeyedTable, copy: Callable[[object], object] | None) -> None:
+        self._peek = cast("Callable[[], list[object] | None]", table.peek)
+        self._edit = cast("Callable[[], list[object] | None]", table.edit)
+        self._write = table.write
+        self._is_shared = table.is_shared
+        self._copy = copy
+
+    def get(self) -> list[object]:
+        """The elements, in a list of the caller's own."""
+        elements = self._peek()
+        if elements is None:
+            return []
+        if self._copy is not None and self._is_shared():
+            return list(map(self._copy, elements))
+        return elements.copy()
+
+    def add(self, value: object) -> None:
+        """Append one."""
+        elements = self._edit()
+        if elements is None:
+            self._write([value])
+        else:
+            elements.append(value)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self.get())
+
+    def add_all(self, values: Iterable[object]) -> None:
+        """Append many."""
+        added = list(values)
+        elements = self._edit()
+        if elements is not None:
+            elements.extend(added)
+        elif added:
+            self._write(added)
+
+    def update(self, values: Iterable[object]) -> None:
+        """Replace all."""
+        self._write(list(values) or None)
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._write(None)
+
+
+class TableMapState:
+    """A map a key. copy: copies a value; None where values can't be changed."""
+
+    def __init__(self, table: KeyedTable, copy: Callable[[object], object] | None) -> None:
+        self._peek = cast("Callable[[], dict[object, object] | None]", table.peek)
+        self._edit = cast("Callable[[], dict[object, object] | None]", table.edit)
+        self._write = table.write
+        self._is_shared = table.is_shared
+        self._copy = copy
+
+    def get(self, key: object) -> object:
+        """The value under a map key."""
+        entries = self._peek()
+        if entries is None:
+            return None
+        value = entries.get(key)
+        return self._copy(value) if self._copy is not None and self._is_shared() else value
+
+    def put(self, key: object, value: object) -> None:
+        """Set it."""
+        entries = self._edit()
+        if entries is None:
+            self._write({key: value})
+        else:
+            entries[key] = value
+
+    def put_all(self, entries: Iterable[tuple[object, object]] | dict[object, object]) -> None:
+        """Set many."""
+        added = dict(entries)
+        held = self._edit()
+        if held is not None:
+            held.update(added)
+        elif added:
+            self._write(added)
+
+    def remove(self, key: object) -> None:
+        """Remove it; with the last one goes the entry of the whole map."""
+        entries = self._edit() if self.contains(key) else None
+        if entries is None:
+            return
+        del entries[key]
+        if not entries:
+            self._write(None)
+
+    def contains(self, key: object) -> bool:
+        """Whether it is there."""
+        entries = self._peek()
+        return entries is not None and key in entries
+
+    def items(self) -> Iterator[tuple[object, object]]:
+        """All pairs as they are now; the map may be changed while they are drawn."""
+        entries = self._peek() or {}
+        if self._copy is not None and self._is_shared():
+            return zip(list(entries), list(map(self._copy, entries.values())), strict=True)
+        return iter(list(entries.items()))
+
+    def keys(self) -> Iterator[object]:
+        """All map keys as they are now."""
+        return iter(list(self._peek() or ()))
+
+    def values(self) -> Iterator[object]:
+        """All values as they are now."""
+        return (value for _, value in self.items())
+
+    def is_empty(self) -> bool:
+        """Whether the map has no entries."""
+        return self._peek() is None
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._write(None)
+
+    __getitem__ = get
+    __setitem__ = put
+    __delitem__ = remove
+    __contains__ = contains
+    __iter__ = keys
+
+
+class TableReducingState:
+    """The reduced value a key."""
+
+    def __init__(self, entries: KeyedEntries, reduce: Reduce) -> None:
+        self.get = entries.read
+        self._write = entries.write
+        self._fold = entries.fold
+        self._reduce = reduce
+
+    def add(self, value: object) -> None:
+        """Reduce one into it."""
+        reduced = self.get()
+        self._write(value if reduced is None else self._reduce(reduced, value))
+
+    def add_rows(
+        self,
+        keys: Sequence[object],
+        key_groups: Sequence[int],
+        values: Iterable[object],
+        emit: Callable[[object], None],
+    ) -> None:
+        """Add one value to each of these keys, in order."""
+        self._fold(keys, key_groups, values, self._reduce, emit)
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._write(None)
+
+
+class TableAggregatingState:
+    """An accumulator a key."""
+
+    def __init__(
+        self, entries: KeyedEntries, function: AggregateFunction[Any, Any, Any], name: str
+    ) -> None:
+        self._name = name
+        self.read_ahead = entries.prefetch
+        self._read = entries.read
+        self._write = entries.write
+        self._accumulate = entries.accumulate
+        self._function = function
+
+    def get(self) -> object:
+        """The result of the accumulator."""
+        accumulator = self._read()
+        return None if accumulator is None else self._function.get_result(accumulator)
+
+    def add(self, value: object) -> None:
+        """Add one to it. Raises TypeError where the function gives no accumulator."""
+        accumulator = self._read()
+        if accumulator is None:
+            accumulator = self._function.create_accumulator()
+        gathered = self._function.add(value, accumulator)
+        if gathered is None:
+            raise TypeError(
+                f"AggregateFunction.add of state '{self._name}' has returned None; it has to return"
+                " the accumulator"
+            )
+        self._write(gathered)
+
+    def add_rows(
+        self, keys: Iterable[object], key_groups: Sequence[int], values: Iterable[object]
+    ) -> None:
+        """Add one value to each of these keys, in order."""
+        function = self._function
+        self._accumulate(keys, key_groups, values, function.add, function.create_accumulator)
+
+    def clear(self) -> None:
+        """Forget it."""
+        self._write(None)
