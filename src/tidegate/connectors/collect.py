@@ -35,7 +35,7 @@ _LOOK_AGAIN_MS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ResultChunk:
-    """Records on their way. origin, number: who made it, and which of its chunks it is, from 1.
+    """Records in transit. origin, number: their maker, and the number among its chunks, from 1.
 
     rows: how many. data: a list of rows, or an Arrow batch, as bytes.
     """
@@ -48,7 +48,7 @@ class ResultChunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkTaken:
-    """The driver has it, and wants more."""
+    """The driver has taken a chunk, and accepts more."""
 
     origin: str
     number: int
@@ -61,20 +61,17 @@ class CollectSink:
         self._name = name
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> CollectWriter:
-        """Sends one subtask's share."""
         return CollectWriter(context, restored)
 
     def committer(self) -> None:
-        """The writer sends by itself."""
         return
 
     def coordinator(self, context: CoordinatorContext) -> CollectCoordinator:
-        """Fills the buffer."""
         return CollectCoordinator(context, context.results(self._name))
 
 
 class CollectWriter:
-    """Keeps rows until they may be sent, and what was sent until it is confirmed."""
+    """Keeps rows until they may be sent, and sent ones until they are confirmed."""
 
     def __init__(self, context: WriterContext, restored: Sequence[bytes]) -> None:
         self._context = context
@@ -89,7 +86,6 @@ class CollectWriter:
             self._send(cast("ResultChunk", pickle.loads(data)))
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Take rows; waits where the driver has not confirmed enough."""
         if isinstance(batch, ArrowBatch):
             self._pack()
             if batch.batch.num_rows:
@@ -106,26 +102,22 @@ class CollectWriter:
         return self._room
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Pack what is left; without checkpoints send it."""
         self._pack()
         if not self._context.checkpointing:
             self._send_held(len(self._held))
         return Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """All chunks that are not confirmed; those made until now belong to the checkpoint."""
         self._cuts[checkpoint] = self._made
         chunks = [*self._sent.values(), *self._held]
         return [pickle.dumps(chunk, protocol=5) for chunk in chunks]
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Send what the checkpoint holds."""
         cuts = [cut for cut in self._cuts if cut <= checkpoint]
         last = max((self._cuts.pop(cut) for cut in cuts), default=0)
         self._send_held(sum(1 for chunk in self._held if chunk.number <= last))
 
     def on_event(self, event: OperatorEvent) -> None:
-        """A chunk is confirmed."""
         taken = event.payload
         assert isinstance(taken, ChunkTaken), f"no event of a collect sink: {taken!r}"
         chunk = self._sent.pop((taken.origin, taken.number), None)
@@ -136,8 +128,7 @@ class CollectWriter:
                 self._room.set_result(None)
             self._room = None
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
     def _pack(self) -> None:
         if self._rows:
@@ -168,18 +159,15 @@ class CollectCoordinator:
         self._results = results
         self._unconfirmed: list[tuple[int, ResultChunk]] = []
 
-    def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None:
-        """The buffer knows what came before."""
+    def start(self, checkpoint: CheckpointId | None, data: bytes | None) -> None: ...
 
-    def subtask_ready(self, subtask: int) -> None:
-        """Nothing to send."""
+    def subtask_ready(self, subtask: int) -> None: ...
 
     def subtask_reset(self, subtask: int, checkpoint: CheckpointId | None) -> None:
-        """Its new attempt will send again what was not confirmed."""
+        """Does nothing: the new attempt sends again what was not confirmed."""
         self._unconfirmed = [one for one in self._unconfirmed if one[0] != subtask]
 
     def on_event(self, subtask: int, event: OperatorEvent) -> None:
-        """A chunk has come."""
         chunk = event.payload
         assert isinstance(chunk, ResultChunk), f"no event of a collect sink: {chunk!r}"
         rows = cast("list[object] | pa.RecordBatch", ship.loads(chunk.data, name="collect"))
@@ -190,17 +178,14 @@ class CollectCoordinator:
             self._confirm()
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """No state: the writers keep what is not confirmed."""
+        """Has no state: the writers keep what is not confirmed."""
         return b""
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def on_aborted(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_aborted(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free; the buffer stays."""
+    def close(self) -> None: ...
 
     def _confirm(self) -> None:
         if self._results.has_room:

@@ -27,7 +27,7 @@ Split = TypeVar("Split", bound=_HasNext)
 
 @dataclass(frozen=True, slots=True)
 class CollectionSplit:
-    """What is left of the list. next: index of the next value."""
+    """The rest of the list. next: index of the next value."""
 
     next: int = 0
 
@@ -44,27 +44,23 @@ class CollectionSource:
 
     @property
     def bounded(self) -> bool:
-        """It ends with the list."""
         return True
 
     @property
     def split_type(self) -> type[CollectionSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return CollectionSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """The type that was given."""
         return self._type
 
     def enumerator(
         self, context: EnumeratorContext[CollectionSplit], restored: bytes | None
     ) -> SplitListEnumerator[CollectionSplit]:
-        """Hands out the one split."""
         return SplitListEnumerator(context, [CollectionSplit()], restored)
 
     def reader(self, context: ReaderContext) -> PositionReader[CollectionSplit]:
-        """Reads the list."""
         values = self._values
 
         def next_batch(start: int) -> RowBatch:
@@ -92,16 +88,13 @@ class PositionReader(Generic[Split]):
         self._no_more = False
 
     def add_splits(self, splits: Sequence[Split]) -> None:
-        """Read from there."""
         for split in splits:
             self._next = split.next
 
     def no_more_splits(self) -> None:
-        """There is one at most."""
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """What comes next."""
         if self._next is None:
             return None
         batch = self._next_batch(self._next) if self._next < self._length else None
@@ -112,20 +105,15 @@ class PositionReader(Generic[Split]):
 
     @property
     def finished(self) -> bool:
-        """Whether all is read."""
         return self._no_more and self._next is None
 
     @property
     def wants_splits(self) -> bool:
-        """Whether there is nothing to read."""
         return self._next is None and not self._no_more
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[Split]:
-        """The position."""
         return () if self._next is None else (self._split_at(self._next),)
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...

@@ -42,7 +42,7 @@ class NumberSplit:
 
 
 class NumberSequenceSource:
-    """The numbers from start to end, both included, in order within a reader's part.
+    """Numbers from start to end, both included, in order within a reader's part.
 
     arrow: as Arrow batches with one column, ``value``.
     """
@@ -54,23 +54,20 @@ class NumberSequenceSource:
 
     @property
     def bounded(self) -> bool:
-        """It ends."""
         return True
 
     @property
     def split_type(self) -> type[NumberSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Long, where it gives rows."""
         return None if self._arrow else Types.LONG()
 
     def enumerator(
         self, context: EnumeratorContext[NumberSplit], restored: bytes | None
     ) -> SplitListEnumerator[NumberSplit]:
-        """Deals out a stretch for each reader."""
         total = max(0, self._end - self._start + 1)
         bounds = [
             self._start + total * i // context.parallelism for i in range(context.parallelism)
@@ -80,7 +77,6 @@ class NumberSequenceSource:
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> NumberReader:
-        """Counts."""
         if self._arrow:
             return NumberReader(context, _column_of, arrow=True)
         return NumberReader(context, lambda numbers: RowBatch(list(numbers)))
@@ -109,23 +105,20 @@ class DataGeneratorSource:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is a count."""
         return self._count is not None
 
     @property
     def split_type(self) -> type[NumberSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return NumberSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """The type that was given."""
         return self._type
 
     def enumerator(
         self, context: EnumeratorContext[NumberSplit], restored: bytes | None
     ) -> SplitListEnumerator[NumberSplit]:
-        """Deals out the numbers in turn; some splits a reader, so that more readers find work."""
         end = _ENDLESS if self._count is None else self._count
         step = context.parallelism * _SPLITS_PER_READER
         splits = [NumberSplit(i, end, step, 1 / step) for i in range(min(step, end))]
@@ -134,7 +127,6 @@ class DataGeneratorSource:
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> NumberReader:
-        """Counts and calls the function."""
         calls = _Calls(self._function, context.monotonic_ms)
         return NumberReader(context, calls.batch, rate=self._rate, rows_max=lambda: calls.rows)
 
@@ -149,11 +141,9 @@ class _Calls:
 
     @property
     def rows(self) -> int:
-        """How many calls to make next."""
         return self._size.rows
 
     def batch(self, numbers: Sequence[int]) -> RowBatch:
-        """What the function gives."""
         began_ms = self._monotonic_ms()
         values = list(map(self._function, numbers))
         if values:
@@ -187,7 +177,6 @@ class NumberReader:
         self._no_more = False
 
     def add_splits(self, splits: Sequence[NumberSplit]) -> None:
-        """Count through these too."""
         self._splits = sorted([*self._splits, *splits], key=_next_of)
         if self._total_rate is not None:
             share = sum(split.share for split in self._splits)
@@ -195,11 +184,9 @@ class NumberReader:
             self._rate = RowRate(self._total_rate * share, now_ms) if share else None
 
     def no_more_splits(self) -> None:
-        """These are all."""
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """The next numbers."""
         if not self._splits:
             return None
         rows = self._context.arrow_rows if self._arrow else self._context.rows
@@ -215,7 +202,7 @@ class NumberReader:
         return self._make(numbers)
 
     def _take(self, rows: int) -> Sequence[int]:
-        """The lowest numbers that are left, at most so many, in order."""
+        """Removes the lowest remaining numbers, in order, up to a limit."""
         first, step = self._splits[0].next, self._splits[0].step
         near = [split for split in self._splits if split.next < first + step]
         far = self._splits[len(near) :]
@@ -233,27 +220,22 @@ class NumberReader:
 
     @property
     def finished(self) -> bool:
-        """Whether all is counted."""
         return self._no_more and not self._splits
 
     @property
     def wants_splits(self) -> bool:
-        """Whether there is nothing to count."""
         return not self._splits and not self._no_more
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[NumberSplit]:
-        """The splits with their next numbers."""
         return tuple(self._splits)
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
 
 def check_rate(rate: float | None, where: str) -> None:
-    """Raises ConfigError for a rate that is none."""
+    """Raises ConfigError for an invalid rate."""
     is_number = isinstance(cast("object", rate), int | float)
     if rate is not None and not (is_number and rate > 0):
         raise ConfigError(
@@ -268,7 +250,7 @@ def _next_of(split: NumberSplit) -> int:
 
 
 def _in_order(splits: list[NumberSplit], taken: list[range], end: int) -> Sequence[int]:
-    """The numbers taken from splits up to an end; one range where the splits are evenly spread."""
+    """Numbers taken from splits up to an end; one range if the splits are evenly spread."""
     first, gap = splits[0], splits[0].step // len(splits)
     if gap * len(splits) == first.step and all(
         (split.next, split.end) == (first.next + place * gap, first.end)

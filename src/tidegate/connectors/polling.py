@@ -1,4 +1,4 @@
-"""A base for sources of one's own: something that is asked again and again for the next page.
+"""A base for user-defined sources that are polled for one page after another.
 
 A subclass says where to begin and how to read one page; threads, checkpoints and restores are
 handled here. What a call has brought belongs to the job as soon as the call returns: rows of a page
@@ -36,7 +36,7 @@ _PAUSE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Position]):
-    """What one call has brought.
+    """Result of one call to a polled source.
 
     rows: a list of values, or an Arrow record batch; may be empty. position: where the next call
     goes on, any picklable value. end: nothing will come after this page. timestamps_ms: event
@@ -50,7 +50,7 @@ class Page(Generic[Position]):
 
 
 class PollingSource(ABC, Generic[Position]):
-    """A source that asks for pages, such as a paged API, a queue, or a table that grows.
+    """A source that polls for pages, such as a paged API, a queue, or a growing table.
 
     Each reader works on a copy of the object: attributes that `open` sets, such as a connection,
     are its own and need not be picklable. `open` and `poll` run on a thread of the slot's pool and
@@ -68,42 +68,40 @@ class PollingSource(ABC, Generic[Position]):
 
     @abstractmethod
     def start(self, split: str) -> Position:
-        """The position from which a split is read when the job begins."""
+        """Position from which a split is read when the job starts."""
 
     @abstractmethod
     def poll(self, split: str, position: Position) -> Page[Position]:
-        """Read the page that begins at a position."""
+        """Reads the page at a position."""
 
     def splits(self) -> Sequence[str]:
-        """Names of the parts that can be read side by side; called once, in the driver."""
+        """Names of the parts that can be read in parallel; called once, in the driver."""
         return ("all",)
 
     def open(self) -> None:
-        """Connect; called before the first poll of a reader."""
+        """Connects; called before the first poll of a reader."""
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnects; called once at the end."""
 
     @property
     def split_type(self) -> type[PollingSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return PollingSplit
 
     def enumerator(
         self, context: EnumeratorContext[PollingSplit], restored: bytes | None
     ) -> SplitListEnumerator[PollingSplit]:
-        """Deals out the splits."""
         splits = [PollingSplit(name, self.start(name)) for name in _names_of(self)]
         return SplitListEnumerator(context, splits, restored)
 
     def reader(self, context: ReaderContext) -> PollingReader:
-        """Polls the splits of one subtask."""
         return PollingReader(copy.copy(self), context)
 
 
 @dataclass(frozen=True, slots=True)
 class PollingSplit:
-    """Where a split stands: the next position, and what was read before it and has not left yet."""
+    """State of a split: the next position, and rows read before it that have not left yet."""
 
     name: str
     position: Any
@@ -112,7 +110,7 @@ class PollingSplit:
 
 
 class PollingReader:
-    """Asks its splits in turn, one call at a time; a split with nothing new rests for a while."""
+    """Polls its splits in turn, one call at a time; a split with nothing new rests for a while."""
 
     def __init__(self, source: PollingSource[Any], context: ReaderContext) -> None:
         self._source = source
@@ -125,15 +123,12 @@ class PollingReader:
         self._no_more = False
 
     def add_splits(self, splits: Sequence[PollingSplit]) -> None:
-        """Read these too."""
         self._splits.extend(splits)
 
     def no_more_splits(self) -> None:
-        """These are all."""
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """Rows of a page that has come; has the next page asked for where there are none."""
         batch = self._waiting_rows()
         if self._asked is None:
             self._ask()
@@ -151,7 +146,7 @@ class PollingReader:
         return None
 
     def _cut(self, waiting: Batch) -> tuple[Batch, Batch | None]:
-        """As many rows as may leave at once, and what is left."""
+        """Rows that may leave at once, and the rest."""
         of_rows = isinstance(waiting, RowBatch)
         limit = self._context.rows if of_rows else self._context.arrow_rows
         if len(waiting) <= limit:
@@ -178,7 +173,6 @@ class PollingReader:
             self._context.wake_at(min(rests))
 
     def _read(self, split: PollingSplit) -> object:
-        """On the pool."""
         if not self._is_open:
             self._source.open()
             self._is_open = True
@@ -213,29 +207,24 @@ class PollingReader:
 
     @property
     def finished(self) -> bool:
-        """Whether each split has come to its end, and no more will be given."""
         return self._no_more and not self._splits
 
     @property
     def wants_splits(self) -> bool:
-        """Whether there is nothing to read."""
         return not self._splits and not self._no_more
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[PollingSplit]:
-        """The splits with their positions, and with what has come and not left."""
         return tuple(self._splits)
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None:
-        """Close the source, if it was opened."""
         if self._is_open:
             self._source.close()
 
 
 def _names_of(source: PollingSource[Any]) -> Sequence[str]:
-    """The names of a source's splits. Raises UserError for what is no list of different texts."""
+    """Names of a source's splits. Raises UserError unless they are a list of different texts."""
     given = cast("object", source.splits())
     where = f"source '{type(source).__name__}'"
     names: list[object] = []
@@ -266,7 +255,7 @@ def _pause_ms_of(source: PollingSource[Any]) -> int:
 
 
 def _batch_of(page: Page[Any], name: str) -> Batch:
-    """The rows of a page. Raises UserError for rows or times of another shape."""
+    """Rows of a page as a batch. Raises UserError for rows or times of another shape."""
     rows, times = page.rows, page.timestamps_ms
     if times is not None and len(times) != len(rows):
         raise UserError(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class PrintSink:
     """Prints each record on a line of its own, to the standard output of the slot's process.
 
-    identifier: stands in front. type_info: of the records, which says how they are printed; None
+    identifier: prefix of lines. type_info: of the records, which says how they are printed; None
     for Python's own text. to_error: prints to the standard error instead. At-least-once.
     """
 
@@ -38,17 +38,15 @@ class PrintSink:
         self._to_error = to_error
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> PrintWriter:
-        """Prints one subtask's share."""
         prefix = line_prefix(self._identifier, context.subtask, context.parallelism)
         return PrintWriter(prefix, text_of(self._type_info), to_error=self._to_error)
 
     def committer(self) -> None:
-        """What is printed is visible."""
         return
 
 
 class PrintWriter:
-    """Prints."""
+    """Prints the rows of one subtask."""
 
     def __init__(self, prefix: str, text: Callable[[object], str], *, to_error: bool) -> None:
         self._prefix = prefix
@@ -56,7 +54,7 @@ class PrintWriter:
         self._to_error = to_error
 
     def write(self, batch: Batch) -> None:
-        """Print a batch at once, so that the lines of two subtasks don't mix."""
+        """Prints a batch at once, so that the lines of two subtasks don't mix."""
         prefix = self._prefix
         lines = "".join(f"{prefix}{text}\n" for text in map(self._text, as_rows(batch).values))
         try:
@@ -65,19 +63,16 @@ class PrintWriter:
             raise OutputClosed("nobody reads any more what it prints") from error
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Nothing to prepare."""
         return Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """No state."""
         return ()
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
 
 def line_prefix(identifier: str | None, subtask: int, parallelism: int) -> str:
-    """``identifier:subtask> ``, without what does not tell anything apart; subtasks from 1."""
+    """``identifier:subtask> ``, without parts that distinguish nothing; subtasks from 1."""
     parts = [identifier] if identifier else []
     if parallelism > 1:
         parts.append(str(subtask + 1))

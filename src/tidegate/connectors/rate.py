@@ -1,4 +1,4 @@
-"""How many rows a source may emit now, so that it keeps to a rate."""
+"""Number of rows that a source may emit now, to keep to a rate."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class RowRate:
         self._now_ms = now_ms
 
     def allowed(self, now_ms: int) -> int:
-        """Rows that may be emitted now."""
+        """Number of rows that may be emitted now."""
         self._earned += (now_ms - self._now_ms) * self._per_ms
         self._earned = min(self._earned, self._earned_max)
         self._now_ms = now_ms
         return int(self._earned)
 
     def used(self, rows: int) -> None:
-        """So many were emitted."""
+        """Records that this many rows were emitted."""
         self._earned -= rows
 
     def next_ms(self) -> int:
-        """When it is worth asking again."""
+        """Time at which to ask again."""
         missing = max(0.0, self._piece - self._earned)
         return self._now_ms + max(1, math.ceil(missing / self._per_ms))

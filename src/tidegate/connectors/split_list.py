@@ -17,7 +17,7 @@ Split = TypeVar("Split")
 
 
 class SplitListEnumerator(Generic[Split]):
-    """Deals out a list of splits to whoever asks, an even share at a time.
+    """Gives splits from a list to readers that ask, an even share at a time.
 
     restored: a snapshot of such an enumerator; it takes the place of ``splits``.
     """
@@ -31,11 +31,9 @@ class SplitListEnumerator(Generic[Split]):
         if restored is not None:
             self._left = _restored(splits, restored)
 
-    def start(self) -> None:
-        """Nothing to look for."""
+    def start(self) -> None: ...
 
     def split_requested(self, subtask: int) -> None:
-        """Give the reader its share."""
         if not self._left:
             self._context.no_more_splits(subtask)
             return
@@ -43,25 +41,20 @@ class SplitListEnumerator(Generic[Split]):
         self._context.assign(subtask, given)
 
     def add_back(self, subtask: int, splits: Sequence[Split]) -> None:
-        """They come first again."""
         self._left = [*splits, *self._left]
 
-    def reader_ready(self, subtask: int) -> None:
-        """Readers ask by themselves."""
+    def reader_ready(self, subtask: int) -> None: ...
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """The splits that nobody was given."""
         return ship.dumps(self._left, name="split enumerator")
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
 
 def _restored(splits: Sequence[Split], data: bytes) -> list[Split]:
-    """What was left. Raises RestoreRefused for what is no list of splits like these."""
+    """Splits that were left. Raises RestoreRefused unless it is a list of such splits."""
     name = "a list of splits"
     left = cast("list[Split]", ship.restored(list, data, name=name))
     for split in left if splits else ():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableSplit:
-    """What is left of the table. next: index of the next row."""
+    """The rest of the table. next: index of the next row."""
 
     next: int = 0
 
@@ -37,27 +37,22 @@ class TableSource:
 
     @property
     def bounded(self) -> bool:
-        """It ends with the table."""
         return True
 
     @property
     def split_type(self) -> type[TableSplit]:
-        """What is dealt out to readers."""
         return TableSplit
 
     @property
     def produced_type(self) -> None:
-        """Arrow batches bring their own."""
         return
 
     def enumerator(
         self, context: EnumeratorContext[TableSplit], restored: bytes | None
     ) -> SplitListEnumerator[TableSplit]:
-        """Hands out the one split."""
         return SplitListEnumerator(context, [TableSplit()], restored)
 
     def reader(self, context: ReaderContext) -> PositionReader[TableSplit]:
-        """Reads the table."""
         table = self._table
 
         def next_batch(start: int) -> ArrowBatch:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CsvSchema:
-    """The columns of CSV files and how they are written. Made by ``builder``.
+    """The columns of CSV files, and their syntax. Made by ``builder``.
 
     null_value: the text of a missing value, empty text where it is None. use_header: whether a file
     begins with the names of the columns. separators: of the elements of columns that are arrays.
@@ -34,7 +34,7 @@ class CsvSchema:
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
-        """A builder.
+        """A builder of a schema.
 
         >>> CsvSchema.builder().add_string_column("name").add_number_column("age").build()
         """
@@ -42,42 +42,42 @@ class CsvSchema:
 
     @property
     def row_type(self) -> RowTypeInfo:
-        """The type of its rows."""
+        """Row type of the schema."""
         return RowTypeInfo(list(self.types), list(self.names))
 
 
 @dataclass(slots=True)
 class CsvSchemaBuilder:
-    """Makes a ``CsvSchema``; columns stand in the order of the calls. Methods give itself."""
+    """Builds a ``CsvSchema``, columns in the order of the calls; each returns the builder."""
 
     _columns: dict[str, TypeInformation] = field(default_factory=dict["str", "TypeInformation"])
     _made: CsvSchema = field(default_factory=lambda: CsvSchema((), ()))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
-        """A column of text."""
+        """Adds a column of text."""
         return self._add(name, Types.STRING())
 
     def add_number_column(
         self, name: str, number_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """A column of numbers; LONG unless ``number_type`` says otherwise."""
+        """Adds a column of numbers; LONG unless ``number_type`` says otherwise."""
         return self._add(name, number_type or Types.LONG())
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
-        """A column of truth values."""
+        """Adds a column of truth values."""
         return self._add(name, Types.BOOLEAN())
 
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """A column of lists, whose elements stand in one value; STRING unless said otherwise."""
+        """Adds a column of lists, with all elements in one value; STRING unless said otherwise."""
         self._add(name, Types.LIST(element_type or Types.STRING()))
         pair = name, _one_char(separator, "add_array_column")
         self._made = replace(self._made, separators=(*self._made.separators, pair))
         return self
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
-        """The columns of another schema."""
+        """Adds the columns of another schema."""
         for name, type_info in zip(schema.names, schema.types, strict=True):
             self._add(name, type_info)
         separators = (*self._made.separators, *schema.separators)
@@ -85,52 +85,52 @@ class CsvSchemaBuilder:
         return self
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
-        """What stands between two values; a comma unless set."""
+        """Sets the separator of columns; a comma by default."""
         self._made = replace(self._made, separator=_one_char(char, "set_column_separator"))
         return self
 
     def set_quote_char(self, char: str) -> CsvSchemaBuilder:
-        """What stands around values that hold a separator; a double quote unless set."""
+        """Sets the quotes around values with a separator; a double quote by default."""
         self._made = replace(self._made, quote_char=_one_char(char, "set_quote_char"))
         return self
 
     def disable_quote_char(self) -> CsvSchemaBuilder:
-        """No value is quoted."""
+        """Lets no value be quoted."""
         self._made = replace(self._made, quote_char=None)
         return self
 
     def set_escape_char(self, char: str) -> CsvSchemaBuilder:
-        """What takes its meaning from the character after it; none unless set."""
+        """Sets the character that escapes the next one; none by default."""
         self._made = replace(self._made, escape_char=_one_char(char, "set_escape_char"))
         return self
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
-        """The text of a missing value."""
+        """Sets the text of a missing value."""
         self._made = replace(self._made, null_value=null_value)
         return self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Whether files begin with the names of the columns."""
+        """Says if files begin with the names of the columns."""
         self._made = replace(self._made, use_header=use)
         return self
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Whether a header has to name these columns in this order; else they are found by name."""
+        """Requires the header to name these columns in this order; else they are found by name."""
         self._made = replace(self._made, strict_headers=strict)
         return self
 
     def set_allow_comments(self, allow: bool = True) -> CsvSchemaBuilder:
-        """Whether lines that begin with ``#`` are passed over."""
+        """Lets readers skip lines that begin with ``#``."""
         self._made = replace(self._made, allow_comments=allow)
         return self
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Whether the first line of values is passed over."""
+        """Lets readers skip the first line of values."""
         self._made = replace(self._made, skip_first_data_row=skip)
         return self
 
     def build(self) -> CsvSchema:
-        """The schema. Raises ConfigError where it has no columns."""
+        """Makes the schema. Raises ConfigError if it has no columns."""
         if not self._columns:
             raise ConfigError(
                 "A CSV schema has no columns", where="CsvSchema", remedy="Add one or more."

@@ -22,39 +22,38 @@ if TYPE_CHECKING:
 
 
 class PartEncoder(Protocol):
-    """Writes one part."""
+    """Writes one part of a file sink."""
 
     def write(self, table: pa.Table) -> None:
-        """Add rows, of the part's schema."""
+        """Adds rows of the part's schema."""
         ...
 
     def close(self) -> Written:
-        """Make the part durable."""
+        """Completes the part durably."""
         ...
 
     def abort(self) -> None:
-        """Write no more; the file is given up."""
+        """Stops writing; the file is abandoned."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetEncoding:
-    """compression: of the columns, as pyarrow names it."""
+    """Parquet files. compression: of the columns, as pyarrow names it."""
 
     compression: str = "zstd"
     suffix: str = ".parquet"
 
     def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
-        """Starts a part."""
         stream = _Stream(writer)
         return _TableEncoder(pq.ParquetWriter(stream, schema, compression=self.compression), stream)
 
 
 @dataclass(frozen=True, slots=True)
 class CsvEncoding:
-    """header: whether each part begins with the names of the columns.
+    """CSV files. header: each part begins with the names of the columns.
 
-    arrays: columns of lists, with what stands between their elements.
+    arrays: columns of lists, with the separator of their elements.
     """
 
     delimiter: str = ","
@@ -63,7 +62,6 @@ class CsvEncoding:
     arrays: tuple[tuple[str, str], ...] = ()
 
     def encoder(self, writer: Writer, schema: pa.Schema) -> PartEncoder:
-        """Starts a part."""
         options = pa_csv.WriteOptions(
             include_header=self.header, delimiter=self.delimiter, quoting_style="needed"
         )
@@ -83,13 +81,13 @@ class CsvEncoding:
 
 @dataclass(frozen=True, slots=True)
 class LinesEncoding:
-    """Values one by one. encode: the bytes of one; None writes a line of JSON."""
+    """Values one by one. encode: bytes of a value; None writes a line of JSON."""
 
     encode: Callable[[Any], bytes] | None = None
     suffix: str = ".jsonl"
 
     def lines(self, values: Sequence[object]) -> bytes:
-        """The bytes of some values. Raises BadRecord with the first that has none."""
+        """Bytes of some values. Raises BadRecord with the first value that has none."""
         if self.encode is None:
             return json_lines(values)
         rest = iter(values)
@@ -119,16 +117,14 @@ class _TableEncoder:
         self._prepare = prepare
 
     def write(self, table: pa.Table) -> None:
-        """Add rows."""
         self._encoder.write_table(self._prepare(table))
 
     def close(self) -> Written:
-        """Write what stands at the end, and make the file durable."""
         self._encoder.close()
         return self._stream.finish()
 
     def abort(self) -> None:
-        """Write no more; Arrow's writers want to be closed all the same."""
+        """Stops writing; Arrow's writers must be closed all the same."""
         self._stream.drop()
         with suppress(pa.ArrowException):
             self._encoder.close()
@@ -154,7 +150,7 @@ class _Stream:
         pass
 
     def close(self) -> None:
-        """Arrow may close what it writes to; only ``finish`` makes the file count."""
+        """Does nothing, since Arrow may close its output; only ``finish`` completes the file."""
 
     def finish(self) -> Written:
         self.closed = True
@@ -162,7 +158,7 @@ class _Stream:
 
 
 def json_lines(values: Sequence[object]) -> bytes:
-    """Each value as a line of JSON. Raises BadRecord with the first that has no JSON form."""
+    """Each value as a line of JSON. Raises BadRecord with the first value that has no JSON form."""
     encoder = msgspec.json.Encoder(enc_hook=_plain)
     try:
         return encoder.encode_lines(values)

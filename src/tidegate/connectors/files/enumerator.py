@@ -40,11 +40,11 @@ class FoundFile:
 
 @dataclass(slots=True)
 class EnumeratorState:
-    """What the enumerator keeps in a checkpoint.
+    """State of the enumerator in a checkpoint.
 
     left: parts that nobody was given. seen: digests of the paths of files that were cut; only
     where a folder is watched. cut: how many parts there were. schema: found in the first file.
-    done: nothing more will be looked for.
+    done: the search is over.
     """
 
     left: deque[FileSplit] = field(default_factory=lambda: deque[FileSplit]())
@@ -55,7 +55,7 @@ class EnumeratorState:
 
 
 class FileEnumerator:
-    """Looks for files once, or again and again, and gives their parts to readers that ask.
+    """Looks for files once or repeatedly, and gives their parts to readers that ask.
 
     interval_ms: time between two looks; None looks once. A file is known by its path: it has to
     appear whole, and what is appended later is not read.
@@ -81,35 +81,28 @@ class FileEnumerator:
             self._state = ship.restored(EnumeratorState, restored, name="a file source")
 
     def start(self) -> None:
-        """Look for files, unless that is done."""
         if not self._state.done:
             self._look()
 
     def split_requested(self, subtask: int) -> None:
-        """Give the reader parts, or let it wait for a look to find some."""
         if subtask not in self._waiting:
             self._waiting.append(subtask)
         self._serve()
 
     def add_back(self, subtask: int, splits: Sequence[FileSplit]) -> None:
-        """They come first again."""
         if subtask in self._waiting:
             self._waiting.remove(subtask)
         self._state.left.extendleft(reversed(splits))
         self._serve()
 
-    def reader_ready(self, subtask: int) -> None:
-        """Readers ask by themselves."""
+    def reader_ready(self, subtask: int) -> None: ...
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """What nobody was given, and what was seen."""
         return ship.dumps(self._state, name="file enumerator")
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
     def _look(self) -> None:
         self._context.run_blocking(self._find, self._found)
@@ -126,7 +119,7 @@ class FileEnumerator:
             self._looked()
 
     def _cut(self, files: list[FoundFile]) -> object:
-        """Blocking: the parts of new files."""
+        """Parts of new files. Blocking."""
         schema = self._state.schema
         if schema is None:
             found = self._format.schema_of(self._stores, files[0].path)
@@ -180,7 +173,7 @@ class FileEnumerator:
 
 
 def files_at(stores: Stores, location: str) -> Iterator[FoundFile]:
-    """The files that a location names: itself, those below a folder, or those that match.
+    """Files of a location: itself, those below a folder, or those that match a pattern.
 
     Files and folders whose names begin with a dot or an underscore are left out.
     """
@@ -222,7 +215,7 @@ def check_location(stores: Stores, location: str, *, watched: bool) -> None:
 
 
 def is_pattern(location: str) -> bool:
-    """Whether the last part of a path has wildcards."""
+    """True if the last part of a path has wildcards."""
     return any(sign in paths.name(location) for sign in _WILD)
 
 
@@ -231,16 +224,16 @@ def _is_folder(store: Store) -> bool:
 
 
 def is_visible(path: str) -> bool:
-    """Whether no part of a path is hidden."""
+    """True if no part of a path is hidden."""
     return not any(part.startswith(_HIDDEN) for part in path.split("/"))
 
 
 def digest_of(path: str) -> bytes:
-    """A path in few bytes; two of a million paths meet with a chance of 1 in 10^17."""
+    """Short digest of a path; two of a million paths collide with a chance of 1 in 10^17."""
     return hashlib.blake2b(path.encode(), digest_size=_DIGEST_BYTES).digest()
 
 
 def part_bytes(total: int, readers: int) -> int:
-    """How large parts should be, so that each reader gets some."""
+    """Size of parts that gives each reader some."""
     even = total // (readers * _PARTS_PER_READER)
     return max(PART_BYTES_MIN, min(PART_BYTES_MAX, even))

@@ -28,7 +28,7 @@ _AHEAD_MAX: Final = 2
 
 
 class FileReader:
-    """Reads one part after another, in the order they came.
+    """Reads one part after another, in order of assignment.
 
     arrow: emits Arrow batches. rate: rows a second over all readers; None for no limit.
     letters: side output of what cannot be read; None where that is counted.
@@ -60,15 +60,12 @@ class FileReader:
         self._no_more = False
 
     def add_splits(self, splits: Sequence[FileSplit]) -> None:
-        """Read these too."""
         self._waiting.extend(splits)
 
     def no_more_splits(self) -> None:
-        """These are all."""
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """Rows of the current block; starts to read ahead where there are none."""
         self._read_ahead()
         if not self._ready:
             return None
@@ -82,16 +79,13 @@ class FileReader:
 
     @property
     def finished(self) -> bool:
-        """Whether all is read."""
         return self._no_more and self._current is None and not self._waiting
 
     @property
     def wants_splits(self) -> bool:
-        """Whether there is nothing to read."""
         return not self._no_more and self._current is None and not self._waiting
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[FileSplit]:
-        """The parts not read to their end; the current one with its position."""
         splits = list(self._waiting)
         if self._current is not None:
             current = self._current
@@ -101,11 +95,9 @@ class FileReader:
             splits.insert(0, current)
         return splits
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
     def close(self) -> None:
-        """Let go of the file."""
         self._no_more = True
         self._waiting.clear()
         if self._blocks is not None:
@@ -160,7 +152,7 @@ class FileReader:
             self._context.dead_letters(self._letters, bad)
 
     def _pass_over(self, block: Block) -> None:
-        """The block is read: the position is behind it, or at the next that is ready."""
+        """Moves the position past the block that was read, or to the next one that is ready."""
         self._ready.popleft()
         self._taken = 0
         if self._current is not None:

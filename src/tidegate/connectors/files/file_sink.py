@@ -53,7 +53,7 @@ class FileSink:
         prefix: str = "part",
         compression: str = "zstd",
     ) -> FileSink:
-        """Parquet. Rows are dicts, named rows or Arrow batches."""
+        """A sink of Parquet files. Rows are dicts, named rows or Arrow batches."""
         return _made(path, ParquetEncoding(compression), schema, prefix)
 
     @staticmethod
@@ -65,22 +65,22 @@ class FileSink:
         delimiter: str = ",",
         header: bool = True,
     ) -> FileSink:
-        """CSV. Rows are dicts, named rows or Arrow batches."""
+        """A sink of CSV files. Rows are dicts, named rows or Arrow batches."""
         return _made(path, CsvEncoding(delimiter, header), schema, prefix)
 
     @staticmethod
     def json(path: str, *, prefix: str = "part") -> FileSink:
-        """A JSON value a line, for any row that has a JSON form."""
+        """A sink of JSON lines, for any row that has a JSON form."""
         return _made(path, LinesEncoding(), None, prefix)
 
     @staticmethod
     def json_lines(path: str, *, prefix: str = "part") -> FileSink:
-        """The same as ``json``."""
+        """Another name of ``json``."""
         return FileSink.json(path, prefix=prefix)
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder) -> FileSinkBuilder:
-        """Records one by one, as an encoder gives their bytes.
+        """A builder for sinks of records, encoded one by one.
 
         >>> FileSink.for_row_format("out/", Encoder.simple_string_encoder()).build()
         """
@@ -88,7 +88,7 @@ class FileSink:
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSinkBuilder:
-        """Blocks of columns.
+        """A builder for sinks of blocks of columns.
 
         >>> FileSink.for_bulk_format("out/", ParquetBulkWriters.for_row_type(row_type)).build()
         """
@@ -102,7 +102,6 @@ class FileSink:
             raise ConfigError(error.what, where=error.where, remedy=error.remedy) from error
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
-        """Writes one subtask's parts."""
         suffix = self.encoding.suffix if self.suffix is None else self.suffix
         names = PartNames(self.prefix, context.job, context.attempt_name, suffix)
         store, bucket_at = Stores().open(self.folder), self.buckets.bucket
@@ -112,7 +111,6 @@ class FileSink:
         return TablePartWriter(rolling, self.encoding, self.schema)
 
     def committer(self) -> PartCommitter:
-        """Makes parts visible."""
         return PartCommitter()
 
 

@@ -59,7 +59,7 @@ class FileSource:
     def parquet(
         *location: str, columns: Sequence[str] | None = None, rate: float | None = None
     ) -> FileSource:
-        """Parquet files. columns: those to read; None for all."""
+        """A source of Parquet files. columns: those to read; None for all."""
         chosen = None if columns is None else tuple(columns)
         return _made(ParquetFormat(chosen), location).rate(rate)
 
@@ -72,7 +72,10 @@ class FileSource:
         newlines_in_values: bool = False,
         rate: float | None = None,
     ) -> FileSource:
-        """CSV files. schema: of the columns to read; None finds them in the first file."""
+        """A source of CSV files.
+
+        schema: of the columns to read; None finds them in the first file.
+        """
         file_format = CsvFormat(
             schema=_serialised(schema),
             delimiter=delimiter,
@@ -85,24 +88,24 @@ class FileSource:
     def json(
         *location: str, schema: pa.Schema | None = None, rate: float | None = None
     ) -> FileSource:
-        """Files with a JSON value a line. schema: for Arrow batches; None finds it."""
+        """A source of files with a JSON value a line. schema: for Arrow batches; None finds it."""
         return _made(JsonFormat(schema=_serialised(schema)), location).rate(rate)
 
     @staticmethod
     def json_lines(
         *location: str, schema: pa.Schema | None = None, rate: float | None = None
     ) -> FileSource:
-        """The same as ``json``."""
+        """Another name of ``json``."""
         return FileSource.json(*location, schema=schema, rate=rate)
 
     @staticmethod
     def text(*location: str, rate: float | None = None) -> FileSource:
-        """Text files: a str for each line, without its end."""
+        """A source of text files: a str for each line, without its end."""
         return _made(TextFormat(), location).rate(rate)
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
-        """Files that are read record by record: lines of text, or CSV as rows.
+        """A builder for sources that are read record by record: lines of text, or CSV as rows.
 
         >>> FileSource.for_record_stream_format(StreamFormat.text_line_format(), "logs/").build()
         """
@@ -110,14 +113,14 @@ class FileSource:
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
-        """Files that are read in blocks of columns, as rows.
+        """A builder for sources that are read in blocks of columns, as rows.
 
         >>> FileSource.for_bulk_file_format(ParquetColumnarRowInputFormat(row_type), "in/").build()
         """
         return FileSourceBuilder(lambda: _made(bulk_format.file_format, paths))
 
     def arrow(self) -> FileSource:
-        """Arrow batches instead of rows."""
+        """A copy that emits Arrow batches instead of rows."""
         match self.file_format:
             case TextFormat():
                 raise ConfigError("Lines of text have no columns", where="FileSource.arrow")
@@ -129,17 +132,17 @@ class FileSource:
                 return replace(self, file_format=columns).arrow()
 
     def rate(self, rows_per_second: float | None) -> FileSource:
-        """At most so many rows a second, over all readers together; None for no limit."""
+        """A copy limited to so many rows a second, over all readers together; None for no limit."""
         check_rate(rows_per_second, "FileSource")
         return replace(self, rows_per_second=rows_per_second)
 
     def monitor_continuously(self, interval: Span) -> FileSource:
-        """Look for new files for ever. interval: between two looks; a number is milliseconds."""
+        """A copy that looks for new files for ever. interval: between two looks; a number is ms."""
         interval_ms = millis_of(interval, where="FileSource.monitor_continuously")
         return replace(self, interval_ms=max(1, interval_ms))
 
     def on_malformed(self, policy: Malformed) -> FileSource:
-        """What a row does that cannot be read: "fail" the job, or "skip" and be counted.
+        """A copy with a policy for unreadable rows: "fail" the job, or "skip" and count them.
 
         The tag of a side output gets a ``DeadLetter`` for each, with the bytes of the line.
         """
@@ -160,17 +163,15 @@ class FileSource:
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends with the files there are."""
         return self.interval_ms is None
 
     @property
     def split_type(self) -> type[FileSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return FileSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Text for lines, the declared type of rows; dicts have none."""
         match self.file_format:
             case TextFormat():
                 return Types.STRING()
@@ -181,13 +182,13 @@ class FileSource:
 
     @property
     def unmatched(self) -> list[str]:
-        """The patterns that match no file now."""
+        """Patterns that match no file now."""
         stores = Stores()
         patterns = [place for place in self.locations if is_pattern(place)]
         return [place for place in patterns if next(files_at(stores, place), None) is None]
 
     def check(self) -> None:
-        """Raises ConfigError for a path that is not there, BadRecord for an unreadable file."""
+        """Raises ConfigError for a missing path, BadRecord for an unreadable file."""
         stores = Stores()
         for location in self.locations:
             check_location(stores, location, watched=not self.bounded)
@@ -198,13 +199,11 @@ class FileSource:
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None
     ) -> FileEnumerator:
-        """Finds files and cuts them."""
         return FileEnumerator(
             context, Stores(), self.locations, self.file_format, self.interval_ms, restored
         )
 
     def reader(self, context: ReaderContext) -> FileReader:
-        """Reads parts."""
         return FileReader(
             context,
             Stores(),

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class StreamFormat:
-    """A format that is read record by record. file_format: what reads it."""
+    """A format that is read record by record. file_format: its reader."""
 
     def __init__(self, file_format: TextFormat | RowFormat) -> None:
         self.file_format = file_format
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """A str for each line, without its end. Raises ConfigError for a charset unfit for that.
+        """Text as a str for each line, without its end. Raises ConfigError for unfit charsets.
 
         >>> FileSource.for_record_stream_format(StreamFormat.text_line_format(), "logs/").build()
         """
@@ -45,7 +45,7 @@ class StreamFormat:
 
 
 class BulkFormat:
-    """A format that is read in blocks of columns. file_format: what reads it."""
+    """A format that is read in blocks of columns. file_format: its reader."""
 
     def __init__(self, file_format: RowFormat) -> None:
         self.file_format = file_format

@@ -25,12 +25,12 @@ _COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def compression_of(path: str) -> str | None:
-    """How a file is compressed, by its name."""
+    """Compression of a file, by its name."""
     return next((kind for end, kind in _COMPRESSIONS.items() if path.endswith(end)), None)
 
 
 def byte_parts(path: str, size: int, target: int) -> list[tuple[int, int]]:
-    """Parts of about ``target`` bytes; one of a compressed file."""
+    """Parts of about ``target`` bytes; a single one for a compressed file."""
     count = max(1, round(size / target))
     if compression_of(path) is not None or count == 1:
         return [(0, END)]
@@ -40,7 +40,7 @@ def byte_parts(path: str, size: int, target: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def opened_text(stores: Stores, path: str) -> Generator[BinaryIO]:
-    """The bytes of a text file, decompressed."""
+    """Bytes of a text file, decompressed."""
     store, name = stores.locate(path)
     kind = compression_of(path)
     with open_stream(store, name) as stream:
@@ -62,7 +62,7 @@ class LineBlocks:
         self._quoted = quoted
 
     def line_at(self, position: int) -> tuple[bytes, int]:
-        """The line that begins at a byte, without its end, and the byte that the next begins at."""
+        """Line that begins at a byte, without its end, and the start of the next line."""
         self._skip_to(position)
         data = b""
         while (end := self._line_end(data)) < 0:
@@ -74,7 +74,7 @@ class LineBlocks:
         return data[:end].rstrip(b"\r\n").removeprefix(BYTE_ORDER_MARK), position + end
 
     def from_part(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Blocks of the lines that begin in a part, each with the byte it begins at."""
+        """Blocks of the lines that begin in a part, each with its start in bytes."""
         if start == 0:
             yield from self.from_line(0, end)
             return
@@ -89,7 +89,7 @@ class LineBlocks:
             yield from self._blocks(position, end)
 
     def from_line(self, position: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """Blocks from the beginning of a line on, to the last line that begins before ``end``."""
+        """Blocks from the start of a line to the last line that begins before ``end``."""
         self._skip_to(position)
         if position == 0:
             mark = self._stream.read(len(BYTE_ORDER_MARK))
@@ -118,14 +118,14 @@ class LineBlocks:
                 return
 
     def _line_end(self, data: bytes) -> int:
-        """The byte after the first line end; -1 where there is none."""
+        """Position after the first line end; -1 if there is none."""
         end = data.find(b"\n")
         while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
             end = data.find(b"\n", end + 1)
         return end + 1 if end >= 0 else -1
 
     def _last_line_end(self, data: bytes) -> int:
-        """The byte after the last line end; 0 where there is none."""
+        """Position after the last line end; 0 if there is none."""
         end = data.rfind(b"\n")
         while self._quoted and end >= 0 and data.count(b'"', 0, end) % 2:
             end = data.rfind(b"\n", 0, end)
@@ -148,7 +148,7 @@ class LineBlocks:
 
 
 def lines_of(block: bytes, *, quoted: bool = False) -> list[bytes]:
-    """The lines of a block, with their ends."""
+    """Lines of a block, with their ends."""
     *whole, last = block.split(b"\n")
     lines = [line + b"\n" for line in whole] + ([last] if last else [])
     if not quoted:
@@ -165,7 +165,7 @@ def lines_of(block: bytes, *, quoted: bool = False) -> list[bytes]:
 
 
 def line_number(stores: Stores, path: str, position: int) -> int:
-    """The number of the line that begins at a byte, from 1. Reads all before it."""
+    """Number, from 1, of the line that begins at a byte. Reads everything before it."""
     number = 1
     with opened_text(stores, path) as stream:
         while position > 0 and (piece := stream.read(min(position, BLOCK_BYTES))):

@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ParquetFormat:
-    """columns: those to read, in this order; None for all. block_rows: read in one go."""
+    """Parquet files. columns: those to read, in this order; None for all.
+
+    block_rows: read at once.
+    """
 
     columns: tuple[str, ...] | None = None
     block_rows: int = 65_536
 
     @property
     def name(self) -> str:
-        """For messages."""
         return "Parquet"
 
     def check(self, stores: Stores, path: str) -> None:
-        """Whether the file is Parquet and has the columns."""
         with _opened(stores, path) as file:
             found = file.schema_arrow.names
             missing = [name for name in self.columns or () if name not in found]
@@ -45,18 +46,15 @@ class ParquetFormat:
             )
 
     def schema_of(self, stores: Stores, path: str) -> None:
-        """Each file has its own."""
         return
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """Runs of row groups."""
         with _opened(stores, path) as file:
             metadata = file.metadata
             sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
         return runs(sizes, target * sum(sizes) / max(1, size))
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """Batches of rows of the part's row groups."""
         done = (split.offset or 0) + split.rows
         with _opened(stores, split.path) as file:
             groups, row = _groups_left(file, split.start, split.end, done)
@@ -70,7 +68,7 @@ class ParquetFormat:
 
 
 def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:
-    """Neighbours put together until they are about as large as the target."""
+    """Joins neighbours until they are about as large as the target."""
     parts: list[tuple[int, int]] = []
     first, size = 0, 0
     for index, one in enumerate(sizes):
@@ -84,7 +82,7 @@ def runs(sizes: list[int], target: float) -> list[tuple[int, int]]:
 
 
 def _groups_left(file: pq.ParquetFile, start: int, end: int, done: int) -> tuple[list[int], int]:
-    """The row groups not wholly read, and the row of the part that the first begins with."""
+    """Unfinished row groups, and the row of the part at which the first one begins."""
     row = 0
     for group in range(start, end):
         rows = file.metadata.row_group(group).num_rows

@@ -37,12 +37,12 @@ class PartNames:
     suffix: str
 
     def part(self, number: int, bucket: str = "") -> str:
-        """The final name of the attempt's n-th part. bucket: the folder it is in, if any."""
+        """Final name of the attempt's n-th part. bucket: its folder, if any."""
         name = f"{self.prefix}-{self.job[:_JOB_DIGITS]}-{self.attempt}-{number}{self.suffix}"
         return f"{bucket}/{name}" if bucket else name
 
     def left_behind(self, names: Iterable[str], parallelism: int) -> Iterator[str]:
-        """Hidden parts that this subtask has to sweep, of these names.
+        """Hidden parts that this subtask must delete, among these names.
 
         They are of earlier attempts of this subtask, and of subtasks that there are no more, which
         the first subtask sweeps. Only right once all that was restored is committed.
@@ -64,27 +64,26 @@ class PartNames:
 
 
 def hidden(name: str) -> str:
-    """What a part is called until it is committed."""
+    """Name of a part until it is committed."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}.{base}{_HIDDEN_END}"
 
 
 @dataclass(frozen=True, slots=True)
 class PartCommittable:
-    """A part to be made visible. folder: absolute, or a URL. name: final. rows: in it."""
+    """A part to commit. folder: absolute, or a URL. name: final. rows: number of rows."""
 
     folder: str
     name: str
     rows: int
 
     def to_bytes(self) -> bytes:
-        """As JSON, with a version."""
         fields = {"v": _VERSION, "folder": self.folder, "name": self.name, "rows": self.rows}
         return json.dumps(fields).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> PartCommittable:
-        """What ``to_bytes`` made. Raises FormatError."""
+        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
@@ -97,13 +96,12 @@ class PartCommittable:
 
 
 class PartCommitter:
-    """Renames parts to their final names; those that have them are passed over."""
+    """Renames parts to their final names; skips those that have them."""
 
     def __init__(self) -> None:
         self._stores = Stores()
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        """Make the parts visible. Raises CommitFailed for one that is gone."""
         for data in committables:
             part = PartCommittable.from_bytes(data)
             self._commit(self._stores.open(part.folder), part)
@@ -128,8 +126,7 @@ class PartCommitter:
             if store.info(part.name) is None:
                 raise _lost(part) from None
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
 
 def _lost(part: PartCommittable) -> CommitFailed:

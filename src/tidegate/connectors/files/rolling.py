@@ -33,15 +33,18 @@ _FIELDS: Final = {
 
 
 class Encoder(ABC):
-    """Turns a record into bytes of a file; what one gives begins where the one before ended."""
+    """Turns a record into bytes of a file; records follow each other without a gap."""
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
-        """The record's bytes, with a line end where one is wanted."""
+        """Bytes of a record, with a line end if one is wanted."""
 
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """``str(value)`` and a line end. Raises ConfigError for an unknown charset."""
+        """An encoder for ``str(value)`` and a line end.
+
+        Raises ConfigError for an unknown charset.
+        """
         try:
             "".encode(charset_name)
         except LookupError as error:
@@ -58,26 +61,25 @@ class _SimpleStringEncoder(Encoder):
     charset: str
 
     def encode(self, value: Any) -> bytes:
-        """The text of a value as a line."""
         return f"{value}\n".encode(self.charset)
 
 
 @dataclass(frozen=True, slots=True)
 class BulkWriterFactory:
-    """How blocks of columns are written. schema: of the columns."""
+    """Layout of blocks of columns. schema: of the columns."""
 
     encoding: ParquetEncoding | CsvEncoding
     schema: pa.Schema
 
 
 class ParquetBulkWriters:
-    """Writers of Parquet."""
+    """Makes writers of Parquet files."""
 
     @staticmethod
     def for_row_type(
         row_type: RowTypeInfo, hadoop_config: object = None, utc_timestamp: bool = False
     ) -> BulkWriterFactory:
-        """Rows of a type as Parquet.
+        """A writer of rows of a type as Parquet.
 
         hadoop_config, utc_timestamp: without effect, since nothing is written through Hadoop and a
         SQL_TIMESTAMP has no zone.
@@ -86,18 +88,18 @@ class ParquetBulkWriters:
 
 
 class CsvBulkWriters:
-    """Writers of CSV."""
+    """Makes writers of CSV files."""
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> BulkWriterFactory:
-        """Rows of a schema's type as CSV."""
+        """A writer of rows of a schema's type as CSV."""
         encoding = CsvEncoding(schema.separator, schema.use_header, arrays=schema.separators)
         return BulkWriterFactory(encoding, schema_of(schema.row_type))
 
 
 @dataclass(frozen=True, slots=True)
 class BucketAssigner:
-    """The folder, below the sink's, that records go to by the time at which they are written.
+    """Chooses a folder below the sink's by the time at which a record is written.
 
     pattern: of ``strftime``; empty for none. zone: name of a time zone; None for this machine's.
     """
@@ -107,14 +109,14 @@ class BucketAssigner:
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """No folders."""
+        """An assigner without folders."""
         return BucketAssigner()
 
     @staticmethod
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None
     ) -> BucketAssigner:
-        """A folder for each hour, or what else Java's date pattern tells apart.
+        """An assigner with a folder for each hour, or for each value of Java's date pattern.
 
         timezone_id: such as ``Europe/Amsterdam``; None for that of the machine. Raises ConfigError
         for letters beside ``yyyy yy MM dd HH mm ss`` and text in quotes, and for an unknown zone.
@@ -131,7 +133,7 @@ class BucketAssigner:
         return BucketAssigner(_strftime(format_str), timezone_id)
 
     def bucket(self, now_ms: int) -> str:
-        """The folder at a time, without a slash at its end; empty for the sink's own."""
+        """Folder at a time, without a slash at its end; empty for the sink's own folder."""
         if not self.pattern:
             return ""
         moment = datetime.datetime.fromtimestamp(now_ms / 1_000, datetime.UTC)
@@ -159,7 +161,7 @@ def _strftime(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RollingPolicy:
-    """When a part ends beside each checkpoint, which always ends it. part_bytes: at about these."""
+    """Decides when a part ends, apart from checkpoints, which always end it. part_bytes: limit."""
 
     part_bytes: int
 
@@ -169,7 +171,7 @@ class RollingPolicy:
         rollover_interval: Span = 60_000,
         inactivity_interval: Span = 60_000,
     ) -> RollingPolicy:
-        """At a size in bytes.
+        """A policy that ends parts at a size in bytes.
 
         The intervals, milliseconds, have no effect: a part that is old or quiet ends with the next
         checkpoint, and nobody sees it before that.
@@ -178,28 +180,28 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> RollingPolicy:
-        """At each checkpoint alone."""
+        """A policy that ends parts at checkpoints alone."""
         return RollingPolicy(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFileConfig:
-    """How the names of parts begin and end."""
+    """Prefix and suffix of the names of parts."""
 
     part_prefix: str = "part"
     part_suffix: str = ""
 
     def get_part_prefix(self) -> str:
-        """How names begin."""
+        """Prefix of the names of parts."""
         return self.part_prefix
 
     def get_part_suffix(self) -> str:
-        """How names end."""
+        """Suffix of the names of parts."""
         return self.part_suffix
 
     @staticmethod
     def builder() -> OutputFileConfig.OutputFileConfigBuilder:
-        """A builder.
+        """A builder of this configuration.
 
         >>> OutputFileConfig.builder().with_part_prefix("orders").with_part_suffix(".txt").build()
         """
@@ -207,21 +209,21 @@ class OutputFileConfig:
 
     @dataclass(slots=True)
     class OutputFileConfigBuilder:
-        """Makes an ``OutputFileConfig``. Methods give itself."""
+        """Builds an ``OutputFileConfig``; each call returns the builder."""
 
         _prefix: str = "part"
         _suffix: str = ""
 
         def with_part_prefix(self, prefix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """How names begin; ``part`` unless set."""
+            """Sets the prefix of names; ``part`` unless set."""
             self._prefix = prefix
             return self
 
         def with_part_suffix(self, suffix: str) -> OutputFileConfig.OutputFileConfigBuilder:
-            """How names end, such as ``.txt``."""
+            """Sets the suffix of names, such as ``.txt``."""
             self._suffix = suffix
             return self
 
         def build(self) -> OutputFileConfig:
-            """The settings."""
+            """Makes the configuration."""
             return OutputFileConfig(self._prefix, self._suffix)

@@ -23,30 +23,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """A format of columns whose records are rows of a type. columns: reads those of the type."""
+    """A format of columns whose records are rows of a type. columns: reader of its columns."""
 
     columns: ParquetFormat | CsvFormat
     row_type: RowTypeInfo
 
     @property
     def name(self) -> str:
-        """For messages."""
         return self.columns.name
 
     def check(self, stores: Stores, path: str) -> None:
-        """Whether the columns can be found in it."""
         self.columns.check(stores, path)
 
     def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
-        """As the columns have it."""
         return self.columns.schema_of(stores, path)
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """As the columns are cut."""
         return self.columns.cut(stores, path, size, target)
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """Blocks of rows. Raises BadRecord for columns that cannot become what was declared."""
+        """Blocks of rows. Raises BadRecord for columns that can't have the declared type."""
         schema, names = schema_of(self.row_type), tuple(self.row_type.field_names)
         for block in self.columns.blocks(stores, split):
             assert isinstance(block.rows, pa.RecordBatch), "a format of columns gives columns"

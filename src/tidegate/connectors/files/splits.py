@@ -1,4 +1,4 @@
-"""A part of a file to be read, and where a reader stands in it."""
+"""A part of a file, and the position of its reader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileSplit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that were read in one go.
+    """Rows that were read at once.
 
     offset: as in ``FileSplit``. first: rows of the block that are left out before these. bad:
     rows passed over because they cannot be read.
@@ -49,27 +49,27 @@ class Block:
 
 
 class FileFormat(Protocol):
-    """How one kind of file is read. Blocking; called on a pool. A picklable value."""
+    """Reader of one kind of file. Blocking; called on a pool. A picklable value."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name of the kind of file, for messages."""
         ...
 
     def check(self, stores: Stores, path: str) -> None:
-        """Look at a file. Raises ConfigError or BadRecord for what cannot be read."""
+        """Checks a file. Raises ConfigError or BadRecord if it cannot be read."""
         ...
 
     def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
-        """The columns found by looking at a file; None where each file brings its own."""
+        """Columns found by looking at a file; None if each file brings its own."""
         ...
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """Parts of about ``target`` bytes; one part where the file cannot be cut."""
+        """Parts of about ``target`` bytes; a single one if the file cannot be cut."""
         ...
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """What is left of a part, from ``split.offset`` and ``split.rows`` on.
+        """The rest of a part, from ``split.offset`` and ``split.rows`` on.
 
         Raises BadRecord for a file that is no such file, and for a row that cannot be read.
         """

@@ -41,7 +41,7 @@ _BEYOND_JSON = (b"NaN", b"Infinity", b"Inf")
 
 
 class _Object(msgspec.Struct, gc=False):
-    """Any object of JSON; what is in it is passed over."""
+    """Any object of JSON; its content is skipped."""
 
 
 _OBJECTS = msgspec.json.Decoder(_Object)
@@ -59,22 +59,18 @@ class TextFormat:
 
     @property
     def name(self) -> str:
-        """For messages."""
         return "text"
 
     def check(self, stores: Stores, path: str) -> None:
-        """Any file is text until it is read."""
+        """Accepts any file: it is text until it is read."""
 
     def schema_of(self, stores: Stores, path: str) -> None:
-        """Lines have no columns."""
         return
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """Ranges of bytes."""
         return byte_parts(path, size, target)
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """Blocks of lines."""
         with opened_text(stores, split.path) as stream:
             found = _blocks_of(LineBlocks(stream, split.path), split, split.start)
             parse = partial(_text_lines, charset=self.charset)
@@ -94,16 +90,13 @@ class JsonFormat:
 
     @property
     def name(self) -> str:
-        """For messages."""
         return "JSON lines"
 
     def check(self, stores: Stores, path: str) -> None:
-        """Whether columns can be found in it, where they are needed."""
         if self.arrow and self.schema is None:
             self.schema_of(stores, path)
 
     def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
-        """The columns of the first lines, where Arrow batches are wanted."""
         if not self.arrow or self.schema is not None:
             return None
         block = _first_block(stores, path)
@@ -112,11 +105,9 @@ class JsonFormat:
         return _without_nulls(_look(lambda: _json_table(block), path))
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """Ranges of bytes."""
         return byte_parts(path, size, target)
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """Blocks of values."""
         parse = self._arrow_parser(split) if self.arrow else _json_lines
         with opened_text(stores, split.path) as stream:
             found = _blocks_of(LineBlocks(stream, split.path), split, split.start)
@@ -163,16 +154,13 @@ class CsvFormat:
 
     @property
     def name(self) -> str:
-        """For messages."""
         return "CSV"
 
     def check(self, stores: Stores, path: str) -> None:
-        """Whether columns can be found in it."""
         if self.schema is None:
             self.schema_of(stores, path)
 
     def schema_of(self, stores: Stores, path: str) -> pa.Schema | None:
-        """The columns of the first lines."""
         if self.schema is not None:
             return None
         if not self.header:
@@ -185,11 +173,10 @@ class CsvFormat:
         return _without_nulls(self._columns(block, path, skip=self.skip))
 
     def cut(self, stores: Stores, path: str, size: int, target: int) -> list[tuple[int, int]]:
-        """Ranges of bytes, where a line end always ends a row."""
+        """Ranges of bytes, cut only if a line end always ends a row."""
         return [(0, END)] if self.newlines else byte_parts(path, size, target)
 
     def blocks(self, stores: Stores, split: FileSplit) -> Iterator[Block]:
-        """Blocks of rows."""
         schema = schema_from(self.schema or split.schema)
         names = list(schema.names)
         lines, first = self._first_lines(stores, split.path, self.header + self.skip_first)
@@ -204,7 +191,7 @@ class CsvFormat:
             yield from _parsed(found, parse, stores, split, skip=self.skip, quoted=self.newlines)
 
     def _first_lines(self, stores: Stores, path: str, count: int) -> tuple[list[bytes], int]:
-        """So many lines that are no comments, and the byte behind them."""
+        """This many lines without comments, and the position after them."""
         lines: list[bytes] = []
         position = 0
         while len(lines) < count:
@@ -288,7 +275,7 @@ class CsvFormat:
 
 
 def schema_from(data: bytes | None) -> pa.Schema:
-    """A schema from its serialised form."""
+    """Schema of its serialised form."""
     assert data is not None, "a format that needs a schema has one, or its splits do"
     return pa.ipc.read_schema(pa.py_buffer(data))
 
@@ -310,7 +297,7 @@ def _parsed(
     skip: bool,
     quoted: bool = False,
 ) -> Iterator[Block]:
-    """Blocks of rows, without those that were read already."""
+    """Blocks of rows, without those already read."""
     done = split.rows
     for offset, data in found:
         block = _parsed_block(offset, data, parse, stores, split.path, skip=skip, quoted=quoted)
@@ -346,7 +333,7 @@ def _parsed_block(
 def _isolated(
     lines: list[bytes], parse: Callable[[bytes], Rows]
 ) -> tuple[list[Rows], list[tuple[int, str]]]:
-    """The rows of the lines that can be read, and which lines cannot, with what is said of them."""
+    """Rows of the readable lines; the unreadable lines, with their errors."""
     good: list[Rows] = []
     bad: list[tuple[int, str]] = []
     stretches = [(0, len(lines))] if lines else []
@@ -370,9 +357,9 @@ def _json_table(block: bytes, options: pa_json.ParseOptions | None = None) -> pa
 
 
 def _check_objects(block: bytes) -> None:
-    """Raises for what pyarrow would end the process over: depths of nesting, a ``null`` in front.
+    """Refuses what would crash pyarrow: deep nesting, and a leading ``null``.
 
-    A RecursionError, or a DecodeError, for which values there are that are no objects.
+    Raises RecursionError, or DecodeError for values that are not objects.
     """
     try:
         _OBJECTS.decode_lines(block)
@@ -383,7 +370,7 @@ def _check_objects(block: bytes) -> None:
 
 
 def _readable(block: bytes) -> bytes:
-    """The lines of JSON of which each is an object by itself."""
+    """Lines of JSON that are objects."""
     lines = lines_of(block)
     _, bad = _isolated(lines, lambda some: _one_batch(_json_table(some)))
     odd = {index for index, _ in bad}
@@ -454,6 +441,6 @@ def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:
-    """Columns without a value in the first lines are taken for text."""
+    """Treats columns without a value in the first lines as text."""
     kinds = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
     return pa.schema(list(zip(schema.names, kinds, strict=True)))

@@ -35,11 +35,11 @@ class OpenPart(Protocol):
     bytes: int
 
     def close(self) -> None:
-        """Make it durable."""
+        """Completes the part durably."""
         ...
 
     def abort(self) -> None:
-        """Delete what there is of it."""
+        """Deletes the unfinished part."""
         ...
 
 
@@ -47,7 +47,7 @@ _Part = TypeVar("_Part", bound=OpenPart)
 
 
 class PartRolling:
-    """One attempt's parts: opens them, ends them, and runs what blocks in its order on the pool.
+    """Parts of one attempt: opens and ends them, and runs blocking calls in order on the pool.
 
     bucket_at: the folder below the store's root that parts go to at a time; empty for none.
     """
@@ -75,27 +75,27 @@ class PartRolling:
             self.sweep()
 
     def open_file(self) -> tuple[str, Callable[[], Writer]]:
-        """The name of the next part, and what opens its file."""
+        """Name of the next part, and a function that opens its file."""
         self._made += 1
         name = self._names.part(self._made, self._bucket)
         return name, lambda: self._store.open_new(hidden(name))
 
     def to_bucket_of_now(self, end_part: Callable[[], None]) -> None:
-        """Before rows are taken: where they go to another folder, end what went to the last."""
+        """Before rows are taken, ends the current part if they belong to another folder."""
         bucket = self._bucket_at(self._context.processing_time())
         if bucket != self._bucket:
             end_part()
             self._bucket = bucket
 
     def begun(self, part: _Part) -> _Part:
-        """A new part, which is deleted at the end unless it has become durable."""
+        """Registers a new part, which is deleted at the end unless it has become durable."""
         self._begun.append(part)
         return part
 
     def submit(
         self, call: Callable[[], object], then: Callable[[], object] = lambda: None
     ) -> Awaitable[object] | None:
-        """Run a call on the pool after those before it; what to wait for where one is under way.
+        """Runs a call on the pool after earlier ones; returns an awaitable if one is under way.
 
         then: called on the loop after it. Its failure is the subtask's, and what comes after it is
         not run.
@@ -119,21 +119,21 @@ class PartRolling:
         done.set_result(None)
 
     def is_full(self, part: OpenPart) -> bool:
-        """Whether a part is as large as it should get."""
+        """True if a part has reached its size."""
         return part.bytes >= self._part_bytes
 
     def end(self, part: OpenPart) -> None:
-        """No more goes into a part."""
+        """Ends a part, which takes no more rows."""
         self.submit(part.close, lambda: self._begun.remove(part))
         self._ended.append(PartCommittable(self._store.root, part.name, part.rows).to_bytes())
 
     def prepared(self) -> Prepared:
-        """The parts that ended since the last time."""
+        """Parts that ended since the last call."""
         committables, self._ended = self._ended, []
         return Prepared(committables, self._last if committables else None)
 
     def sweep(self) -> None:
-        """Delete, once, what earlier attempts have left behind."""
+        """Deletes, once, leftovers of earlier attempts."""
         if not self._swept:
             self._swept = True
             self._context.start(self._sweep())
@@ -151,11 +151,10 @@ class PartRolling:
 
     @property
     def place(self) -> str:
-        """Where the parts are written, for messages."""
         return f"operator '{self._context.operator}', {self._store.root}"
 
     def close(self) -> None:
-        """Delete the parts that nobody was told are durable; none is being written any more."""
+        """Deletes parts that were not reported as durable; none is being written any more."""
         for part in self._begun:
             part.abort()
         try:
@@ -178,7 +177,6 @@ class TablePartWriter:
         self._part: TablePart | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Gather rows; a full group goes to the pool."""
         self._rolling.to_bucket_of_now(self._end_part)
         columns = self._columns(batch)
         self._gathered.append(columns)
@@ -189,20 +187,17 @@ class TablePartWriter:
         return self._flush()
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """End the part."""
         self._end_part()
         return self._rolling.prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """All there is is in committables."""
+        """Has no state: everything is in committables."""
         return ()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """All that was restored is committed now."""
         self._rolling.sweep()
 
     def close(self) -> None:
-        """Delete what nobody will hear of."""
         self._rolling.close()
 
     def _columns(self, batch: Batch) -> pa.RecordBatch:
@@ -226,7 +221,7 @@ class TablePartWriter:
         return waiting
 
     def _table(self) -> pa.Table:
-        """What was gathered, under one schema: that of the part where it fits."""
+        """Gathered rows under one schema: the part's, if it fits."""
         tables = [pa.Table.from_batches([batch]) for batch in self._gathered]
         if self._part is not None:
             tables.insert(0, self._part.schema.empty_table())
@@ -273,7 +268,6 @@ class TablePart:
         self._encoder: PartEncoder | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Blocking: add rows."""
         if self._file is None:
             self._file = self._open_file()
         try:
@@ -287,12 +281,10 @@ class TablePart:
             ) from error
 
     def close(self) -> None:
-        """Blocking: make it durable."""
         assert self._encoder is not None, "a part is begun with its first rows"
         self._encoder.close()
 
     def abort(self) -> None:
-        """Delete what there is of it."""
         if self._encoder is not None:
             self._encoder.abort()
         abort_file(self._file)
@@ -309,7 +301,6 @@ class LinesPartWriter:
         self._part: LinesPart | None = None
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Gather lines; enough of them go to the pool."""
         self._rolling.to_bucket_of_now(self._end_part)
         values = as_rows(batch).values
         lines = self._encoding.lines(values)
@@ -319,20 +310,17 @@ class LinesPartWriter:
         return self._flush() if self._bytes >= GROUP_BYTES // 4 else None
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """End the part."""
         self._end_part()
         return self._rolling.prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """All there is is in committables."""
+        """Has no state: everything is in committables."""
         return ()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """All that was restored is committed now."""
         self._rolling.sweep()
 
     def close(self) -> None:
-        """Delete what nobody will hear of."""
         self._rolling.close()
 
     def _open_part(self) -> LinesPart:
@@ -369,23 +357,20 @@ class LinesPart:
         self._file: Writer | None = None
 
     def write(self, data: bytes) -> None:
-        """Blocking: add lines."""
         if self._file is None:
             self._file = self._open_file()
         self._file.write(data)
 
     def close(self) -> None:
-        """Blocking: make it durable."""
         assert self._file is not None, "a part is begun with its first lines"
         self._file.close()
 
     def abort(self) -> None:
-        """Delete what there is of it."""
         abort_file(self._file)
 
 
 def abort_file(file: Writer | None) -> None:
-    """Give a file up; one that cannot be deleted is swept later."""
+    """Abandons a file; one that cannot be deleted now is swept later."""
     if file is not None:
         try:
             file.abort()
@@ -394,7 +379,7 @@ def abort_file(file: Writer | None) -> None:
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch under a declared schema. Raises BadRecord where it does not fit."""
+    """The batch under a declared schema. Raises BadRecord if it does not fit."""
     if batch.schema.equals(schema):
         return batch
     try:

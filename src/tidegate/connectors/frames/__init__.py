@@ -1,4 +1,4 @@
-"""DataFrames as sources. `FrameState` keeps its name here: checkpoints hold it pickled under it."""
+"""DataFrames as sources. Checkpoints hold `FrameState` pickled under this module's name."""
 
 from tidegate.connectors.frames.frame_source import FrameState
 

@@ -1,4 +1,4 @@
-"""Parquet files that Spark reads as one DataFrame: which types it keeps, and one schema for all."""
+"""Parquet files that Spark reads as one DataFrame: the types that it keeps, and a common schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WIDER: Final = (
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The same columns in the types that Spark keeps them in, wider where it lacks one.
+    """The columns in Spark's types, wider if it lacks one.
 
     Raises GraphError that names all columns that Spark has no type for.
     """
@@ -64,7 +64,7 @@ def spark_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def settle(folder: str, declared: pa.Schema | None) -> pa.Schema:
-    """Bring all Parquet files of a folder under one schema, and say which it is. Blocking.
+    """Brings all Parquet files of a folder under one schema, which is returned. Blocking.
 
     declared: what they all have; None finds it, with the same width for all decimals that were
     found in values. Files of another schema are written anew, in the place of the old. Raises
@@ -80,18 +80,18 @@ def settle(folder: str, declared: pa.Schema | None) -> pa.Schema:
 
 
 def rows_in(folder: str) -> int:
-    """How many rows the Parquet files of a folder hold together. Blocking."""
+    """Number of rows in the Parquet files of a folder. Blocking."""
     stores = Stores()
     return sum(_rows_of(stores, file.path) for file in files_at(stores, folder))
 
 
 def holds_files(folder: str) -> bool:
-    """Whether there is a file in a folder that readers would see. Blocking."""
+    """True if a folder has a file that readers would see. Blocking."""
     return next(files_at(Stores(), folder), None) is not None
 
 
 def _found_schema(schemas: Collection[pa.Schema]) -> pa.Schema:
-    """What all go together in. Decimals that were found in values are as wide in every run."""
+    """Common schema of all files. Decimals found in values have one width in every run."""
     merged = one_schema(schemas) or pa.schema([])
     given = {field.name for schema in schemas for field in schema if not is_found(field)}
     return pa.schema(
@@ -103,7 +103,7 @@ def _found_schema(schemas: Collection[pa.Schema]) -> pa.Schema:
 
 
 def _widened(kind: pa.DataType) -> pa.DataType:
-    """A type that was found in values, with decimals as Flink and Spark have undeclared ones."""
+    """A type found in values, with decimals as wide as Flink and Spark have undeclared ones."""
     if pa.types.is_decimal(kind):
         whole_digits, whole_max = kind.precision - kind.scale, DECIMAL.precision - DECIMAL.scale
         return DECIMAL if whole_digits <= whole_max and kind.scale <= DECIMAL.scale else kind

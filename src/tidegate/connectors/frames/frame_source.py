@@ -28,7 +28,7 @@ _FORMAT = ParquetFormat()
 
 @dataclass(frozen=True, slots=True)
 class FrameSource:
-    """What was staged as Parquet, as Arrow batches; dicts in functions of rows.
+    """Staged Parquet files, as Arrow batches; dicts in functions of rows.
 
     staged: writes it; stays in the driver, so it is None in what is shipped.
     """
@@ -40,33 +40,28 @@ class FrameSource:
 
     @property
     def bounded(self) -> bool:
-        """Always."""
         return True
 
     @property
     def split_type(self) -> type[FileSplit]:
-        """What is dealt out to readers."""
         return FileSplit
 
     @property
     def produced_type(self) -> None:
-        """Arrow batches bring their own."""
         return
 
     def enumerator(
         self, context: EnumeratorContext[FileSplit], restored: bytes | None
     ) -> FrameEnumerator:
-        """Finds what was written and cuts it."""
         return FrameEnumerator(context, restored)
 
     def reader(self, context: ReaderContext) -> FileReader:
-        """Reads parts."""
         return FileReader(context, Stores(), _FORMAT, arrow=True, rate=None)
 
 
 @dataclass(frozen=True, slots=True)
 class FrameState:
-    """What the enumerator keeps. folder: of the files. files: the state of who cuts them."""
+    """State of the enumerator. folder: of the files. files: state of the one that cuts them."""
 
     folder: str
     files: bytes
@@ -93,14 +88,13 @@ class FrameEnumerator:
         self.close = self._files.close
 
     def start(self) -> None:
-        """Look for the files; those of an earlier run have to be there still."""
+        """Looks for the files; those of an earlier run must still exist."""
         if self._is_restored:
             self._context.run_blocking(self._look, lambda _: self._files.start())
         else:
             self._files.start()
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """Where the files are, and which of them nobody was given."""
         state = FrameState(self._folder, self._files.snapshot(checkpoint))
         return ship.dumps(state, name="frame enumerator")
 

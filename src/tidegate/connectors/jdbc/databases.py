@@ -1,4 +1,4 @@
-"""Which databases there are: what their URLs look like, their drivers, and what these ask for."""
+"""Known databases: syntax of their URLs, their drivers, and what these require."""
 
 from __future__ import annotations
 
@@ -36,79 +36,66 @@ _SQLITE: Final = "jdbc:sqlite:"
 
 
 class Cursor(Protocol):
-    """What a driver runs statements with."""
+    """A driver's cursor, on which statements run."""
 
-    def execute(self, query: Any, params: Any = ..., /) -> object:
-        """Run it once."""
-        ...
+    def execute(self, query: Any, params: Any = ..., /) -> object: ...
 
     def executemany(self, query: Any, params_seq: Any, /) -> object:
-        """Run it once for each row."""
+        """Runs a statement once for each row."""
         ...
 
 
 class Connection(Protocol):
     """A driver's connection."""
 
-    def cursor(self) -> Cursor:
-        """A cursor."""
-        ...
+    def cursor(self) -> Cursor: ...
 
-    def commit(self) -> None:
-        """End the transaction."""
-        ...
+    def commit(self) -> None: ...
 
-    def rollback(self) -> None:
-        """Undo the transaction."""
-        ...
+    def rollback(self) -> None: ...
 
-    def close(self) -> None:
-        """Let go of it."""
-        ...
+    def close(self) -> None: ...
 
 
 class Database(Protocol):
     """A kind of database, by its driver."""
 
     def require(self) -> None:
-        """Raises ConfigError where the driver is not installed."""
+        """Raises ConfigError if the driver is not installed."""
         ...
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
-        """A connection; what it raises is the driver's. Blocking, bounded in time."""
+        """Opens a connection, in bounded time; raises the driver's errors. Blocking."""
         ...
 
     def statement(self, sql: str) -> str:
-        """A statement with question marks, as the driver has it."""
+        """Adapts a statement with question marks to the driver."""
         ...
 
     def value(self, value: object) -> object:
-        """A value of a field, as the driver takes it."""
+        """Adapts a value of a field to the driver."""
         ...
 
     def may_pass(self, error: Exception) -> bool:
-        """Whether trying again, over a new connection, may help."""
+        """True if another try, over a new connection, may help."""
         ...
 
 
 class Sqlite:
     """SQLite, by the standard library."""
 
-    def require(self) -> None:
-        """It is always there."""
+    def require(self) -> None: ...
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
-        """Opens the file."""
         path = url.removeprefix(_SQLITE)
         # One call at a time uses it, on whichever thread of the pool.
         return sqlite3.connect(path, timeout=LOCK_S, check_same_thread=False)
 
     def statement(self, sql: str) -> str:
-        """As it is."""
         return sql
 
     def value(self, value: object) -> object:
-        """Decimals, dates and times become text, for SQLite has none."""
+        """Converts decimals, dates and times to text, since SQLite lacks them."""
         if isinstance(value, datetime.datetime):
             return value.isoformat(" ")
         if isinstance(value, datetime.date | datetime.time):
@@ -116,7 +103,7 @@ class Sqlite:
         return str(value) if isinstance(value, decimal.Decimal) else value
 
     def may_pass(self, error: Exception) -> bool:
-        """Locks and what the disk says pass; other faults are the statement's or the row's."""
+        """True for locks and disk errors; other faults lie in the statement or the row."""
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         return code in {
             sqlite3.SQLITE_BUSY,
@@ -132,7 +119,6 @@ class Postgres:
     """PostgreSQL, by psycopg."""
 
     def require(self) -> None:
-        """Raises ConfigError where psycopg is not installed."""
         if find_spec("psycopg") is None:
             raise ConfigError(
                 "PostgreSQL's driver is not installed: there is no module psycopg",
@@ -141,7 +127,7 @@ class Postgres:
             )
 
     def connect(self, url: str, user: str | None, password: str | None) -> Connection:
-        """Connects; what stands in the URL behind a question mark is libpq's."""
+        """Connects; parameters after the URL's question mark are libpq's."""
         import psycopg
         from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -149,7 +135,7 @@ class Postgres:
         return psycopg.connect(make_conninfo("", **given), user=user, password=password)
 
     def statement(self, sql: str) -> str:
-        """Question marks are ``%s`` there, and each other per cent sign is doubled."""
+        """Replaces question marks by ``%s``, and doubles other per cent signs."""
 
         def written(token: str) -> str:
             return "%s" if token == "?" else token.replace("%", "%%")
@@ -157,18 +143,17 @@ class Postgres:
         return _rewritten(sql, written)
 
     def value(self, value: object) -> object:
-        """As it is."""
         return value
 
     def may_pass(self, error: Exception) -> bool:
-        """Lost connections, deadlocks, and what the server is short of."""
+        """True for lost connections, deadlocks, and exhausted resources of the server."""
         import psycopg
 
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 def database_of(url: str) -> Database:
-    """The database that a URL names. Raises ConfigError where there is none for it."""
+    """Database of a URL. Raises ConfigError if it is unknown."""
     if url.startswith(_POSTGRES):
         return Postgres()
     path = url.removeprefix(_SQLITE)
@@ -189,12 +174,12 @@ def database_of(url: str) -> Database:
 
 
 def placeholders(sql: str) -> int:
-    """How many question marks of a statement stand for values."""
+    """Number of question marks in a statement that stand for values."""
     return sum(token == "?" for token in _TOKENS.findall(sql))
 
 
 def look_at(database: Database, connect: Callable[[], Connection]) -> None:
-    """Connect once. Raises ConfigError where the driver is missing or does not get there."""
+    """Connects once. Raises ConfigError if the driver is missing or the connection fails."""
     database.require()
     try:
         with closing(connect()):
@@ -212,10 +197,10 @@ def _rewritten(sql: str, written: Callable[[str], str]) -> str:
 
 
 def without_password(url: str) -> str:
-    """The URL as it may be shown."""
+    """The URL without its password, for messages."""
     return re.sub(r"(password=)[^&;]*|(://[^/@:]*:)[^/@]*(?=@)", r"\1\2…", url)
 
 
 def line_of(error: Exception) -> str:
-    """What an error says, in one line."""
+    """Text of an error, in one line."""
     return " ".join(str(error).split())

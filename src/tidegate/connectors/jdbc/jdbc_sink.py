@@ -41,7 +41,7 @@ _TABLE: Final = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE)\s+([^\s(;]+)", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class JdbcSink:
-    """A statement of a database that is run for each row; made by ``sink``."""
+    """Runs a statement of a database for each row; made by ``sink``."""
 
     sql: str
     type_info: RowTypeInfo
@@ -55,7 +55,7 @@ class JdbcSink:
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """Runs a statement for each row, whose fields stand for its question marks in order.
+        """A sink that runs a statement for each row, with its fields for the question marks.
 
         type_info: of the rows, ``Types.ROW_NAMED`` or ``Types.ROW``; tuples are taken too. Raises
         ConfigError for fields that no column takes, and where they are not as many as the marks.
@@ -70,20 +70,18 @@ class JdbcSink:
         )
 
     def check(self) -> None:
-        """Connect. Raises ConfigError for a missing driver, or where that fails."""
+        """Connects. Raises ConfigError for a missing driver or a failure."""
         look_at(database_of(self.connection.url), self._connect)
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> JdbcWriter:
-        """Writes one subtask's rows."""
         database_of(self.connection.url).require()
         return JdbcWriter(context, self)
 
     def committer(self) -> None:
-        """Rows are visible once they are written."""
         return
 
     def session(self, where: str) -> Session:
-        """What runs the statement. where: for messages."""
+        """Session that runs the statement. where: for messages."""
         table = _TABLE.search(self.sql)
         named = f"{where}, table '{table.group(1)}'" if table else f"{where}, {self.sql!r}"
         return Session(database_of(self.connection.url), self._connect, self.sql, named)
@@ -136,7 +134,6 @@ class JdbcWriter:
         self._timed = False
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Keep the rows; with enough of them, no more are wanted until they are written."""
         self._kept += [tuple(values_of_row(row)) for row in self._rows(as_rows(batch))]
         if len(self._kept) >= self._options.batch_size:
             return self._write_kept()
@@ -165,7 +162,7 @@ class JdbcWriter:
         await self._write_kept()
 
     async def _write_kept(self) -> None:
-        """Write what is kept now.
+        """Writes the rows that are kept now.
 
         Rows are let go of when they are written, not before: who waited for a write that failed
         finds them again, and does not take them for written.
@@ -193,13 +190,11 @@ class JdbcWriter:
             await asyncio.sleep(_BACKOFF_S * tries)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """What was kept is written before the checkpoint is complete."""
         return Prepared(durable=self._write_kept()) if self._kept else Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Nothing is kept over a checkpoint."""
+        """Has no state: rows are never kept over a checkpoint."""
         return ()
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._session.close()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JdbcConnectionOptions:
-    """How a database is reached; made by ``JdbcConnectionOptions.JdbcConnectionOptionsBuilder``.
+    """Connection to a database; made by ``JdbcConnectionOptions.JdbcConnectionOptionsBuilder``.
 
     user and password are shown nowhere, nor is a password in the URL.
     """
@@ -28,23 +28,23 @@ class JdbcConnectionOptions:
         return f"JdbcConnectionOptions(url={without_password(self.url)!r})"
 
     def get_db_url(self) -> str:
-        """Where it is."""
+        """URL of the database, with its scheme."""
         return self.url
 
     def get_driver_name(self) -> None:
-        """None: the URL names the driver."""
+        """Always None: the URL names the driver."""
         return
 
     def get_user_name(self) -> str | None:
-        """Who writes."""
+        """Name of the database's user."""
         return self.user
 
     def get_password(self) -> str | None:
-        """The user's password."""
+        """Password of the database's user."""
         return self.password
 
     class JdbcConnectionOptionsBuilder:
-        """Says where the database is; the methods give the builder back."""
+        """Builds the options of a connection; each call returns the builder."""
 
         def __init__(self) -> None:
             self._url = ""
@@ -52,32 +52,32 @@ class JdbcConnectionOptions:
             self._password: str | None = None
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Where it is: ``jdbc:sqlite:PATH`` or ``jdbc:postgresql://HOST:PORT/DATABASE``."""
+            """Sets the URL: ``jdbc:sqlite:PATH`` or ``jdbc:postgresql://HOST:PORT/DATABASE``."""
             self._url = url
             return self
 
         def with_driver_name(
             self, driver_name: str
         ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Without effect: the URL names the driver, and Java's are not used."""
+            """Has no effect: the URL names the driver, and Java's are not used."""
             return self
 
         def with_user_name(
             self, user_name: str
         ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """Who writes; SQLite has no users."""
+            """Sets the user; SQLite has none."""
             self._user = user_name
             return self
 
         def with_password(
             self, password: str
         ) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """The user's password."""
+            """Sets the user's password."""
             self._password = password
             return self
 
         def build(self) -> JdbcConnectionOptions:
-            """Make the options. Raises ConfigError for a URL that no driver is known for."""
+            """Makes the options. Raises ConfigError for a URL without a known driver."""
             options = JdbcConnectionOptions(self._url, self._user, self._password)
             database_of(options.url)
             return options
@@ -85,7 +85,7 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class JdbcExecutionOptions:
-    """When rows are written, and how often it is tried; made by ``builder``.
+    """Batches and retries of a sink; made by ``builder``.
 
     batch_size: rows that are written in one transaction, and kept until there are as many.
     batch_interval_ms: how long a row is kept at most; 0 for until there are enough, a checkpoint,
@@ -99,53 +99,52 @@ class JdbcExecutionOptions:
     max_retries: int = 3
 
     def get_batch_size(self) -> int:
-        """Rows of one transaction."""
+        """Number of rows in a transaction."""
         return self.batch_size
 
     def get_batch_interval_ms(self) -> int:
-        """How long a row is kept at most."""
+        """Longest time that a row is kept."""
         return self.batch_interval_ms
 
     def get_max_retries(self) -> int:
-        """Further tries."""
+        """Number of retries after a failure."""
         return self.max_retries
 
     @staticmethod
     def builder() -> JdbcExecutionOptionsBuilder:
-        """Begin."""
+        """A builder of these options."""
         return JdbcExecutionOptionsBuilder()
 
     @staticmethod
     def defaults() -> JdbcExecutionOptions:
-        """5000 rows, no interval, 3 retries."""
+        """Default options: 5000 rows, no interval, 3 retries."""
         return JdbcExecutionOptions()
 
 
 class JdbcExecutionOptionsBuilder:
-    """Says when rows are written; the methods give the builder back."""
+    """Builds the options of a sink; each call returns the builder."""
 
     def __init__(self) -> None:
         self._made = JdbcExecutionOptions()
 
     def with_batch_size(self, size: int) -> JdbcExecutionOptionsBuilder:
-        """Rows of one transaction. Raises ConfigError below 1."""
+        """Sets the rows of one transaction. Raises ConfigError below 1."""
         self._made = replace(self._made, batch_size=_at_least(1, size, "with_batch_size"))
         return self
 
     def with_batch_interval_ms(self, interval_ms: Span) -> JdbcExecutionOptionsBuilder:
-        """How long a row is kept at most; 0 for no such bound. Raises ConfigError below 0."""
+        """Sets the longest time that a row is kept; 0 for no limit. Raises ConfigError below 0."""
         interval = millis_of(interval_ms, where="with_batch_interval_ms")
         interval = _at_least(0, interval, "with_batch_interval_ms")
         self._made = replace(self._made, batch_interval_ms=interval)
         return self
 
     def with_max_retries(self, max_retries: int) -> JdbcExecutionOptionsBuilder:
-        """Further tries of what did not come through. Raises ConfigError below 0."""
+        """Sets the number of retries after a failure. Raises ConfigError below 0."""
         self._made = replace(self._made, max_retries=_at_least(0, max_retries, "with_max_retries"))
         return self
 
     def build(self) -> JdbcExecutionOptions:
-        """Make the options."""
         return self._made
 
 

@@ -1,4 +1,4 @@
-"""One connection to a database, and the statement that is run over it. All of it blocks."""
+"""One connection to a database, and the statement that runs over it. Everything blocks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Connects when there is something to write, and anew after a failure.
+    """Connects when there is something to write, and again after a failure.
 
     where: the step and the table, for messages.
     """
@@ -33,7 +33,7 @@ class Session:
         self._connection: Connection | None = None
 
     def write(self, rows: Rows) -> None:
-        """Run the statement for each row, all in one transaction.
+        """Runs the statement for each row, all in one transaction.
 
         Raises StorageFailed for what another try may mend, BadRecord for a row that is refused.
         """
@@ -80,7 +80,7 @@ class Session:
         )
 
     def close(self) -> None:
-        """Let go of the connection; what was not committed is undone."""
+        """Closes the connection; the database rolls back what was not committed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(Exception):

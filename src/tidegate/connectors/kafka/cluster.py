@@ -1,4 +1,4 @@
-"""What source and sink share: the clients, their properties, and looking at a cluster.
+"""Clients, properties and checks that Kafka's source and sink share.
 
 The clients are librdkafka's for records (confluent-kafka), whose property names the builders take,
 and kafka-python where a transaction has to be ended that another process began.
@@ -28,7 +28,7 @@ _QUIET: Final = {"log_level": "2"}
 
 
 def require_clients(where: str) -> None:
-    """Raises ConfigError where the clients are not installed."""
+    """Raises ConfigError if the clients are not installed."""
     missing = [name for name in ("confluent_kafka", "kafka") if find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -41,7 +41,7 @@ def require_clients(where: str) -> None:
 def checked_properties(
     servers: str | None, properties: Mapping[str, str], ours: Mapping[str, str], where: str
 ) -> dict[str, str]:
-    """A client's properties, as a builder was given them.
+    """Properties of a client, as given to a builder.
 
     ours: those that no one may set otherwise. Raises ConfigError for them, and without servers.
     """
@@ -65,7 +65,7 @@ def checked_properties(
 
 
 def int_property(properties: Mapping[str, str], key: str, where: str, *, default: int) -> int:
-    """A property that is a number. Raises ConfigError for one that is none."""
+    """A numeric property. Raises ConfigError for anything else."""
     text = str(properties.get(key, default))
     try:
         return int(text)
@@ -78,7 +78,7 @@ def int_property(properties: Mapping[str, str], key: str, where: str, *, default
 
 
 def admin(properties: Mapping[str, str], where: str) -> AdminClient:
-    """A client that looks at the cluster. Raises ConfigError for a property that is unknown."""
+    """A client for looking at the cluster. Raises ConfigError for an unknown property."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
@@ -89,7 +89,7 @@ def admin(properties: Mapping[str, str], where: str) -> AdminClient:
 
 
 def refused_properties(error: KafkaException, where: str) -> ConfigError:
-    """What to raise where a client does not take its properties."""
+    """Error for properties that a client refuses."""
     return ConfigError(
         f"Kafka's client refuses its properties: {fault(error).str()}",
         where=where,
@@ -98,7 +98,7 @@ def refused_properties(error: KafkaException, where: str) -> ConfigError:
 
 
 def topics_of(client: AdminClient, servers: str, where: str) -> dict[str, TopicMetadata]:
-    """The topics there are, by name. Raises StorageFailed where no server answers."""
+    """Topics of the cluster, by name. Raises StorageFailed if no server answers."""
     from confluent_kafka import KafkaException
 
     try:
@@ -115,7 +115,7 @@ def topics_of(client: AdminClient, servers: str, where: str) -> dict[str, TopicM
 def check_topics(
     topics: Collection[str], properties: Mapping[str, str], where: str
 ) -> dict[str, TopicMetadata]:
-    """Look whether the topics are there; gives all there are.
+    """Checks that the topics exist; returns all topics of the cluster.
 
     Raises ConfigError for those that are not, and where no server answers.
     """
@@ -134,5 +134,5 @@ def check_topics(
 
 
 def fault(error: KafkaException) -> KafkaError:
-    """What the client says of an exception of its own."""
+    """Text of an exception of the client."""
     return error.args[0]

@@ -71,12 +71,11 @@ class KafkaReader:
             raise refused_properties(error, self._where) from error
 
     def add_splits(self, splits: Sequence[KafkaSplit]) -> None:
-        """Read these too."""
         self._splits |= {(split.place.topic, split.place.partition): split for split in splits}
         self._assign()
 
     def _assign(self) -> None:
-        """Have the consumer read what is not read to its end, from where it stands."""
+        """Makes the consumer read unfinished partitions from their positions."""
         self._assigned = not self._waiting
         if self._waiting:
             return  # what that call comes back with may be from before or after
@@ -90,11 +89,9 @@ class KafkaReader:
         )
 
     def no_more_splits(self) -> None:
-        """These are all."""
         self._no_more = True
 
     def poll(self) -> Batch | None:
-        """What has been fetched; has a call wait for more where that is nothing."""
         if self._waiting or self._all_ended:
             return None
         held, self._held = self._held, []
@@ -120,22 +117,19 @@ class KafkaReader:
 
     @property
     def finished(self) -> bool:
-        """Whether each partition is read to its end, and no more will come."""
         return self._no_more and not self._waiting and self._all_ended
 
     @property
     def wants_splits(self) -> bool:
-        """Splits come unasked."""
         return False
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[KafkaSplit]:
-        """The partitions with the offsets of their next records; also those that have ended."""
+        """Partitions with the offsets of their next records, including ended ones."""
         if self._commits:
             self._taken[checkpoint] = {s.place: s.offset for s in self._splits.values()}
         return tuple(self._splits.values())
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Commit to the group what the checkpoint holds."""
         taken = self._taken.pop(checkpoint, {})
         for earlier in [each for each in self._taken if each < checkpoint]:
             del self._taken[earlier]
@@ -143,7 +137,10 @@ class KafkaReader:
             self._context.read_ahead(lambda: self._commit(taken), lambda _: None)
 
     def _commit(self, offsets: Mapping[KafkaTopicPartition, int]) -> None:
-        """On the pool. The group's offsets are for others to see: without them the job goes on."""
+        """Commits on the pool.
+
+        A failure is logged: the group's offsets are only for others to see.
+        """
         places = [TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
@@ -151,11 +148,10 @@ class KafkaReader:
             return  # the next checkpoint's commit covers this one
 
     def close(self) -> None:
-        """Leave the cluster."""
         self._consumer.close()
 
     def _take(self, messages: Sequence[Message]) -> RowBatch:
-        """The values of messages that came since partitions were assigned."""
+        """Values of messages that came since partitions were assigned."""
         values: list[object] = []
         times: list[int] = []
         timed, ended = True, False
@@ -187,7 +183,7 @@ class KafkaReader:
         return RowBatch(values, times if timed and values else None)
 
     def _move(self, split: KafkaSplit, offset: int) -> bool:
-        """The next record of a partition is this one; whether the partition has ended so."""
+        """Advances a partition to this record; returns True if the partition ends so."""
         moved = replace(split, offset=offset)
         self._splits[split.place.topic, split.place.partition] = moved
         return moved.ended
@@ -215,12 +211,12 @@ class KafkaReader:
             return None
 
     def _check_client(self, error: KafkaError | None) -> None:
-        """Raises for an error that is of no partition and that the client cannot get over."""
+        """Raises for errors without a partition from which the client cannot recover."""
         if error is not None and error.fatal():
             raise StorageFailed(f"Kafka's client has failed: {error.str()}", where=self._where)
 
     def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
-        """Raises, unless the end of what there is was reached."""
+        """Raises for errors of a partition, except for its current end."""
         if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]

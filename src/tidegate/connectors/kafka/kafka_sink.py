@@ -34,7 +34,7 @@ _DEFAULTS: Final = {
 
 
 class DeliveryGuarantee(Enum):
-    """What a sink promises where a job fails and is restored.
+    """Promise of a sink for a job that fails and is restored.
 
     EXACTLY_ONCE: records come into sight with their checkpoint, each once, for readers that read
     committed records only. AT_LEAST_ONCE: no record is lost, some may be there twice. NONE: records
@@ -61,11 +61,11 @@ class KafkaSink:
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """Begin."""
+        """Builder of a Kafka sink."""
         return KafkaSinkBuilder()
 
     def check(self) -> None:
-        """Look at what it needs.
+        """Checks the cluster and the settings.
 
         Raises ConfigError for a missing client or topic, where no server answers, and for a timeout
         of transactions that the brokers do not allow.
@@ -83,7 +83,6 @@ class KafkaSink:
                 transactions.close()
 
     def writer(self, context: WriterContext, restored: Sequence[bytes]) -> SinkWriter:
-        """Writes one subtask's records."""
         require_clients(WHERE)
         from tidegate.connectors.kafka.transactional import TransactionalWriter
         from tidegate.connectors.kafka.writer import PlainWriter
@@ -100,7 +99,6 @@ class KafkaSink:
         return PlainWriter(context, self.schema, self.properties, flushes=flushes)
 
     def committer(self) -> Committer | None:
-        """Commits transactions, where there are any."""
         if self.guarantee is not DeliveryGuarantee.EXACTLY_ONCE:
             return None
         require_clients(WHERE)
@@ -110,7 +108,7 @@ class KafkaSink:
 
 
 class KafkaSinkBuilder:
-    """Says what is written, where and with which promise; the methods give the builder back."""
+    """Builds a sink; each call returns the builder."""
 
     def __init__(self) -> None:
         self._servers: str | None = None
@@ -120,17 +118,17 @@ class KafkaSinkBuilder:
         self._schema: KafkaRecordSerializationSchema | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSinkBuilder:
-        """Servers to begin with, ``host:port`` with commas in between."""
+        """Sets the first servers, ``host:port`` separated by commas."""
         self._servers = bootstrap_servers
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """What is promised where the job fails; NONE if nothing is said."""
+        """Sets the delivery guarantee after a failure; NONE by default."""
         self._guarantee = delivery_guarantee
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """How transactional ids begin; EXACTLY_ONCE needs it.
+        """Sets the prefix of transactional ids; EXACTLY_ONCE needs it.
 
         It has to be this sink's alone in the whole cluster, and stay the same when the job is
         started again: what an earlier run has left open under it is aborted.
@@ -141,17 +139,17 @@ class KafkaSinkBuilder:
     def set_record_serializer(
         self, record_serializer: KafkaRecordSerializationSchema
     ) -> KafkaSinkBuilder:
-        """How an element becomes a record."""
+        """Sets the conversion of elements to records."""
         self._schema = record_serializer
         return self
 
     def set_property(self, key: str, value: str) -> KafkaSinkBuilder:
-        """A property of librdkafka's producer, such as ``transaction.timeout.ms``."""
+        """Sets a property of librdkafka's producer, such as ``transaction.timeout.ms``."""
         self._properties[key] = str(value)
         return self
 
     def build(self) -> KafkaSink:
-        """Make the sink. Raises ConfigError for what is missing or cannot be."""
+        """Makes the sink. Raises ConfigError for missing or contradicting settings."""
         require_clients(WHERE)
         if self._schema is None:
             raise ConfigError(

@@ -72,24 +72,22 @@ class KafkaSource:
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """Begin."""
+        """A builder of a source."""
         return KafkaSourceBuilder()
 
     # Source
 
     @property
     def bounded(self) -> bool:
-        """Whether it was given an end by ``set_bounded``."""
         return self.ends
 
     @property
     def split_type(self) -> type[KafkaSplit]:
-        """What is dealt out to readers."""
+        """Class of the splits, which a restore checks."""
         return KafkaSplit
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """What the schema says."""
         return self.schema.produced_type
 
     def check(self) -> None:
@@ -111,7 +109,6 @@ class KafkaSource:
     def enumerator(
         self, context: EnumeratorContext[KafkaSplit], restored: bytes | None
     ) -> KafkaEnumerator:
-        """Finds partitions, and where to begin in them."""
         require_clients(WHERE)
         from tidegate.connectors.kafka.enumerator.dealing import KafkaEnumerator
         from tidegate.connectors.kafka.enumerator.partition_finder import PartitionFinder
@@ -120,7 +117,6 @@ class KafkaSource:
         return KafkaEnumerator(context, finder, self.discovery_ms, restored)
 
     def reader(self, context: ReaderContext) -> KafkaReader:
-        """Reads partitions."""
         require_clients(WHERE)
         from tidegate.connectors.kafka.kafka_reader import KafkaReader
 
@@ -128,7 +124,7 @@ class KafkaSource:
 
 
 class KafkaSourceBuilder:
-    """Says what is read, from where to where, and how; the methods give the builder back."""
+    """Builds a source; each call returns the builder."""
 
     def __init__(self) -> None:
         self._servers: str | None = None
@@ -141,33 +137,33 @@ class KafkaSourceBuilder:
         self._malformed: Malformed | None = None
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> KafkaSourceBuilder:
-        """Servers to begin with, ``host:port`` with commas in between."""
+        """Sets the first servers, ``host:port`` separated by commas."""
         self._servers = bootstrap_servers
         return self
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """The group whose offsets are committed, and whose committed offsets can be begun at."""
+        """Sets the group for commits of offsets, and for starting at committed ones."""
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
-        """Read all partitions of these topics."""
+        """Reads all partitions of these topics."""
         self._subscriptions.append(Subscription(topics=topics))
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """Read all topics whose whole name matches a regular expression, also those to come."""
+        """Reads all topics whose whole name matches a regular expression, including future ones."""
         self._subscriptions.append(Subscription(pattern=topic_pattern))
         return self
 
     def set_partitions(self, partitions: Iterable[KafkaTopicPartition]) -> KafkaSourceBuilder:
-        """Read these partitions and no other."""
+        """Reads these partitions and no others."""
         self._subscriptions.append(Subscription(partitions=frozenset(partitions)))
         return self
 
     def set_starting_offsets(
         self, starting_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """Where to begin, unless a checkpoint is restored; earliest if nothing is said.
+        """Sets the start without a checkpoint; earliest by default.
 
         A partition that appears later is always read from its beginning.
         """
@@ -177,26 +173,26 @@ class KafkaSourceBuilder:
     def set_bounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """End before these offsets; the job can end then, and new partitions are not read."""
+        """Ends before these offsets; the job can end then, and new partitions are not read."""
         self._stop, self._ends = stopping_offsets_initializer, True
         return self
 
     def set_unbounded(
         self, stopping_offsets_initializer: KafkaOffsetsInitializer
     ) -> KafkaSourceBuilder:
-        """End before these offsets, but count as a source without an end."""
+        """Ends before these offsets, but counts as a source without an end."""
         self._stop, self._ends = stopping_offsets_initializer, False
         return self
 
     def set_value_only_deserializer(
         self, deserialization_schema: DeserializationSchema
     ) -> KafkaSourceBuilder:
-        """How the value of a record becomes a value here; records without one are passed over."""
+        """Sets the conversion of a record's value; records without a value are skipped."""
         self._schema = deserialization_schema
         return self
 
     def on_malformed(self, policy: Malformed) -> KafkaSourceBuilder:
-        """What a record does that the schema cannot read, whatever the schema says of it.
+        """Sets the policy for unreadable records, whatever the schema says of them.
 
         policy: "fail" (the job), "skip" (and count it), or the tag of a side output, which gets a
         ``DeadLetter`` with its bytes.
@@ -205,11 +201,11 @@ class KafkaSourceBuilder:
         return self
 
     def set_client_id_prefix(self, prefix: str) -> KafkaSourceBuilder:
-        """How the client calls itself to the servers."""
+        """Sets the prefix of the client's name at the servers."""
         return self.set_property("client.id", prefix)
 
     def set_property(self, key: str, value: str) -> KafkaSourceBuilder:
-        """A property of librdkafka, or one of the two options of this source.
+        """Sets a property of librdkafka, or one of the two options of this source.
 
         These are ``partition.discovery.interval.ms`` (default 300000; 0 or less never looks again)
         and ``commit.offsets.on.checkpoint`` (default true).
@@ -218,13 +214,13 @@ class KafkaSourceBuilder:
         return self
 
     def set_properties(self, props: Mapping[str, str]) -> KafkaSourceBuilder:
-        """Several properties."""
+        """Sets several properties of librdkafka."""
         for key, value in props.items():
             self.set_property(key, value)
         return self
 
     def build(self) -> KafkaSource:
-        """Make the source. Raises ConfigError for what is missing or cannot be."""
+        """Makes the source. Raises ConfigError for missing or contradicting settings."""
         require_clients(WHERE)
         given = dict(self._properties)
         discovery_ms = int_property(given, _DISCOVERY, WHERE, default=DISCOVERY_MS)

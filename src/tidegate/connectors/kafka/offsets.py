@@ -1,4 +1,4 @@
-"""Where reading begins and ends: partitions, offsets, and how they are found."""
+"""Start and end of reading: partitions, offsets, and how they are found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaTopicPartition:
-    """A partition of a topic."""
+    """A partition of a topic, by its number."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class KafkaTopicPartition:
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """Where to begin in a partition for which there is no offset."""
+    """Start of reading in a partition without an offset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -34,7 +34,7 @@ class KafkaOffsetResetStrategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KafkaOffsetsInitializer:
-    """How the offset of each partition is found where no checkpoint says it.
+    """Finds the offset of each partition without a checkpoint.
 
     Made by the static methods. reset: for partitions without an offset of that kind.
     """
@@ -46,24 +46,24 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """The first record that there still is."""
+        """Starts at the first record that still exists."""
         return KafkaOffsetsInitializer("earliest")
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Behind the last record there is."""
+        """Starts after the last record."""
         return KafkaOffsetsInitializer("latest", KafkaOffsetResetStrategy.LATEST)
 
     @staticmethod
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed; a partition without is refused, or reset as said."""
+        """Starts at the group's commits; a partition without one is refused, or reset as given."""
         return KafkaOffsetsInitializer("committed", offset_reset_strategy)
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record at or after a time, milliseconds since 1970; else behind the last.
+        """Starts at the first record at or after a time, ms since 1970; else after the last.
 
         Raises ConfigError for a negative one.
         """
@@ -81,7 +81,7 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These offsets; partitions that are not among them are reset as said.
+        """Starts at these offsets; other partitions are reset as given.
 
         Raises ConfigError for a negative one.
         """
@@ -121,7 +121,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSplit:
-    """A partition to be read.
+    """A partition to read.
 
     offset: of the next record. stop: the first offset that is not read; None for no end.
     """
@@ -132,5 +132,5 @@ class KafkaSplit:
 
     @property
     def ended(self) -> bool:
-        """Whether there is nothing more to read."""
+        """True if there is nothing more to read."""
         return self.stop is not None and self.offset >= self.stop

@@ -18,14 +18,14 @@ class KafkaTopicSelector(ABC):
 
     @abstractmethod
     def apply(self, data: Any) -> str:
-        """The topic."""
+        """Chooses the topic of an element."""
 
 
 TopicSelector = Callable[[Any], str] | KafkaTopicSelector
 
 
 class KafkaRecord(NamedTuple):
-    """What is sent."""
+    """Record to send to a topic."""
 
     topic: str
     key: bytes | None
@@ -34,7 +34,7 @@ class KafkaRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaRecordSerializationSchema:
-    """An element as a record; made by ``builder``. topic: where all go; None where one selects."""
+    """Converts elements to records; made by ``builder``. topic: of all; None with a selector."""
 
     topic: str | None
     selector: Callable[[Any], str] | None
@@ -43,11 +43,11 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """Begin."""
+        """A builder of a schema."""
         return KafkaRecordSerializationSchemaBuilder()
 
     def serialize(self, element: object) -> KafkaRecord:
-        """The record. Raises what selector and schemas raise, with a note on which of them did."""
+        """Converts an element. Errors of selector and schemas pass, with a note on their origin."""
         part = "topic selector"
         try:
             topic = self.topic if self.selector is None else self.selector(element)
@@ -63,7 +63,7 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """Says where elements go and what they become; the methods give the builder back."""
+    """Builds a schema; each call returns the builder."""
 
     def __init__(self) -> None:
         self._topic: str | None = None
@@ -72,14 +72,14 @@ class KafkaRecordSerializationSchemaBuilder:
         self._value_schema: SerializationSchema | None = None
 
     def set_topic(self, topic: str) -> KafkaRecordSerializationSchemaBuilder:
-        """All go to this topic."""
+        """Sends all elements to this topic."""
         self._topic = topic
         return self
 
     def set_topic_selector(
         self, topic_selector: TopicSelector
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """Each element goes where a function of it says."""
+        """Sets a function that chooses the topic of each element."""
         selects = isinstance(topic_selector, KafkaTopicSelector)
         self._selector = topic_selector.apply if selects else topic_selector
         return self
@@ -87,19 +87,19 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_key_serialization_schema(
         self, key_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """How the key is made of the element; without one, records have no key."""
+        """Sets the conversion of elements to keys; without one, records have no key."""
         self._key_schema = key_serialization_schema
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """How the value is made of the element."""
+        """Sets the conversion of elements to values."""
         self._value_schema = value_serialization_schema
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """Make the schema. Raises ConfigError for what is missing or said twice."""
+        """Makes the schema. Raises ConfigError for missing or repeated settings."""
         where = "KafkaRecordSerializationSchema"
         if (self._topic is None) == (self._selector is None):
             raise ConfigError(

@@ -86,7 +86,6 @@ class TransactionalWriter:
         self._open_next()
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Hand the batch over to the current transaction."""
         rows = as_rows(batch)
         if not len(rows):
             return None
@@ -105,13 +104,13 @@ class TransactionalWriter:
 
     @property
     def _awaited(self) -> asyncio.Future[None] | None:
-        """What has to be done before a record can be written; None where nothing has."""
+        """Work that must finish before a record can be written; None if there is none."""
         if self._flushed is not None and not self._flushed.done():
             return self._flushed  # or records could be in sight in another order
         return self._opened if self._current is None and self._next is None else None
 
     def _begun(self) -> Sending | None:
-        """The producer of the current transaction, begun where there is none; None for not yet."""
+        """Producer of the current transaction, started if needed; None if it is not ready."""
         if self._next is not None and self._next.number <= self._barrier:
             self._next = None
             self._open_next()
@@ -125,7 +124,6 @@ class TransactionalWriter:
         return cast("Transaction", self._current).sending
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """Leave the current transaction to the checkpoint."""
         transaction, self._current = self._current, None
         if transaction is None:
             return Prepared()
@@ -146,7 +144,10 @@ class TransactionalWriter:
         sealed.set_result(None)
 
     def _check_open(self, transaction: Transaction) -> None:
-        """On the pool. Raises StorageFailed where the transaction cannot be committed later."""
+        """Checks, on the pool, that the transaction can be committed later.
+
+        Raises StorageFailed.
+        """
         transaction.sending = None
         found, state = self._transactions.name_of(transaction.name.transactional_id)
         if (found, state) != (transaction.name, ONGOING):
@@ -159,12 +160,12 @@ class TransactionalWriter:
             )
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Nothing is kept: what comes behind this barrier has numbers above the checkpoint's."""
+        """Has no state: transactions after this barrier have numbers above the checkpoint's."""
         self._barrier = int(checkpoint)
         return ()
 
     def close(self) -> None:
-        """Abort what was never left to a checkpoint, so that nobody waits for its timeout."""
+        """Aborts what no checkpoint holds, so that nobody waits for its timeout."""
         if self._current is not None and self._current.sending is not None:
             with contextlib.suppress(KafkaException):
                 self._current.sending.producer.abort_transaction(_ABORT_S)
@@ -185,13 +186,11 @@ class TransactionalWriter:
         opened.set_result(None)
 
     def _clear(self) -> None:
-        """On the pool. Abort what is open and of no checkpoint."""
         ids = self._transactions.open_ids()
         for each in self._ids.left_behind(ids, self._context.parallelism, self._restored):
             self._transactions.abort_all(each, self._timeout_ms)
 
     def _opened_transaction(self, number: int) -> Transaction:
-        """On the pool."""
         own = self._ids.of(number)
         sending = Sending({**self._properties, "transactional.id": own}, self._where)
         try:

@@ -1,4 +1,4 @@
-"""Transactions of Kafka, ended by whoever knows their names.
+"""Transactions of Kafka, which any process that knows their names can end.
 
 A transaction belongs to a transactional id, and is known by that id with the producer id and epoch
 that the cluster gave for it. librdkafka can only end what it began itself, and to take an id over
@@ -92,7 +92,7 @@ _CHECKS_HOST: Final = "ssl.endpoint.identification.algorithm"
 
 
 def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, object]:
-    """What the second client needs to reach the cluster. Raises ConfigError for what it cannot."""
+    """Settings of the second client. Raises ConfigError for settings that it lacks."""
     settings: dict[str, object] = {}
     for key, value in properties.items():
         if key in _NAMES:
@@ -114,14 +114,13 @@ def connection_settings(properties: Mapping[str, str], where: str) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class TransactionName:
-    """A transaction, named so that any process can end it."""
+    """Name of a transaction, by which any process can end it."""
 
     transactional_id: str
     producer_id: int
     epoch: int
 
     def to_bytes(self) -> bytes:
-        """As JSON, with a version."""
         fields = {
             "v": _VERSION,
             "id": self.transactional_id,
@@ -132,7 +131,7 @@ class TransactionName:
 
     @staticmethod
     def from_bytes(data: bytes) -> TransactionName:
-        """What ``to_bytes`` made. Raises FormatError."""
+        """Parses JSON of ``to_bytes``. Raises FormatError."""
         try:
             fields = json.loads(data)
             if fields["v"] != _VERSION:
@@ -146,7 +145,7 @@ class TransactionName:
 
 @dataclass(frozen=True, slots=True)
 class TransactionIds:
-    """The transactional ids of an attempt at a subtask of a sink. attempt: its epoch and number."""
+    """Transactional ids of an attempt at a subtask of a sink. attempt: its epoch and number."""
 
     prefix: str
     subtask: int
@@ -155,18 +154,18 @@ class TransactionIds:
 
     @staticmethod
     def of_writer(prefix: str, context: WriterContext) -> TransactionIds:
-        """Those of the attempt that the writer is of."""
+        """Ids of the writer's attempt."""
         _, epoch, attempt, _ = context.attempt_name.split("-")
         job = context.job[:_JOB_DIGITS]
         return TransactionIds(prefix, context.subtask, job, (int(epoch), int(attempt)))
 
     def of(self, number: int) -> str:
-        """The id of that number."""
+        """The id with this number."""
         epoch, attempt = self.attempt
         return f"{self.prefix}-{self.subtask}-{number}-{self.job}-{epoch}-{attempt}"
 
     def left_behind(self, ids: Iterable[str], parallelism: int, restored: int) -> list[str]:
-        """Those of the ids that this subtask has to clear after a restore from a checkpoint.
+        """Ids that this subtask must clear after a restore from a checkpoint.
 
         They are its own and, of subtasks that there are no more, its share; of this job, only
         those of earlier attempts. Ids of 0.1 end behind the number.
@@ -185,7 +184,7 @@ class TransactionIds:
 
 
 class Transactions:
-    """Asks the cluster about transactions, and ends them. Blocking; used on pools.
+    """Queries and ends transactions of the cluster. Blocking; used on pools.
 
     Calls take turns. Each raises StorageFailed where the cluster does not answer in time.
     """
@@ -199,7 +198,7 @@ class Transactions:
         self._network: Any = None
 
     def name_of(self, transactional_id: str) -> tuple[TransactionName, str]:
-        """The newest transaction of an id, and its state."""
+        """Newest transaction of an id, and its state."""
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
         with self._asking():
             found = self._ask(request, transactional_id).transaction_states[0]
@@ -207,7 +206,7 @@ class Transactions:
         return name, found.transaction_state
 
     def open_ids(self) -> list[str]:
-        """The ids of this cluster's transactions that are open, as far as this user may see."""
+        """Open transactional ids of the cluster, as far as this user may see them."""
         request = ListTransactionsRequest(
             state_filters=[ONGOING], producer_id_filters=[], max_version=0
         )
@@ -217,7 +216,7 @@ class Transactions:
         return [each.transactional_id for a in answers for each in a.transaction_states]
 
     def abort_all(self, transactional_id: str, timeout_ms: int) -> None:
-        """Abort what is open under an id, and shut out whoever writes under it.
+        """Aborts open transactions of an id, and shuts out whoever writes under it.
 
         Raises ConfigError where the cluster does not allow that timeout, or this user that id.
         """
@@ -241,7 +240,7 @@ class Transactions:
                 ) from error
 
     def commit(self, name: TransactionName) -> None:
-        """Commit a transaction; one that is committed already is passed over.
+        """Commits a transaction; skips one that is committed already.
 
         Raises CommitFailed where that is not possible any more.
         """
@@ -260,7 +259,7 @@ class Transactions:
 
     @contextmanager
     def _asking(self) -> Generator[None]:
-        """One call at a time; what the cluster says beside what is known becomes StorageFailed."""
+        """Serialises calls; unknown errors of the cluster become StorageFailed."""
         with self._turn:
             try:
                 yield
@@ -283,7 +282,6 @@ class Transactions:
         )
 
     def close(self) -> None:
-        """Close the connections."""
         if self._manager is not None:
             self._manager.close()
             self._network.close()
@@ -298,7 +296,7 @@ class Transactions:
         return self._manager
 
     def _ask(self, request: Any, transactional_id: str | None, node: int | None = None) -> Any:
-        """The answer to a request, asked again while the cluster is busy with itself.
+        """Sends a request, again while the cluster is busy with itself, and returns the answer.
 
         transactional_id: whose coordinator is asked; None for the node. Raises the client's error
         for an answer that is one, and where there is none in time.
@@ -328,7 +326,7 @@ async def _send(manager: Any, request: Any, node: int | None) -> Any:
 
 
 def _checked(answer: Any) -> Any:
-    """The answer. Raises the client's error where it is one."""
+    """The answer, if it is not an error; else raises the client's error."""
     parts: Sequence[Any] = [answer]
     if not hasattr(answer, "error_code"):
         parts = answer.transaction_states
@@ -340,7 +338,7 @@ def _checked(answer: Any) -> Any:
 
 
 def timeout_refused(timeout_ms: int, where: str) -> ConfigError:
-    """What to raise where the cluster does not allow a transaction to be open for so long."""
+    """Error for a transaction timeout that the cluster does not allow."""
     return ConfigError(
         f"transaction.timeout.ms is {timeout_ms}, and the brokers allow less",
         where=where,
@@ -356,10 +354,9 @@ class TransactionCommitter:
         self._transactions = Transactions(settings, where)
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        """Commit them all, once more or for the first time. Raises CommitFailed for a lost one."""
+        """Commits all, again or for the first time. Raises CommitFailed for a lost one."""
         for data in committables:
             self._transactions.commit(TransactionName.from_bytes(data))
 
     def close(self) -> None:
-        """Close the connections."""
         self._transactions.close()

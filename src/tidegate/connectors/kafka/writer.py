@@ -1,4 +1,4 @@
-"""Writing records: handing them to librdkafka's producer, and seeing that they arrive.
+"""Sends records to librdkafka's producer, and checks that they arrive.
 
 ``Sending`` is one producer with what has gone wrong with its records; ``PlainWriter`` is the writer
 that needs no transactions.
@@ -31,7 +31,7 @@ _WAIT_S: Final = 0.1
 
 
 class Sending:
-    """A producer, and whether all that it was given has arrived.
+    """A producer, and the fate of its records.
 
     where: for messages.
     """
@@ -53,7 +53,7 @@ class Sending:
             raise refused_properties(error, where) from error
 
     def send(self, rows: RowBatch, first: int, schema: KafkaRecordSerializationSchema) -> int:
-        """Hand rows to the producer from one on, until it is full; the first that it did not take.
+        """Sends rows from one on, until the producer is full; returns the first one left.
 
         Raises BadRecord for a row that cannot become a record, StorageFailed for what has failed.
         """
@@ -75,7 +75,7 @@ class Sending:
         return len(rows)
 
     def look(self, wait_s: float = 0) -> None:
-        """Hear what has become of records. Raises StorageFailed where one has not arrived."""
+        """Handles reports on records. Raises StorageFailed if one was lost."""
         try:
             self.producer.poll(wait_s)
         except KafkaException as error:
@@ -83,7 +83,7 @@ class Sending:
         self._raise_failed()
 
     def flushed(self, wait_s: float) -> bool:
-        """Whether all has arrived. Blocking. Raises StorageFailed where something has not."""
+        """True if all records have arrived. Blocking. Raises StorageFailed if one was lost."""
         try:
             left = self.producer.flush(wait_s)
         except KafkaException as error:
@@ -96,7 +96,7 @@ class Sending:
             raise self.failure(self._failed[0])
 
     def failure(self, error: KafkaError) -> StorageFailed:
-        """What to raise for an error of the producer."""
+        """Exception for an error of the producer."""
         return StorageFailed(
             f"Records could not be written to Kafka: {error.str()}",
             where=self._where,
@@ -123,13 +123,13 @@ async def send_rest(
     schema: KafkaRecordSerializationSchema,
     context: WriterContext,
 ) -> None:
-    """Hand over the rest of some rows as the producer takes them."""
+    """Sends the rest of some rows as the producer takes them."""
     while (first := sending.send(rows, first, schema)) < len(rows):
         await context.run_blocking(lambda: sending.look(_WAIT_S))
 
 
 async def flush(sending: Sending, context: WriterContext) -> None:
-    """Wait until all has arrived. librdkafka gives up by itself: see message.timeout.ms."""
+    """Waits for all records. librdkafka gives up by itself: see message.timeout.ms."""
     while not await context.run_blocking(lambda: sending.flushed(_WAIT_S)):
         pass
 
@@ -156,7 +156,6 @@ class PlainWriter:
         self._sending = Sending(properties, f"operator '{context.operator}'")
 
     def write(self, batch: Batch) -> Awaitable[object] | None:
-        """Hand the batch over."""
         rows = as_rows(batch)
         if self._flushed is not None and not self._flushed.done():
             return self._write_behind(self._flushed, rows)
@@ -170,7 +169,7 @@ class PlainWriter:
         await send_rest(self._sending, rows, 0, self._schema, self._context)
 
     def prepare_commit(self, *, end_of_input: bool) -> Prepared:
-        """What was written arrives before the checkpoint is complete; at the end in any case."""
+        """Waits, before the checkpoint completes, for all records; at the end in any case."""
         if not self._flushes and not end_of_input:
             return Prepared()
         self._flushed = asyncio.get_running_loop().create_future()
@@ -182,9 +181,7 @@ class PlainWriter:
         flushed.set_result(None)
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Nothing is kept."""
         return ()
 
     def close(self) -> None:
-        """Let go of the producer."""
         del self._sending

@@ -1,1 +1,1 @@
-"""How values become bytes in a message, and back: text, JSON and CSV."""
+"""Conversion of values to bytes of a message, and back: text, JSON and CSV."""

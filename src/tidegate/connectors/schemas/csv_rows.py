@@ -45,7 +45,7 @@ _LINE_ENDS: Final = ("\n", "\r", "\r\n", "")
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a line is written. quote: None where nothing is quoted. null: text of a missing value."""
+    """Syntax of a line. quote: None if nothing is quoted. null: text of a missing value."""
 
     delimiter: str = ","
     between_elements: str = ";"
@@ -56,7 +56,7 @@ class _Form:
 
     @property
     def dialect(self) -> dict[str, Any]:
-        """The same, as the csv module takes it."""
+        """The syntax as a dialect of the csv module."""
         return {
             "delimiter": self.delimiter,
             "quotechar": self.quote,
@@ -87,7 +87,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         self._converter: Converter | None = None
 
     def deserialize(self, data: bytes) -> Any:
-        """The row. Raises ValueError with the field that does not fit, unless it is passed over."""
         try:
             return self.parse(data)
         except ValueError:
@@ -96,7 +95,6 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return None
 
     def parse(self, data: bytes) -> Any:
-        """The row; None for a comment. Raises ValueError with the field that does not fit."""
         text = data.decode()
         if self._comments and text.startswith("#"):
             return None
@@ -143,11 +141,10 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """The type of the rows."""
         return self._type
 
     class Builder:
-        """Says how the lines are written; the methods give the builder back.
+        """Builds a schema; each call returns the builder.
 
         type_info: of the rows, ``Types.ROW_NAMED``. Raises ConfigError for a type that a line
         cannot hold.
@@ -160,46 +157,45 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             self._ignore_errors = False
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
-            """What stands between two fields; a comma unless set."""
+            """Sets the separator of fields; a comma by default."""
             self._form = replace(self._form, delimiter=_one(delimiter, "set_field_delimiter"))
             return self
 
         def set_array_element_delimiter(
             self, delimiter: str
         ) -> CsvRowDeserializationSchema.Builder:
-            """What stands between two elements of a list; a semicolon unless set."""
+            """Sets the separator of list elements; a semicolon by default."""
             self._form = replace(self._form, between_elements=_some(delimiter))
             return self
 
         def set_quote_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """What stands around fields that hold a delimiter; a double quote unless set."""
+            """Sets the quotes around fields with a delimiter; a double quote by default."""
             self._form = replace(self._form, quote=_one(c, "set_quote_character"))
             return self
 
         def set_escape_character(self, c: str) -> CsvRowDeserializationSchema.Builder:
-            """What takes its meaning from the character behind it; none unless set."""
+            """Sets the character that escapes the next one; none by default."""
             self._form = replace(self._form, escape=_one(c, "set_escape_character"))
             return self
 
         def set_null_literal(self, null_literal: str) -> CsvRowDeserializationSchema.Builder:
-            """The text of a missing value."""
+            """Sets the text of a missing value."""
             self._form = replace(self._form, null=null_literal)
             return self
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
-            """Whether lines that begin with ``#`` are passed over."""
+            """Lets the reader skip lines that begin with ``#``."""
             self._comments = allow_comments
             return self
 
         def set_ignore_parse_errors(
             self, ignore_parse_errors: bool
         ) -> CsvRowDeserializationSchema.Builder:
-            """Whether lines that are no such row are passed over; otherwise they fail the job."""
+            """Lets the reader skip invalid lines; otherwise they fail the job."""
             self._ignore_errors = ignore_parse_errors
             return self
 
         def build(self) -> CsvRowDeserializationSchema:
-            """Make the schema."""
             return CsvRowDeserializationSchema(
                 self._type, self._form, comments=self._comments, ignore_errors=self._ignore_errors
             )
@@ -217,7 +213,6 @@ class CsvRowSerializationSchema(SerializationSchema):
         self._converter: Converter | None = None
 
     def serialize(self, value: Any) -> bytes | None:
-        """The row as a line. Raises ValueError for what is no such row, with the field."""
         if self._converter is None:
             self._converter = Converter(self._type)
         try:
@@ -250,7 +245,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         return {**self.__dict__, "_converter": None}
 
     class Builder:
-        """Says how the lines are written; the methods give the builder back.
+        """Builds a schema; each call returns the builder.
 
         type_info: of the rows, ``Types.ROW_NAMED``. Raises ConfigError for a type that a line
         cannot hold.
@@ -261,12 +256,12 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._form = _Form()
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """What stands between two fields; a comma unless set."""
+            """Sets the separator of fields; a comma by default."""
             self._form = replace(self._form, delimiter=_one(c, "set_field_delimiter"))
             return self
 
         def set_line_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            r"""What ends a line: ``\n`` unless set, ``\r``, ``\r\n``, or nothing."""
+            r"""Sets the line end: ``\n`` by default, ``\r``, ``\r\n``, or nothing."""
             if delimiter not in _LINE_ENDS:
                 raise ConfigError(
                     f"set_line_delimiter was given {delimiter!r}",
@@ -277,32 +272,31 @@ class CsvRowSerializationSchema(SerializationSchema):
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowSerializationSchema.Builder:
-            """What stands between two elements of a list; a semicolon unless set."""
+            """Sets the separator of list elements; a semicolon by default."""
             self._form = replace(self._form, between_elements=_some(delimiter))
             return self
 
         def disable_quote_character(self) -> CsvRowSerializationSchema.Builder:
-            """Quote nothing; fields that hold a delimiter then need an escape character."""
+            """Quotes nothing; fields with a delimiter then need an escape character."""
             self._form = replace(self._form, quote=None)
             return self
 
         def set_quote_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """What stands around fields that hold a delimiter; a double quote unless set."""
+            """Sets the quotes around fields with a delimiter; a double quote by default."""
             self._form = replace(self._form, quote=_one(c, "set_quote_character"))
             return self
 
         def set_escape_character(self, c: str) -> CsvRowSerializationSchema.Builder:
-            """What takes its meaning from the character behind it; none unless set."""
+            """Sets the character that escapes the next one; none by default."""
             self._form = replace(self._form, escape=_one(c, "set_escape_character"))
             return self
 
         def set_null_literal(self, s: str) -> CsvRowSerializationSchema.Builder:
-            """The text of a missing value; empty unless set."""
+            """Sets the text of a missing value; empty by default."""
             self._form = replace(self._form, null=s)
             return self
 
         def build(self) -> CsvRowSerializationSchema:
-            """Make the schema."""
             return CsvRowSerializationSchema(self._type, self._form)
 
 
@@ -325,7 +319,7 @@ _READS: Final[dict[TypeInformation, Callable[[str], object]]] = {
 
 
 def _element(of: TypeInformation) -> TypeInformation | None:
-    """The type of the elements of a list; None for a type of single values."""
+    """Type of a list's elements; None for a type of single values."""
     if of == BYTES or not isinstance(of, ListTypeInfo | PrimitiveArrayTypeInfo):
         return None
     return of.element_type

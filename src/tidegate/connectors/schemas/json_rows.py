@@ -50,11 +50,10 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchemaBuilder:
-        """Begin."""
+        """A builder of a schema."""
         return JsonRowDeserializationSchemaBuilder()
 
     def deserialize(self, data: bytes) -> Any:
-        """The row. Raises ValueError with the field that does not fit, unless it is passed over."""
         try:
             return self.parse(data)
         except (ValueError, RecursionError):
@@ -63,7 +62,6 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return None
 
     def parse(self, data: bytes) -> Any:
-        """The row. Raises ValueError with the field that does not fit."""
         return self._row(msgspec.json.decode(data))
 
     def _row(self, value: Any) -> object:
@@ -81,12 +79,11 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """The type of the rows."""
         return self._type
 
 
 class JsonRowDeserializationSchemaBuilder:
-    """Says what the objects are."""
+    """Builds a schema; each call returns the builder."""
 
     def __init__(self) -> None:
         self._type: TypeInformation | None = None
@@ -94,26 +91,26 @@ class JsonRowDeserializationSchemaBuilder:
         self._ignore_errors = False
 
     def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchemaBuilder:
-        """The type of the rows: ``Types.ROW_NAMED``."""
+        """Sets the type of the rows: ``Types.ROW_NAMED``."""
         self._type = type_info
         return self
 
     def json_schema(self, json_schema: str) -> JsonRowDeserializationSchemaBuilder:
-        """The type of the rows, as a JSON schema says it. Raises ConfigError for what is none."""
+        """Sets the type of the rows by a JSON schema. Raises ConfigError for an invalid one."""
         return self.type_info(type_of_json_schema(json_schema))
 
     def fail_on_missing_field(self) -> JsonRowDeserializationSchemaBuilder:
-        """An object without one of the fields is bad; otherwise the field is None."""
+        """Treats an object without one of the fields as bad; otherwise the field is None."""
         self._fail_on_missing = True
         return self
 
     def ignore_parse_errors(self) -> JsonRowDeserializationSchemaBuilder:
-        """Pass over what is no such object; otherwise it fails the job."""
+        """Skips invalid objects; otherwise they fail the job."""
         self._ignore_errors = True
         return self
 
     def build(self) -> JsonRowDeserializationSchema:
-        """Make the schema. Raises ConfigError for a type without named fields."""
+        """Makes the schema. Raises ConfigError for a type without named fields."""
         row_type = _row_type(self._type, "JsonRowDeserializationSchema")
         return JsonRowDeserializationSchema(
             row_type, fail_on_missing=self._fail_on_missing, ignore_errors=self._ignore_errors
@@ -130,27 +127,26 @@ class JsonRowSerializationSchema(SerializationSchema):
 
     @staticmethod
     def builder() -> JsonRowSerializationSchemaBuilder:
-        """Begin."""
+        """A builder of a schema."""
         return JsonRowSerializationSchemaBuilder()
 
     def serialize(self, value: Any) -> bytes | None:
-        """The row as JSON without blanks; None is null. Raises TypeError for what is no row."""
         return msgspec.json.encode(_written(self._type, value))
 
 
 class JsonRowSerializationSchemaBuilder:
-    """Says what the rows are."""
+    """Builds a schema; each call returns the builder."""
 
     def __init__(self) -> None:
         self._type: TypeInformation | None = None
 
     def with_type_info(self, type_info: TypeInformation) -> JsonRowSerializationSchemaBuilder:
-        """The type of the rows: ``Types.ROW_NAMED``."""
+        """Sets the type of the rows: ``Types.ROW_NAMED``."""
         self._type = type_info
         return self
 
     def build(self) -> JsonRowSerializationSchema:
-        """Make the schema. Raises ConfigError for a type without named fields."""
+        """Makes the schema. Raises ConfigError for a type without named fields."""
         return JsonRowSerializationSchema(_row_type(self._type, "JsonRowSerializationSchema"))
 
 
@@ -186,7 +182,7 @@ _READS: Final[dict[TypeInformation, Callable[[Any], Any]]] = {
 
 
 def _reader(type_info: TypeInformation, fail_on_missing: bool) -> Callable[[Any], Any]:
-    """What brings a decoded JSON value near enough to the type for its converter."""
+    """Function that brings a decoded JSON value close enough to the type for its converter."""
     if isinstance(type_info, RowTypeInfo):
         return _row_reader(type_info, fail_on_missing)
     if isinstance(type_info, ListTypeInfo):
@@ -222,7 +218,6 @@ def _row_reader(type_info: RowTypeInfo, fail_on_missing: bool) -> Callable[[Any]
 
 
 def _written(type_info: TypeInformation, value: Any) -> object:
-    """A value as msgspec writes it."""
     if isinstance(type_info, RowTypeInfo) and value is not None:
         values: Any = value.as_dict() if isinstance(value, Row) and value.names else value
         names, types = type_info.get_field_names(), type_info.get_field_types()

@@ -1,4 +1,4 @@
-"""The type of rows that a JSON schema describes, by Flink's rules."""
+"""Row types from JSON schemas, by Flink's rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAIN: Final = {
 
 
 def type_of_json_schema(text: str) -> TypeInformation:
-    """The type: objects are named rows, numbers are decimals, integers have no bound.
+    """Type of a JSON schema: objects are named rows, numbers decimals, integers without bound.
 
     Raises ConfigError for what is no schema, with the place in it.
     """
@@ -38,14 +38,14 @@ def type_of_json_schema(text: str) -> TypeInformation:
 
 
 class _Reading:
-    """One schema. following: the references that lead to where it is read."""
+    """Reading of one schema. following: the references that lead to the current place."""
 
     def __init__(self, root: object) -> None:
         self._root = root
         self._following: list[str] = []
 
     def type_at(self, schema: Any, place: str) -> TypeInformation:
-        """The type that a part of the schema describes."""
+        """Type of a part of the schema."""
         if not isinstance(schema, dict):
             raise _refused("it is no object", place)
         fields = cast("dict[str, Any]", schema)
@@ -80,7 +80,7 @@ class _Reading:
         return Types.ROW_NAMED(list(properties), types)
 
     def _one(self, choices: Any, place: str) -> TypeInformation:
-        """Of a choice, all but null; there may be one of these only."""
+        """The only alternative of a choice apart from null."""
         listed = cast("list[Any]", choices if isinstance(choices, list) else [])
         real = [each for each in listed if not _is_null(each)]
         if len(real) != 1:

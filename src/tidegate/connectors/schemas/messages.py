@@ -1,4 +1,4 @@
-"""How values become bytes in a message, and back."""
+"""Conversion of values to bytes of a message, and back."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class SerializationSchema(ABC):
-    """Makes bytes of a value; it is shipped to the slots, so it has to be picklable."""
+    """Converts a value to bytes; shipped to the slots, so it must be picklable."""
 
     @abstractmethod
     def serialize(self, value: Any) -> bytes | None:
-        """The value as bytes; None for none."""
+        """The value as bytes; None for a missing one."""
 
 
 class DeserializationSchema(ABC):
-    """Makes a value of bytes; it is shipped to the slots, so it has to be picklable."""
+    """Converts bytes to a value; shipped to the slots, so it must be picklable."""
 
     @abstractmethod
     def deserialize(self, data: bytes) -> Any:
-        """The value; None to pass the message over. What it raises makes the message bad."""
+        """The value; None skips the message. An exception marks the message as bad."""
 
     malformed: Malformed = "fail"
     """What becomes of a bad message, where the source does not say it."""
 
     def on_malformed(self, policy: Malformed) -> Self:
-        """A schema of which bad messages fail the job, are skipped and counted, or are told.
+        """A copy with a policy for bad messages: they fail the job, are skipped, or are emitted.
 
         policy: "fail", "skip", or the tag of a side output of the source's stream, which gets a
         ``DeadLetter`` for each.
@@ -51,17 +51,17 @@ class DeserializationSchema(ABC):
         return made
 
     def parse(self, data: bytes) -> Any:
-        """As ``deserialize``, which may pass over what is bad; this raises in any case."""
+        """Works as ``deserialize``, but raises for bad input even if that skips it."""
         return self.deserialize(data)
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Type of the values, where it is known."""
+        """Type of the values, if known."""
         return None
 
 
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
-    """Text in a charset, both ways. Raises ConfigError for a charset that is none."""
+    """Text in a charset, both ways. Raises ConfigError for an unknown charset."""
 
     def __init__(self, charset: str = "UTF-8") -> None:
         try:
@@ -75,37 +75,31 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         self._charset = charset
 
     def serialize(self, value: Any) -> bytes | None:
-        """Text as bytes. Raises TypeError for what is no text."""
         if not isinstance(value, str):
             raise TypeError(f"{value!r} is no text; map it to one, or use another schema")
         return value.encode(self._charset)
 
     def deserialize(self, data: bytes) -> Any:
-        """Bytes as text."""
         return data.decode(self._charset)
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Text."""
         return Types.STRING()
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are, both ways."""
+    """Bytes without conversion, both ways."""
 
     def serialize(self, value: Any) -> bytes | None:
-        """The bytes. Raises TypeError for what is none."""
         if not isinstance(value, bytes):
             raise TypeError(f"{value!r} is no bytes; use the schema that fits the value")
         return value
 
     def deserialize(self, data: bytes) -> Any:
-        """The bytes."""
         return data
 
     @property
     def produced_type(self) -> TypeInformation | None:
-        """Bytes."""
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
@@ -113,9 +107,7 @@ class JsonSchema(SerializationSchema, DeserializationSchema):
     """Any JSON value as Python has it, both ways: dicts, lists, texts, numbers, truth values."""
 
     def serialize(self, value: Any) -> bytes | None:
-        """The value as JSON without blanks; dataclasses and dates have a JSON form too."""
         return msgspec.json.encode(value)
 
     def deserialize(self, data: bytes) -> Any:
-        """The value that the JSON says."""
         return msgspec.json.decode(data)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class EnumeratorState:
-    """What the enumerator keeps in a checkpoint.
+    """State of the enumerator in a checkpoint.
 
     known: partitions that were found. waiting: those of them that no reader was given. begun: the
     first look has been taken.
@@ -37,7 +37,7 @@ class EnumeratorState:
 
 
 class KafkaEnumerator:
-    """Looks for partitions once, or again and again; each is always given to the same reader.
+    """Looks for partitions once or repeatedly; each one always goes to the same reader.
 
     discovery_ms: time between two looks; 0 for one look only.
     """
@@ -58,32 +58,26 @@ class KafkaEnumerator:
             self._state = ship.restored(EnumeratorState, restored, name="a Kafka source")
 
     def start(self) -> None:
-        """Look for partitions, unless that is done."""
         if self._looks:
             self._look()
 
     def split_requested(self, subtask: int) -> None:
-        """Readers do not ask: they are given what there is."""
+        """Does nothing: readers receive partitions without asking."""
 
     def add_back(self, subtask: int, splits: Sequence[KafkaSplit]) -> None:
-        """They wait for the reader to come back."""
         self._ready.discard(subtask)
         self._state.waiting.extend(splits)
 
     def reader_ready(self, subtask: int) -> None:
-        """Give the reader what waits for it."""
         self._ready.add(subtask)
         self._serve([subtask])
 
     def snapshot(self, checkpoint: CheckpointId) -> bytes:
-        """What was found, and what of it nobody was given."""
         return ship.dumps(self._state, name="kafka enumerator")
 
-    def on_complete(self, checkpoint: CheckpointId) -> None:
-        """Nothing to do."""
+    def on_complete(self, checkpoint: CheckpointId) -> None: ...
 
-    def close(self) -> None:
-        """Nothing to free."""
+    def close(self) -> None: ...
 
     @property
     def _looks(self) -> bool:

@@ -37,7 +37,7 @@ _PAUSE_S: Final = 0.1
 
 
 class PartitionFinder:
-    """Asks the cluster for partitions and offsets. Blocking; called on a pool, one at a time.
+    """Asks the cluster for partitions and offsets. Blocking; called on a pool, one call at a time.
 
     properties: of librdkafka. start, stop: where reading begins and ends in a partition.
     """
@@ -57,7 +57,7 @@ class PartitionFinder:
         self._pause = threading.Event()
 
     def find(self, known: Collection[KafkaTopicPartition], *, first: bool) -> list[KafkaSplit]:
-        """Partitions that are not known, with where to begin and to end.
+        """New partitions, with their starts and ends.
 
         first: they begin where the user said, else at their beginning. Raises StorageFailed where
         the cluster does not answer, ConfigError for a known partition that is gone.
@@ -80,7 +80,7 @@ class PartitionFinder:
         return [KafkaSplit(place, starts[place], stops.get(place)) for place in new]
 
     def _patiently(self, ask: Callable[[], Offsets]) -> Offsets:
-        """What is asked for, asked again: a topic that was just made may not have its leader."""
+        """Repeats a request: a topic that was just made may not have its leader yet."""
         for left in reversed(range(_TRIES)):
             try:
                 return ask()
@@ -115,7 +115,7 @@ class PartitionFinder:
     def _offsets(
         self, places: Sequence[KafkaTopicPartition], how: KafkaOffsetsInitializer
     ) -> Offsets:
-        """The offset of each partition; those that have none of the kind are reset as said."""
+        """Offset of each partition; partitions without one are reset as configured."""
         found = self._plain_offsets(places, how)
         missing = [place for place in places if place not in found]
         if missing and how.reset is KafkaOffsetResetStrategy.NONE:
@@ -188,5 +188,5 @@ class PartitionFinder:
 
 
 def place_of(partition: TopicPartition) -> KafkaTopicPartition:
-    """A partition as the client names it, in our terms."""
+    """A partition in the client's terms."""
     return KafkaTopicPartition(partition.topic, partition.partition)
