@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tests.fuzzing.cases import Opened, Reader
 from tidegate.config.load import read_dynamic, read_file
-from tidegate.connectors.files.splits import END, FileSplit
+from tidegate.connectors.files.lines import END
+from tidegate.connectors.files.splits import FileSplit
 from tidegate.connectors.files.text import CsvFormat, JsonFormat, TextFormat
 from tidegate.connectors.schemas.csv_rows import CsvRowDeserializationSchema
 from tidegate.connectors.schemas.json_rows import JsonRowDeserializationSchema
