@@ -15,8 +15,10 @@ from textwrap import indent
 
 import click
 
+from tidegate import faces
 from tidegate.cli.main import SECTIONS, commands
-from tidegate.config.configuration import ALL, TOPICS
+from tidegate.config.configuration import ALL
+from tidegate.config.configuration import TOPICS as OPTIONS_BY_TOPIC
 from tidegate.config.option import ConfigOption
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -39,7 +41,7 @@ MATTER = {
 }
 """Of each option that most jobs want to think about, when to set it."""
 
-PUBLIC_MODULES = ("tidegate", "tidegate.connectors")
+PUBLIC_MODULES = ("tidegate", *(f"tidegate.{topic}" for topic in faces.TOPICS), "tidegate.testing")
 
 
 def main() -> int:
@@ -81,7 +83,7 @@ def options_page() -> str:
                 *map(row, options),
             ]
         )
-        for topic, options in TOPICS.items()
+        for topic, options in OPTIONS_BY_TOPIC.items()
     ]
     return "\n".join([*head, *topics]) + "\n"
 
@@ -163,13 +165,24 @@ def cell(text: str) -> str:
 
 
 def api_page() -> str:
-    """Every public name with its signature and docstring."""
-    parts = ["# API", "", "Made from the docstrings by `make docs`."]
+    """Every public name with its signature and docstring: the first at the top, then by topic."""
+    parts = [
+        "# API",
+        "",
+        "`make docs` makes this page from the docstrings. `tidegate` gives every name but those of "
+        "connectors and tests. What a first program needs stands at the top, the rest by topic.",
+    ]
+    first = faces.FIRST.split()
     for module_name in PUBLIC_MODULES:
         module = importlib.import_module(module_name)
         parts += ["", f"## {module_name}"]
-        for name in sorted(getattr(module, "__all__", ())):
+        at_top = module_name == "tidegate"
+        has = set(first if at_top else faces.names(module_name) or module.__all__)
+        also = set[str]() if at_top else has & set(first)
+        for name in sorted(has - also):
             parts += ["", *described(name, getattr(module, name), level=3)]
+        if also:
+            parts += ["", f"At the top: {', '.join(f'`{name}`' for name in sorted(also))}."]
     return "\n".join(parts) + "\n"
 
 

@@ -222,9 +222,7 @@ from tidegate.metrics import MetricGroup as MetricGroup
 from tidegate.migration.from_flink import migrate_savepoint as migrate_savepoint
 from tidegate.migration.report import MigratedState as MigratedState
 from tidegate.migration.report import MigrationReport as MigrationReport
-from tidegate.migration.rewrite import (
-    rewrite_flink_savepoint as rewrite_flink_savepoint,
-)
+from tidegate.migration.rewrite import rewrite_flink_savepoint as rewrite_flink_savepoint
 from tidegate.model.control import JobStatus as JobStatus
 from tidegate.model.duration import Duration as Duration
 from tidegate.model.duration import Instant as Instant
@@ -280,7 +278,6 @@ from tidegate.upgrade.report import UpgradeReport as UpgradeReport
 from tidegate.upgrade.report import UpgradeSeverity as UpgradeSeverity
 
 __version__: Final = "0.2.0"
-
 CompletableFuture = Future
 ExternalizedCheckpointRetention = RetentionPolicy
 JobID = JobId

@@ -12,6 +12,7 @@ import pytest
 
 import tidegate
 from tests.house.source import ROOT
+from tidegate import faces
 
 PACKAGE = ROOT / "src" / "tidegate"
 
@@ -19,7 +20,44 @@ PACKAGE = ROOT / "src" / "tidegate"
 @pytest.mark.parametrize("name", tidegate.__all__)
 def test_each_name_is_there(name: str) -> None:
     assert getattr(tidegate, name) is not None
-    assert name in dir(tidegate)
+
+
+def test_dir_shows_what_a_first_program_needs_and_the_topics_of_the_rest() -> None:
+    shown = {name for name in dir(tidegate) if not name.startswith("_")}
+    assert shown == {*faces.FIRST.split(), *faces.TOPICS, "testing"}
+    assert 50 <= len(faces.FIRST.split()) <= 70
+    assert set(faces.FIRST.split()) <= set(tidegate.__all__)
+
+
+@pytest.mark.parametrize("topic", faces.TOPICS)
+def test_each_topic_gives_its_names_as_tidegate_does(topic: str) -> None:
+    module = getattr(tidegate, topic)
+    assert module is import_module(f"tidegate.{topic}")
+    names = [
+        each.partition("=")[0] for group in faces.TOPICS[topic].values() for each in group.split()
+    ]
+    assert names
+    assert all(getattr(module, name) is getattr(tidegate, name) for name in names)
+    assert set(names) <= set(dir(module))
+
+
+@pytest.mark.parametrize("topic", faces.OF_TOPICS_ALONE)
+def test_names_of_a_topic_alone_are_there_and_not_at_the_top(topic: str) -> None:
+    module = import_module(f"tidegate.{topic}")
+    for group in faces.OF_TOPICS_ALONE[topic].values():
+        for name in (each.partition("=")[0] for each in group.split()):
+            assert getattr(module, name) is not None
+            assert name not in tidegate.__all__
+
+
+def test_no_name_stands_in_two_topics() -> None:
+    names = [
+        each.partition("=")[0]
+        for table in (*faces.TOPICS.values(), *faces.OF_TOPICS_ALONE.values())
+        for group in table.values()
+        for each in group.split()
+    ]
+    assert len(names) == len(set(names))
 
 
 def test_a_name_that_is_not_there_is_no_attribute() -> None:

@@ -1,6 +1,6 @@
 """Each option is documented, and the pages made from the source are those of today's source."""
 
-from scripts import reference
+from scripts import reference, stubs
 from tests.house.source import ROOT
 from tidegate.config.configuration import ALL
 
@@ -17,6 +17,11 @@ def test_the_page_of_commands_is_todays() -> None:
 
 def test_the_page_of_deviations_is_todays() -> None:
     assert reference.DEVIATIONS.read_text(encoding="utf-8") == reference.deviations_page(), REMEDY
+
+
+def test_the_stubs_are_todays() -> None:
+    stale = [path.name for path, text in stubs.stubs() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "run `.venv/bin/python scripts/stubs.py` and commit what it wrote"
 
 
 def test_the_ten_options_that_matter_are_options() -> None:

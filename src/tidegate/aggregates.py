@@ -1,0 +1,17 @@
+"""Aggregates of columns, for `aggregate_batches`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    from tidegate.faces import named
+
+    return named(__name__, name)
+
+
+def __dir__() -> list[str]:
+    from tidegate.faces import shown
+
+    return shown(__name__)

@@ -1,0 +1,10 @@
+from tidegate.api.aggregates import Aggregate as Aggregate
+from tidegate.api.aggregates import Collect as Collect
+from tidegate.api.aggregates import Count as Count
+from tidegate.api.aggregates import CountDistinct as CountDistinct
+from tidegate.api.aggregates import First as First
+from tidegate.api.aggregates import Last as Last
+from tidegate.api.aggregates import Max as Max
+from tidegate.api.aggregates import Mean as Mean
+from tidegate.api.aggregates import Min as Min
+from tidegate.api.aggregates import Sum as Sum

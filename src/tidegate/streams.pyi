@@ -1,0 +1,17 @@
+from tidegate.datastream.async_stream import AsyncDataStream as AsyncDataStream
+from tidegate.datastream.connected import BroadcastConnectedStream as BroadcastConnectedStream
+from tidegate.datastream.connected import BroadcastStream as BroadcastStream
+from tidegate.datastream.connected import ConnectedStreams as ConnectedStreams
+from tidegate.datastream.environment import StreamExecutionEnvironment as StreamExecutionEnvironment
+from tidegate.datastream.joined import CoGroupedWindows as CoGroupedWindows
+from tidegate.datastream.joined import IntervalJoin as IntervalJoin
+from tidegate.datastream.joined import IntervalJoined as IntervalJoined
+from tidegate.datastream.joined import JoinedStreams as JoinedStreams
+from tidegate.datastream.joined import JoinedWindows as JoinedWindows
+from tidegate.datastream.keyed import KeyedStream as KeyedStream
+from tidegate.datastream.results import CloseableIterator as CloseableIterator
+from tidegate.datastream.stream import DataStream as DataStream
+from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
+from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils
+from tidegate.datastream.windowed import AllWindowedStream as AllWindowedStream
+from tidegate.datastream.windowed import WindowedStream as WindowedStream

@@ -1,0 +1,9 @@
+from tidegate.upgrade.check import check_upgrade as check_upgrade
+from tidegate.upgrade.report import OperatorFit as OperatorFit
+from tidegate.upgrade.report import OperatorMatch as OperatorMatch
+from tidegate.upgrade.report import StateFit as StateFit
+from tidegate.upgrade.report import StateVerdict as StateVerdict
+from tidegate.upgrade.report import UpgradeFault as UpgradeFault
+from tidegate.upgrade.report import UpgradeFinding as UpgradeFinding
+from tidegate.upgrade.report import UpgradeReport as UpgradeReport
+from tidegate.upgrade.report import UpgradeSeverity as UpgradeSeverity
