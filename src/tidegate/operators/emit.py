@@ -14,7 +14,7 @@ from tidegate.model.elements import RowBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidegate.api.operator import Output, Steps
+    from tidegate.api.operator import Output, Steps, TimerQueue
     from tidegate.model.elements import Watermark
 
 PIECE_MS: Final = 5
@@ -151,3 +151,8 @@ def ahead_of(watermark: Watermark, steps: Steps | None, out: Output) -> Steps:
     """Do what comes before a watermark, then pass it on."""
     yield from steps or ()
     out.emit_watermark(watermark)
+
+
+def is_due(timers: TimerQueue, until_ms: int) -> bool:
+    """Whether a timer may be due by then."""
+    return timers.next_ms is not None and timers.next_ms <= until_ms

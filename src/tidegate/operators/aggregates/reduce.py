@@ -12,7 +12,7 @@ from tidegate.model.elements import MAX_WATERMARK_MS, RowBatch
 from tidegate.operators.emit import ahead_of, emit_rows, then_fail
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator, has_life, row_call
-from tidegate.operators.process.process_functions import keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.typeinfo.types import RecordTypeInfo, RowTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:

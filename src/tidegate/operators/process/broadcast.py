@@ -14,11 +14,11 @@ from tidegate.operators.process.process_functions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidegate.api.operator import OperatorContext, Output, Steps
     from tidegate.api.state import MapStateDescriptor
-    from tidegate.model.elements import Batch, RowBatch
+    from tidegate.model.elements import Batch
     from tidegate.typeinfo.types import TypeInformation
 
 _METHODS = ("process_element", "process_broadcast_element")
@@ -113,17 +113,10 @@ class BroadcastOperator(ProcessOperator):
         super().__init__(function)
         self._descriptors = descriptors
 
-    def open(self, context: OperatorContext) -> None:
-        """Make the function's contexts, then open the function."""
-        self._time = OperatorTime(context)
-        self._rows = MainContext(self._time), BroadcastContext(self._time)
-        self._rows[0].states, self._rows[1].states = _both_sides(context, self._descriptors)
-        self._open(context)
-
-    def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch of either stream."""
-        self._row = self._rows[port]
-        return super().process(batch, port, out)
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        rows = MainContext(self._time), BroadcastContext(self._time)
+        rows[0].states, rows[1].states = _both_sides(context, self._descriptors)
+        return rows
 
 
 class KeyedBroadcastOperator(KeyedProcessOperator):
@@ -140,18 +133,14 @@ class KeyedBroadcastOperator(KeyedProcessOperator):
         super().__init__(function, key_type)
         self._descriptors = descriptors
 
-    def _make_row(self, context: OperatorContext) -> KeyedRowContext:
-        self._rows = KeyedMainContext(self._time, self._cell), BroadcastContext(self._time)
-        self._rows[0].states, self._rows[1].states = _both_sides(context, self._descriptors)
-        return self._rows[0]
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        self._cell = context.current_key
+        main = self._row = KeyedMainContext(self._time, self._cell)
+        broadcast = BroadcastContext(self._time)
+        main.states, broadcast.states = _both_sides(context, self._descriptors)
+        return main, broadcast
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch of either stream."""
-        self._row = self._rows[port]
+        if port:
+            self._cell.key, self._cell.group = None, -1  # a broadcast record has no key
         return super().process(batch, port, out)
-
-    def _results(self, rows: RowBatch) -> Iterator[object]:
-        if self._row is self._keyed_row:
-            return super()._results(rows)
-        self._cell.key, self._cell.group = None, -1
-        return ProcessOperator._results(self, rows)

@@ -14,10 +14,11 @@ from tidegate.api.operator import Pause
 from tidegate.api.state import MapStateDescriptor
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, RowBatch
-from tidegate.operators.emit import ahead_of, emit_rows
+from tidegate.operators.emit import ahead_of, emit_rows, is_due
 from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
-from tidegate.operators.process.co_process import SharedKeys
-from tidegate.operators.process.process_functions import ProcessOperator, is_due, keys_of
+from tidegate.operators.function import FunctionOperator
+from tidegate.operators.keys import SharedKeys, keys_of
+from tidegate.operators.row_loop import owner
 from tidegate.operators.windows.firing import LateRecords
 from tidegate.typeinfo.types import BYTE, LONG, PICKLED, ListTypeInfo
 
@@ -74,15 +75,13 @@ class JoinContext:
         return self.timestamp_ms
 
 
-class IntervalJoinOperator(ProcessOperator):
+class IntervalJoinOperator(FunctionOperator):
     """Calls a join function for each pair; port 0 is the left stream."""
-
-    methods = ("process_element", "process_element")
 
     def __init__(
         self, function: object, plan: IntervalPlan, key_type: TypeInformation | None = None
     ) -> None:
-        super().__init__(function)
+        super().__init__(function, "process_element")
         self._plan = plan
         self.key_type = key_type
 
@@ -99,7 +98,8 @@ class IntervalJoinOperator(ProcessOperator):
             _Side(context, plan, 0, plan.lower_ms, plan.upper_ms),
             _Side(context, plan, 1, -plan.upper_ms, -plan.lower_ms),
         )
-        self._open(context)
+        super().open(context)
+        self._own = owner(self._own, context)
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
         """Pair a batch with what is there of the other side; late records are set aside."""

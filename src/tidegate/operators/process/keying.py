@@ -10,7 +10,7 @@ from tidegate.api.rows.batches import as_rows, shown
 from tidegate.api.rows.keys import keys_of_rows
 from tidegate.errors import GraphError
 from tidegate.model.elements import RowBatch
-from tidegate.operators.process.process_functions import keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.typeinfo.key_hash import KeyHasher, subtasks_of
 
 if TYPE_CHECKING:

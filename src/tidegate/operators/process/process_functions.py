@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import repeat
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from tidegate.api.functions import TimeDomain
-from tidegate.api.output_tag import MADE, is_aside
-from tidegate.api.rows.batches import as_rows
 from tidegate.errors import UserError
 from tidegate.model.elements import MIN_TIMESTAMP_MS
-from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
-from tidegate.operators.failures import TEXTS, ReturnedBeside, may_give_text, user_code_failed
+from tidegate.operators.emit import PIECE_MS, ahead_of, in_pieces, is_due
 from tidegate.operators.function import FunctionOperator, row_call
-from tidegate.typeinfo.copies import private_copy
+from tidegate.operators.row_loop import RowLoop, owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tidegate.api.operator import (
-        KeyCell,
-        OperatorContext,
-        Output,
-        Steps,
-        TimerQueue,
-        Timers,
-    )
-    from tidegate.model.elements import Batch, RowBatch, Watermark
+    from tidegate.api.operator import KeyCell, OperatorContext, Output, Steps, Timers
+    from tidegate.model.elements import Batch, Watermark
     from tidegate.typeinfo.types import TypeInformation
 
 TIMERS = "user-timers"
@@ -114,97 +103,103 @@ class ProcessOperator(FunctionOperator):
     """A process function without keys."""
 
     methods: tuple[str, ...] = ("process_element",)
-    """What is called for the rows of each input, by port."""
+    """The function's method for the rows of each input, by port."""
 
     def __init__(self, function: object) -> None:
         super().__init__(function, self.methods[0])
 
     def open(self, context: OperatorContext) -> None:
-        """Make the function's context, then open the function."""
         self._time = OperatorTime(context)
-        self._row = RowContext(self._time)
-        self._open(context)
+        self._open_with(context, self._contexts(context), None)
 
-    def _open(self, context: OperatorContext) -> None:
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        return [RowContext(self._time)] * len(self.methods)
+
+    def _open_with(
+        self, context: OperatorContext, contexts: Sequence[RowContext], cell: KeyCell | None
+    ) -> None:
         super().open(context)
-        self._calls = [row_call(self._function, method) for method in self.methods]
-        if self._own is None and MADE.any and not context.settings.object_reuse:
-            self._own = _own_aside  # the declared type is that of the main output
+        self._own = owner(self._own, context)
+        self._loops = [
+            self._loop(method, row, cell if isinstance(row, KeyedRowContext) else None)
+            for method, row in zip(self.methods, contexts, strict=True)
+        ]
+
+    def _loop(self, method: str, row: RowContext, cell: KeyCell | None) -> RowLoop:
+        call = row_call(self._function, method)
+        return RowLoop(call, row, cell, draws=self._draws, own=self._own, operator=self._name)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Note how far event time has come."""
         self._time.watermark_ms = watermark.ms
         out.emit_watermark(watermark)
+        return None
 
     def process(self, batch: Batch, port: int, out: Output) -> Steps | None:
-        """Process a batch; results of a row keep its timestamp."""
-        rows = as_rows(batch)
-        self._call = self._calls[port]
-        timed = None if rows.timestamps_ms is None else self._row
-        return emit_rows(self._results(rows), self._draws, out, timed=timed)
-
-    def _results(self, rows: RowBatch) -> Iterator[object]:
-        call, row, own, texts = self._call, self._row, self._own, may_give_text(self._call)
-        value = results = None
-        try:
-            for value, row.timestamp_ms in zip(rows.values, stamps_of(rows), strict=False):
-                results = call(value, row)
-                if results is not None:
-                    if texts and type(results) in TEXTS:
-                        raise TypeError("text is no iterable of records")
-                    beside = yield from results if own is None else map(own, results)
-                    if beside is not None:
-                        raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
-            raise failed from error
+        return self._loops[port].process(batch, out)
 
 
-class TimedOperator(ProcessOperator):
-    """A function with keys and timers: what ``on_timer`` gives comes before the watermark."""
+class KeyedProcessOperator(ProcessOperator):
+    """A process function with keys and timers; what timers give comes before the watermark."""
 
     def __init__(self, function: object, key_type: TypeInformation | None = None) -> None:
         super().__init__(function)
         self.key_type = key_type
 
     def open(self, context: OperatorContext) -> None:
-        """Make the function's context, then open the function."""
-        self._cell = context.current_key
-        self._timers = context.timers(TIMERS)
-        self._time = OperatorTime(context, self._timers)
-        self._monotonic_ms = context.monotonic_ms
-        self._row = self._keyed_row = self._make_row(context)
-        self._on_timer = cast("Callable[..., Any]", getattr(self._function, "on_timer"))  # noqa: B009
-        self._open(context)
+        cell, timers = context.current_key, context.timers(TIMERS)
+        self._time = OperatorTime(context, timers)
+        self._row = KeyedRowContext(self._time, cell)
+        self._open_with(context, self._contexts(context), cell)
+        loop = self._loop("on_timer", self._row, cell)
+        self._timers = FunctionTimers(timers, self._row, loop, context.monotonic_ms)
 
-    def _make_row(self, context: OperatorContext) -> KeyedRowContext:
-        return KeyedRowContext(self._time, self._cell)
+    def _contexts(self, context: OperatorContext) -> Sequence[RowContext]:
+        return [self._row] * len(self.methods)
 
     def on_watermark(self, watermark: Watermark, out: Output) -> Steps | None:
-        """Call what is due, then pass the watermark on."""
         self._time.watermark_ms = watermark.ms
-        if is_due(self._timers.event, watermark.ms):
-            due = self._fire(TimeDomain.EVENT_TIME, watermark.ms, out)
+        due = self._timers.reached(watermark.ms, out)
+        if due is not None:
             return ahead_of(watermark, due, out)
         out.emit_watermark(watermark)
         return None
 
     def on_ready(self, out: Output) -> Steps | None:
-        """Call what is due by the wall clock."""
         now_ms = self._time.current_processing_time()
-        return self._fire(TimeDomain.PROCESSING_TIME, now_ms, out)
+        return self._timers.fire(TimeDomain.PROCESSING_TIME, now_ms, out)
 
-    def _fire(self, domain: TimeDomain, until_ms: int, out: Output) -> Steps:
-        """Call what is due, in pieces."""
-        self._keyed_row.domain = domain
-        event_time = domain is TimeDomain.EVENT_TIME
-        timers = self._timers.event if event_time else self._timers.processing
-        timed = self._keyed_row if event_time else None
+
+class FunctionTimers:
+    """Calls ``on_timer`` for the timers that are due. row: the context that it is given."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        row: KeyedRowContext,
+        loop: RowLoop,
+        monotonic_ms: Callable[[], int],
+    ) -> None:
+        self._timers = timers
+        self._row = row
+        self._loop = loop
+        self._monotonic_ms = monotonic_ms
+
+    def reached(self, watermark_ms: int, out: Output) -> Steps | None:
+        """Call what event time makes due; None where nothing is."""
+        if not is_due(self._timers.event, watermark_ms):
+            return None
+        return self.fire(TimeDomain.EVENT_TIME, watermark_ms, out)
+
+    def fire(self, domain: TimeDomain, until_ms: int, out: Output) -> Steps:
+        """Call what is due by then, in pieces. Results of event time have the timer's time."""
+        self._row.domain = domain
+        by_event = domain is TimeDomain.EVENT_TIME
+        timers = self._timers.event if by_event else self._timers.processing
         due = timers.due(until_ms)
 
         def piece() -> Steps | None:
-            fired = self._fired(self._until(self._monotonic_ms() + PIECE_MS, due))
-            return emit_rows(fired, self._draws, out, timed=timed)
+            some = self._until(self._monotonic_ms() + PIECE_MS, due)
+            return self._loop.fire(some, out, timed=by_event)
 
         return in_pieces(piece, partial(is_due, timers, until_ms))
 
@@ -215,77 +210,3 @@ class TimedOperator(ProcessOperator):
             yield timer
             if self._monotonic_ms() >= end_ms:
                 return
-
-    def _fired(self, due: Iterator[tuple[int, object]]) -> Iterator[object]:
-        call, row, own = self._on_timer, self._keyed_row, self._own
-        texts, results = may_give_text(call), None
-        try:
-            for row.timestamp_ms, _ in due:
-                results = call(row.timestamp_ms, row)
-                if results is not None:
-                    if texts and type(results) in TEXTS:
-                        raise TypeError("text is no iterable of records")
-                    beside = yield from results if own is None else map(own, results)
-                    if beside is not None:
-                        raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(error, operator=self._name, call="on_timer", returned=results)
-            raise failed from error
-
-
-class KeyedProcessOperator(TimedOperator):
-    """A process function on a keyed stream."""
-
-    def _results(self, rows: RowBatch) -> Iterator[object]:
-        # The loop sets the key's cell in place: the cheapest form, and this is the hottest loop.
-        call, row, cell, own = self._call, self._row, self._cell, self._own
-        keys, groups = keys_of(rows)
-        stamps, texts = rows.timestamps_ms, may_give_text(call)
-        value = results = None
-        try:
-            if stamps is None:
-                row.timestamp_ms = None
-                for value, cell.key, cell.group in zip(rows.values, keys, groups, strict=True):
-                    results = call(value, row)
-                    if results is not None:
-                        if texts and type(results) in TEXTS:
-                            raise TypeError("text is no iterable of records")
-                        beside = yield from results if own is None else map(own, results)
-                        if beside is not None:
-                            raise ReturnedBeside(beside)
-                return
-            columns = zip(rows.values, keys, groups, stamps, strict=True)
-            for value, cell.key, cell.group, row.timestamp_ms in columns:
-                results = call(value, row)
-                if results is not None:
-                    if texts and type(results) in TEXTS:
-                        raise TypeError("text is no iterable of records")
-                    beside = yield from results if own is None else map(own, results)
-                    if beside is not None:
-                        raise ReturnedBeside(beside)
-        except Exception as error:
-            failed = user_code_failed(error, operator=self._name, row=value, returned=results)
-            raise failed from error
-
-
-def is_due(timers: TimerQueue, until_ms: int) -> bool:
-    """Whether a timer may be due by then."""
-    return timers.next_ms is not None and timers.next_ms <= until_ms
-
-
-def stamps_of(rows: RowBatch) -> Iterable[int | None]:
-    """A timestamp for each row, or None over and over."""
-    return repeat(None) if rows.timestamps_ms is None else rows.timestamps_ms
-
-
-def keys_of(rows: RowBatch) -> tuple[list[object], list[int]]:
-    """Keys and key groups of the rows of a keyed edge."""
-    assert rows.keys is not None and rows.key_groups is not None, "a keyed edge gives keys"
-    return rows.keys, rows.key_groups
-
-
-def _own_aside(result: object) -> object:
-    if not is_aside(result):
-        return result
-    tag, value = cast("tuple[object, object]", result)
-    return tag, private_copy(value)

@@ -9,7 +9,7 @@ from tidegate.api.rows.batches import as_rows
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import FunctionOperator
-from tidegate.operators.process.process_functions import stamps_of
+from tidegate.operators.row_loop import stamps_of
 
 if TYPE_CHECKING:
     from tidegate.api.operator import OperatorContext, Output

@@ -25,7 +25,7 @@ from tidegate.api.windows import TimeWindow
 from tidegate.model.elements import MIN_TIMESTAMP_MS
 from tidegate.operators.failures import user_code_failed
 from tidegate.operators.function import has_life
-from tidegate.operators.process.process_functions import keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
     FiringOperator,

@@ -23,7 +23,7 @@ from tidegate.operators.aggregates.reduce import typed_reduce
 from tidegate.operators.emit import PIECE_MS, ahead_of, emit_rows, in_pieces
 from tidegate.operators.failures import ReturnedBeside, are_records, user_code_failed
 from tidegate.operators.function import FunctionOperator
-from tidegate.operators.process.co_process import SharedKeys
+from tidegate.operators.keys import SharedKeys
 from tidegate.typeinfo.types import LONG, PICKLED, ListTypeInfo, TupleTypeInfo
 
 if TYPE_CHECKING:

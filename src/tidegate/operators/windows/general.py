@@ -14,8 +14,9 @@ from tidegate.api.windows.evictors import TimestampedValue
 from tidegate.api.windows.triggers import TriggerResult
 from tidegate.errors import UserError
 from tidegate.model.elements import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from tidegate.operators.emit import is_due
 from tidegate.operators.failures import user_code_failed
-from tidegate.operators.process.process_functions import is_due, keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.operators.windows.firing import (
     CONTENTS,
     EvictedContents,
