@@ -183,7 +183,12 @@ class EvictedContents(WindowContents):
 
 
 def uses_both(merge: Callable[..., object]) -> bool:
-    """Whether the body of a merge looks at both accumulators: else it is not written yet."""
+    """True if the body of a merge uses both accumulators; else it is not written yet.
+
+    docs/guides/windows.md promises that such a merge is ignored.
+    """
+    # A trial on two empty accumulators does not tell: `return acc_a` passes it, and would then lose
+    # records in silence. And what is shared once stays shared, for a savepoint holds the panes.
     code = getattr(getattr(merge, "__func__", merge), "__code__", None)
     if code is None or code.co_argcount < 2:
         return True
