@@ -53,7 +53,7 @@ from tidegate.model.settings import (
     SlotSettings,
     StateFileSettings,
 )
-from tidegate.slot.channel_state import ChannelStateWriteResult
+from tidegate.slot.channel_state import ChannelStateResult
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.state.backend import LocalPlace, OperatorBackend
 from tidegate.state.disk.local_folders import LocalFolders
@@ -119,7 +119,7 @@ class World:
         barrier = Barrier(CheckpointId(number), 0, options)
         view = CheckpointStorageWorkerView(self.storage)
         place = CheckpointPlace(view, barrier, EXECUTION, self._draw)
-        in_flight = ChannelStateWriteResult(barrier)
+        in_flight = ChannelStateResult(barrier)
         in_flight.complete((), (), {})
         snapshot = SubtaskSnapshot(
             barrier,

@@ -10,26 +10,27 @@ from hypothesis import strategies as st
 
 from flinkformat.handles import FileStateHandle
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from tidegate.checkpoint.channel_state.machine import (
+from tidegate.checkpoint.channel_state.file_format import (
+    InputChannelInfo,
+    ResultSubpartitionInfo,
+    chunk,
+    file_header,
+    read_chunks,
+)
+from tidegate.checkpoint.channel_state.group import (
     Abort,
     Add,
-    ChannelStateWriteRequestDispatcher,
-    Command,
+    ChannelStateCommand,
+    ChannelStateGroup,
     Complete,
-    Discard,
     Fail,
     Finish,
-    InputChannelInfo,
     Leave,
     NotStored,
-    ResultSubpartitionInfo,
     Side,
     Start,
     Store,
     Stored,
-    chunk,
-    file_header,
-    read_chunks,
 )
 from tidegate.errors import FormatError
 from tidegate.model.failure_reason import FailureReason
@@ -44,17 +45,17 @@ SUBSUMED = FailureReason.CHECKPOINT_DECLINED_SUBSUMED
 SHARED = FailureReason.CHANNEL_STATE_SHARED_STREAM_EXCEPTION
 
 
-def dispatcher(*members: ExecutionId) -> ChannelStateWriteRequestDispatcher:
-    made = ChannelStateWriteRequestDispatcher()
+def group(*members: ExecutionId) -> ChannelStateGroup:
+    made = ChannelStateGroup()
     for member in members or (ONE,):
-        made.register(member)
+        made.join(member)
     return made
 
 
 def finished(
-    made: ChannelStateWriteRequestDispatcher, member: ExecutionId, checkpoint: CheckpointId
-) -> list[Command]:
-    return [command for side in Side for command in made.dispatch(Finish(member, checkpoint, side))]
+    made: ChannelStateGroup, member: ExecutionId, checkpoint: CheckpointId
+) -> list[ChannelStateCommand]:
+    return [command for side in Side for command in made.handle(Finish(member, checkpoint, side))]
 
 
 @pytest.mark.feature("F150", "F151")
@@ -96,10 +97,10 @@ def test_what_is_no_file_of_channel_state_is_refused(file: bytes, offset: int) -
 
 @pytest.mark.feature("F156", "F162", "F163", "F167", "F243")
 def test_a_file_holds_the_data_of_all_and_each_gets_handles_of_its_own() -> None:
-    made = dispatcher(ONE, TWO)
+    made = group(ONE, TWO)
     came, unsent = InputChannelInfo(0, 1), ResultSubpartitionInfo(0, 0)
     for member in (ONE, TWO):
-        assert made.dispatch(Start(member, FIRST)) == []
+        assert made.handle(Start(member, FIRST)) == []
     adds = [
         Add(ONE, FIRST, came, chunk(b"a")),
         Add(ONE, FIRST, unsent, chunk(b"bb")),
@@ -107,13 +108,13 @@ def test_a_file_holds_the_data_of_all_and_each_gets_handles_of_its_own() -> None
         Add(ONE, FIRST, came, chunk(b"dddd")),
     ]
     for add in adds:
-        assert made.dispatch(add) == []
+        assert made.handle(add) == []
     assert finished(made, ONE, FIRST) == []
-    assert made.dispatch(Finish(TWO, FIRST, Side.OUTPUT)) == []
-    (store,) = made.dispatch(Finish(TWO, FIRST, Side.INPUT))
+    assert made.handle(Finish(TWO, FIRST, Side.OUTPUT)) == []
+    (store,) = made.handle(Finish(TWO, FIRST, Side.INPUT))
     assert isinstance(store, Store) and store.member == ONE
     file = b"".join(store.parts)
-    first, second = made.dispatch(Stored(FIRST, FILE))
+    first, second = made.handle(Stored(FIRST, FILE))
     assert isinstance(first, Complete) and isinstance(second, Complete)
     (inputs,), (outputs,) = first.inputs, first.outputs
     (held,), (sent,) = unmerge_input(inputs), unmerge_output(outputs)
@@ -127,31 +128,31 @@ def test_a_file_holds_the_data_of_all_and_each_gets_handles_of_its_own() -> None
 
 
 def test_without_data_there_is_no_file() -> None:
-    made = dispatcher(ONE, TWO)
-    made.dispatch(Start(ONE, FIRST))
+    made = group(ONE, TWO)
+    made.handle(Start(ONE, FIRST))
     assert finished(made, ONE, FIRST) == [], "the other has not even begun"
-    made.dispatch(Start(TWO, FIRST))
+    made.handle(Start(TWO, FIRST))
     assert finished(made, TWO, FIRST) == [Complete(ONE, FIRST), Complete(TWO, FIRST)]
 
 
 @pytest.mark.feature("F173")
 def test_a_newer_checkpoint_fails_the_older_as_subsumed() -> None:
-    made = dispatcher()
-    made.dispatch(Start(ONE, FIRST))
-    assert made.dispatch(Start(ONE, SECOND)) == [Fail(ONE, FIRST, SUBSUMED, SUBSUMED.message)]
+    made = group()
+    made.handle(Start(ONE, FIRST))
+    assert made.handle(Start(ONE, SECOND)) == [Fail(ONE, FIRST, SUBSUMED, SUBSUMED.message)]
     late = Add(ONE, FIRST, InputChannelInfo(0, 0), chunk(b"x"))
-    for request in (late, Finish(ONE, FIRST, Side.INPUT), Start(ONE, FIRST)):
-        assert made.dispatch(request) == [Fail(ONE, FIRST, SUBSUMED, SUBSUMED.message)]
+    for event in (late, Finish(ONE, FIRST, Side.INPUT), Start(ONE, FIRST)):
+        assert made.handle(event) == [Fail(ONE, FIRST, SUBSUMED, SUBSUMED.message)]
 
 
 @pytest.mark.feature("F173")
 @pytest.mark.parametrize(
-    "request_",
+    "event",
     [Add(ONE, FIRST, InputChannelInfo(0, 0), b""), Finish(ONE, FIRST, Side.OUTPUT)],
 )
-def test_what_was_not_started_is_an_error(request_: Add | Finish) -> None:
+def test_what_was_not_started_is_an_error(event: Add | Finish) -> None:
     with pytest.raises(ValueError, match="was not started"):
-        dispatcher().dispatch(request_)
+        group().handle(event)
 
 
 @pytest.mark.feature("F162", "F163")
@@ -162,101 +163,101 @@ def test_what_was_not_started_is_an_error(request_: Add | Finish) -> None:
 def test_after_the_end_of_a_side_more_of_it_is_an_error(
     side: Side, info: InputChannelInfo | ResultSubpartitionInfo
 ) -> None:
-    made = dispatcher()
-    made.dispatch(Start(ONE, FIRST))
-    made.dispatch(Finish(ONE, FIRST, side))
+    made = group()
+    made.handle(Start(ONE, FIRST))
+    made.handle(Finish(ONE, FIRST, side))
     with pytest.raises(ValueError, match=f"more {side.value} data"):
-        made.dispatch(Add(ONE, FIRST, info, b""))
+        made.handle(Add(ONE, FIRST, info, b""))
 
 
 def test_a_second_start_is_an_error_that_leaves_the_first() -> None:
-    made = dispatcher()
-    made.dispatch(Start(ONE, FIRST))
+    made = group()
+    made.handle(Start(ONE, FIRST))
     with pytest.raises(ValueError, match="started twice"):
-        made.dispatch(Start(ONE, FIRST))
+        made.handle(Start(ONE, FIRST))
     assert finished(made, ONE, FIRST) == [Complete(ONE, FIRST)]
 
 
 @pytest.mark.feature("F173")
 def test_an_abort_fails_its_own_member_with_the_cause_and_the_others_as_sharers() -> None:
-    made = dispatcher(ONE, TWO)
+    made = group(ONE, TWO)
     for member in (ONE, TWO):
-        made.dispatch(Start(member, SECOND))
+        made.handle(Start(member, SECOND))
     declined = FailureReason.CHECKPOINT_DECLINED
-    assert made.dispatch(Abort(ONE, SECOND, "why")) == [
+    assert made.handle(Abort(ONE, SECOND, "why")) == [
         Fail(ONE, SECOND, declined, "why"),
         Fail(TWO, SECOND, SHARED, SHARED.message),
     ]
-    assert made.dispatch(Abort(ONE, SECOND, "why")) == []
-    assert made.dispatch(Finish(ONE, SECOND, Side.INPUT)) == [Fail(ONE, SECOND, declined, "why")]
-    assert made.dispatch(Start(TWO, FIRST)) == [Fail(TWO, FIRST, SUBSUMED, SUBSUMED.message)]
-    assert made.dispatch(Start(ONE, THIRD)) == []
+    assert made.handle(Abort(ONE, SECOND, "why")) == []
+    assert made.handle(Finish(ONE, SECOND, Side.INPUT)) == [Fail(ONE, SECOND, declined, "why")]
+    assert made.handle(Start(TWO, FIRST)) == [Fail(TWO, FIRST, SUBSUMED, SUBSUMED.message)]
+    assert made.handle(Start(ONE, THIRD)) == []
 
 
 @pytest.mark.feature("F164")
 def test_an_abort_of_what_has_not_begun_cancels_what_comes_later() -> None:
-    made = dispatcher()
-    assert made.dispatch(Abort(ONE, SECOND, "why")) == []
-    (failed,) = made.dispatch(Start(ONE, SECOND))
+    made = group()
+    assert made.handle(Abort(ONE, SECOND, "why")) == []
+    (failed,) = made.handle(Start(ONE, SECOND))
     assert isinstance(failed, Fail) and failed.cause == "why"
-    assert made.dispatch(Start(ONE, THIRD)) == []
+    assert made.handle(Start(ONE, THIRD)) == []
 
 
 def test_an_abort_of_an_older_checkpoint_leaves_the_one_under_way() -> None:
-    made = dispatcher()
-    made.dispatch(Start(ONE, SECOND))
-    assert made.dispatch(Abort(ONE, FIRST, "why")) == []
+    made = group()
+    made.handle(Start(ONE, SECOND))
+    assert made.handle(Abort(ONE, FIRST, "why")) == []
     assert finished(made, ONE, SECOND) == [Complete(ONE, SECOND)]
 
 
 def test_a_member_that_leaves_is_not_waited_for() -> None:
-    made = dispatcher(ONE, TWO)
+    made = group(ONE, TWO)
     for member in (ONE, TWO):
-        made.dispatch(Start(member, FIRST))
+        made.handle(Start(member, FIRST))
     finished(made, ONE, FIRST)
-    assert made.dispatch(Leave(TWO)) == [Complete(ONE, FIRST)]
+    assert made.handle(Leave(TWO)) == [Complete(ONE, FIRST)]
     assert made.members == 1
-    assert made.dispatch(Leave(TWO)) == []
+    assert made.handle(Leave(TWO)) == []
 
 
 def test_the_data_of_a_member_that_had_finished_stay() -> None:
-    made = dispatcher(ONE, TWO)
+    made = group(ONE, TWO)
     for member in (ONE, TWO):
-        made.dispatch(Start(member, FIRST))
-    made.dispatch(Add(ONE, FIRST, InputChannelInfo(0, 0), chunk(b"x")))
+        made.handle(Start(member, FIRST))
+    made.handle(Add(ONE, FIRST, InputChannelInfo(0, 0), chunk(b"x")))
     finished(made, ONE, FIRST)
-    made.dispatch(Leave(ONE))
-    made.dispatch(Finish(TWO, FIRST, Side.INPUT))
-    (store,) = made.dispatch(Finish(TWO, FIRST, Side.OUTPUT))
+    made.handle(Leave(ONE))
+    made.handle(Finish(TWO, FIRST, Side.INPUT))
+    (store,) = made.handle(Finish(TWO, FIRST, Side.OUTPUT))
     assert isinstance(store, Store) and b"".join(store.parts) == file_header() + chunk(b"x")
 
 
-def stored(made: ChannelStateWriteRequestDispatcher) -> None:
-    made.dispatch(Start(ONE, FIRST))
-    made.dispatch(Add(ONE, FIRST, InputChannelInfo(0, 0), chunk(b"x")))
+def stored(made: ChannelStateGroup) -> None:
+    made.handle(Start(ONE, FIRST))
+    made.handle(Add(ONE, FIRST, InputChannelInfo(0, 0), chunk(b"x")))
     assert isinstance(finished(made, ONE, FIRST)[-1], Store)
 
 
 def test_a_file_that_could_not_be_written_fails_its_members() -> None:
-    made = dispatcher()
+    made = group()
     stored(made)
-    (failed,) = made.dispatch(NotStored(FIRST, "the disk is full"))
+    (failed,) = made.handle(NotStored(FIRST, "the disk is full"))
     assert failed == Fail(ONE, FIRST, FailureReason.CHECKPOINT_ASYNC_EXCEPTION, "the disk is full")
-    assert made.dispatch(Start(ONE, SECOND)) == []
+    assert made.handle(Start(ONE, SECOND)) == []
 
 
-def test_a_file_that_came_too_late_is_discarded() -> None:
-    made = dispatcher()
+def test_a_file_that_came_too_late_is_nobodys() -> None:
+    made = group()
     stored(made)
-    made.dispatch(Abort(ONE, FIRST, "why"))
-    assert made.dispatch(Stored(FIRST, FILE)) == [Discard(FIRST)]
-    assert made.dispatch(NotStored(FIRST, "either")) == []
+    made.handle(Abort(ONE, FIRST, "why"))
+    assert made.handle(Stored(FIRST, FILE)) == []
+    assert made.handle(NotStored(FIRST, "either")) == []
 
 
 @pytest.mark.feature("F174")
 def test_all_that_is_outstanding_can_be_failed() -> None:
-    made = dispatcher(ONE, TWO)
-    made.dispatch(Start(ONE, FIRST))
+    made = group(ONE, TWO)
+    made.handle(Start(ONE, FIRST))
     reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
     assert made.fail(reason, "over") == [
         Fail(ONE, FIRST, reason, "over"),

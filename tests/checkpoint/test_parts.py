@@ -9,7 +9,7 @@ import pytest
 from tests.house.source import ROOT
 
 PARTS = {
-    "channel": "tidegate.checkpoint.channel_state.machine",
+    "channel": "tidegate.checkpoint.channel_state.file_format",
     "hooks": "tidegate.api.job.hooks",
     "metadata": "flinkformat.metadata",
 }

@@ -13,7 +13,7 @@ from flinkformat.handles import KeyGroupsStateHandle
 from tests.fuzzing.cases import Opened, Reader
 from tests.state.world import READER, Subtask, snapshot
 from tidegate.api.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from tidegate.checkpoint.channel_state.machine import chunk, file_header, read_chunks
+from tidegate.checkpoint.channel_state.file_format import chunk, file_header, read_chunks
 from tidegate.errors import FormatError, UserError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.state.columns.columnar import columns_of

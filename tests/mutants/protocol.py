@@ -279,7 +279,7 @@ PROTOCOL = [
     Mutant(
         "data in front of an overtaking barrier are not kept",
         "slot/in_flight.py",
-        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_UNKNOWN, queued)\n",
+        "            self._save(checkpoint, channel, queued)\n",
         "",
     ),
     Mutant(
@@ -291,13 +291,13 @@ PROTOCOL = [
     Mutant(
         "data that were to leave are not kept",
         "slot/in_flight.py",
-        "            self._save_output(checkpoint, output, output.barrier(barrier))\n",
+        "            self._save(checkpoint, output.id, output.barrier(barrier))\n",
         "            output.barrier(barrier)\n",
     ),
     Mutant(
         "restored in-flight data are not kept a second time",
         "slot/in_flight.py",
-        "            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_RESTORED, restored)\n",
+        "            self._save(checkpoint, channel, self._gate.restored_in(channel))\n",
         "",
     ),
     Mutant(
@@ -445,8 +445,8 @@ PROTOCOL = [
     Mutant(
         "a file of in-flight data is left when its subtasks have failed",
         "slot/channel_state.py",
-        "            if isinstance(request, Stored) and self._heard_of != request.checkpoint:\n",
-        "            if False:\n",
+        "        if not any([self._complete(each, file) for each in completed]):\n",
+        "        if [self._complete(each, file) for each in completed] is None:\n",
     ),
     Mutant(
         "a slot ends while in-flight data are written",

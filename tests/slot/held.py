@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 from tests.slot.world import World
 from tidegate.api.operator import Operator
-from tidegate.checkpoint.channel_state.machine import (
+from tidegate.checkpoint.channel_state.file_format import (
     ChannelInfo,
     InputChannelInfo,
     ResultSubpartitionInfo,
 )
+from tidegate.checkpoint.channel_state.group import Side
 from tidegate.model.elements import (
     AlignmentType,
     Barrier,
@@ -19,7 +20,7 @@ from tidegate.model.elements import (
 )
 from tidegate.model.ids import CheckpointId
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
-from tidegate.slot.channel_state import EMPTY, ChannelStateWriteResult
+from tidegate.slot.channel_state import EMPTY, ChannelStateResult
 
 UNALIGNED = JobSettings(
     checkpoints=CheckpointSettings(interval_ms=1_000, unaligned=True), slot=SlotSettings(rows=4)
@@ -34,54 +35,25 @@ class Saved:
     """A writer that keeps what it is given."""
 
     data: dict[tuple[int, ChannelInfo], list[object]] = field(default_factory=dict)
-    sequences: list[int] = field(default_factory=list)
     finished: list[tuple[int, str]] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
-    closed: bool = False
 
     def start(self, barrier: Barrier) -> None:
         pass
 
-    def add_input_data(
-        self,
-        checkpoint: CheckpointId,
-        info: InputChannelInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        self._add(checkpoint, info, start_sequence, data)
-
-    def add_output_data(
-        self,
-        checkpoint: CheckpointId,
-        info: ResultSubpartitionInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        self._add(checkpoint, info, start_sequence, data)
-
-    def _add(
-        self, checkpoint: CheckpointId, info: ChannelInfo, sequence: int, data: Iterable[Element]
-    ) -> None:
+    def add(self, checkpoint: CheckpointId, info: ChannelInfo, data: Iterable[Element]) -> None:
         for batch in data:
             assert isinstance(batch, RowBatch)
             self.data.setdefault((checkpoint, info), []).extend(batch.values)
-            self.sequences.append(sequence)
 
-    def finish_input(self, checkpoint: CheckpointId) -> None:
-        self.finished.append((checkpoint, "input"))
+    def finish(self, checkpoint: CheckpointId, side: Side) -> None:
+        self.finished.append((checkpoint, side.value))
 
-    def finish_output(self, checkpoint: CheckpointId) -> None:
-        self.finished.append((checkpoint, "output"))
-
-    def abort(self, checkpoint: CheckpointId, cause: str, *, clean_up: bool) -> None:
+    def abort(self, checkpoint: CheckpointId, cause: str) -> None:
         self.aborted.append(checkpoint)
 
-    def get_and_remove_write_result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
+    def take_result(self, checkpoint: CheckpointId) -> ChannelStateResult:
         return EMPTY
-
-    def close(self) -> None:
-        self.closed = True
 
     def came(self, checkpoint: int, channel: int = 0) -> list[object]:
         return self.data.get((checkpoint, InputChannelInfo(0, channel)), [])

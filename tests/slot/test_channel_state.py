@@ -1,7 +1,8 @@
-"""The writer of in-flight data: the real one and the one that does nothing."""
+"""In-flight data of subtasks: written, shared by files, and read back."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import gc
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import NoReturn
 
 import pytest
@@ -9,18 +10,24 @@ import pytest
 from flinkformat.handles import FileStateHandle, StreamStateHandle
 from flinkformat.key_groups import KeyGroupRange
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from tests.slot.world import barrier, rows
-from tidegate.checkpoint.channel_state.machine import (
-    SEQUENCE_NUMBER_UNKNOWN,
-    Abort,
-    Add,
+from tests.slot.world import Recorder, World, barrier, rows
+from tidegate.checkpoint.channel_state.file_format import (
+    ChannelInfo,
     InputChannelInfo,
-    Request,
     ResultSubpartitionInfo,
     read_chunks,
 )
+from tidegate.checkpoint.channel_state.group import Side
 from tidegate.errors import CheckpointAborted, StorageFailed
-from tidegate.model.elements import ArrowBatch, Barrier, Element, RowBatch, Watermark
+from tidegate.model.elements import (
+    AlignmentType,
+    ArrowBatch,
+    Barrier,
+    CheckpointOptions,
+    Element,
+    RowBatch,
+    Watermark,
+)
 from tidegate.model.ids import (
     Attempt,
     ChannelId,
@@ -31,19 +38,18 @@ from tidegate.model.ids import (
     VertexId,
 )
 from tidegate.model.restore import InFlightData
-from tidegate.model.settings import CheckpointSettings
 from tidegate.slot.channel_state import (
     EMPTY,
-    NO_CHANNEL_STATE,
     RESULTS_MAX,
     ChannelStateFile,
+    ChannelStateResult,
+    ChannelStateStorage,
     ChannelStateWriter,
-    ChannelStateWriteRequestExecutor,
-    ChannelStateWriterImpl,
-    ChannelStateWriters,
-    SequentialChannelStateReader,
+    SharedFiles,
+    read_in_flight,
     within,
 )
+from tidegate.slot.in_flight import InFlight, InFlightPlaces
 from tidegate.transport import codec
 
 CAME, UNSENT = InputChannelInfo(0, 1), ResultSubpartitionInfo(0, 0)
@@ -63,11 +69,7 @@ class Files:
         self.targets: list[Barrier] = []
         self.deleted: list[ChannelStateFile] = []
         self.broken: str | None = None
-        self._soon: list[Callable[[], None]] = []
         self._work: list[Coroutine[None, None, None]] = []
-
-    def soon(self, act: Callable[[], None]) -> None:
-        self._soon.append(act)
 
     def run(self, work: Coroutine[None, None, None], /) -> None:
         self._work.append(work)
@@ -86,11 +88,12 @@ class Files:
     async def delete(self, file: ChannelStateFile) -> None:
         self.deleted.append(file)
 
+    @property
+    def busy(self) -> bool:
+        return bool(self._work)
+
     def run_all(self) -> None:
-        while self._soon or self._work:
-            soon, self._soon = self._soon, []
-            for act in soon:
-                act()
+        while self._work:
             work, self._work = self._work, []
             for each in work:
                 asyncio.run(each)
@@ -106,13 +109,13 @@ def files() -> Files:
 
 
 @pytest.fixture
-def shared(files: Files) -> ChannelStateWriteRequestExecutor:
-    return ChannelStateWriteRequestExecutor(files)
+def shared(files: Files) -> SharedFiles:
+    return SharedFiles(files)
 
 
 @pytest.fixture
-def writer(shared: ChannelStateWriteRequestExecutor) -> ChannelStateWriterImpl:
-    return ChannelStateWriterImpl(shared, member(0))
+def writer(shared: SharedFiles) -> ChannelStateWriter:
+    return ChannelStateWriter(shared, member(0))
 
 
 def save(
@@ -121,87 +124,96 @@ def save(
     came: Sequence[Element] = (),
     unsent: Sequence[Element] = (),
 ) -> None:
-    writer.add_input_data(checkpoint, CAME, SEQUENCE_NUMBER_UNKNOWN, came)
-    writer.add_output_data(checkpoint, UNSENT, SEQUENCE_NUMBER_UNKNOWN, unsent)
+    writer.add(checkpoint, CAME, came)
+    writer.add(checkpoint, UNSENT, unsent)
 
 
 def finish(writer: ChannelStateWriter, checkpoint: CheckpointId) -> None:
-    writer.finish_input(checkpoint)
-    writer.finish_output(checkpoint)
+    writer.finish(checkpoint, Side.INPUT)
+    writer.finish(checkpoint, Side.OUTPUT)
 
 
 # --- the contract ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["real", "none"])
-def either(request: pytest.FixtureRequest, writer: ChannelStateWriterImpl) -> ChannelStateWriter:
-    return writer if request.param == "real" else NO_CHANNEL_STATE
+@pytest.mark.feature("F155")
+def test_a_checkpoint_is_started_filled_finished_and_taken(
+    writer: ChannelStateWriter, files: Files
+) -> None:
+    writer.start(barrier(1))
+    save(writer, FIRST, [rows(1)], [rows(2)])
+    finish(writer, FIRST)
+    result = writer.take_result(FIRST)
+    files.run_all()
+    assert result.is_done
+    asyncio.run(result.ready())
 
 
 @pytest.mark.feature("F155")
-class TestContract:
-    """What a subtask may do with any writer."""
+def test_a_checkpoint_may_be_given_up_at_any_time(writer: ChannelStateWriter, files: Files) -> None:
+    writer.abort(FIRST, "ahead")
+    writer.start(barrier(2))
+    writer.abort(SECOND, "under way")
+    writer.abort(SECOND, "again")
+    files.run_all()
+    assert files.written == []
 
-    def test_a_checkpoint_is_started_filled_finished_and_taken(
-        self, either: ChannelStateWriter, files: Files
-    ) -> None:
-        either.start(barrier(1))
-        save(either, FIRST, [rows(1)], [rows(2)])
-        finish(either, FIRST)
-        result = either.get_and_remove_write_result(FIRST)
-        files.run_all()
-        assert result.is_done
-        asyncio.run(result.ready())
 
-    def test_a_checkpoint_may_be_given_up_at_any_time(
-        self, either: ChannelStateWriter, files: Files
-    ) -> None:
-        either.abort(FIRST, "ahead", clean_up=True)
-        either.start(barrier(2))
-        either.abort(SECOND, "under way", clean_up=True)
-        either.abort(SECOND, "again", clean_up=False)
-        files.run_all()
-        assert files.written == []
-
-    def test_it_may_be_closed_twice(self, either: ChannelStateWriter, files: Files) -> None:
-        either.close()
-        either.close()
-        files.run_all()
-        assert files.written == []
+@pytest.mark.feature("F155")
+def test_it_may_be_closed_twice(writer: ChannelStateWriter, files: Files) -> None:
+    writer.close()
+    writer.close()
+    files.run_all()
+    assert files.written == []
 
 
 @pytest.mark.feature("F157", "F166")
-def test_without_channel_state_every_result_is_the_empty_one() -> None:
-    NO_CHANNEL_STATE.start(barrier(1))
-    save(NO_CHANNEL_STATE, FIRST, [rows(1)])
-    result = NO_CHANNEL_STATE.get_and_remove_write_result(FIRST)
+@pytest.mark.parametrize("alignment", [AlignmentType.ALIGNED, AlignmentType.AT_LEAST_ONCE])
+def test_a_checkpoint_whose_barriers_overtake_nothing_is_not_started(
+    writer: ChannelStateWriter, files: Files, alignment: AlignmentType
+) -> None:
+    world = World(Recorder("a", [])).start()
+    operator = world.operator_ids[0]
+    places = InFlightPlaces(writer, {}, operator, operator)
+    in_flight = InFlight(world.gate, world.outputs, places, [].append, lambda _: 0)
+    cut = Barrier(FIRST, 0, CheckpointOptions(alignment=alignment))
+    in_flight.send(cut)
+    result = in_flight.result(cut)
     assert result is EMPTY and result.is_done
     assert (result.inputs, result.outputs, result.bytes_persisted) == ((), (), 0)
+    with pytest.raises(ValueError, match="no result of checkpoint 1"):
+        writer.take_result(FIRST)
+    assert not in_flight.leaving and not files.busy
 
 
-@pytest.mark.feature("F166")
-@pytest.mark.parametrize("unaligned", [False, True])
-def test_only_a_job_with_unaligned_checkpoints_gets_a_writer_that_writes(unaligned: bool) -> None:
-    def never(work: object) -> NoReturn:
-        raise AssertionError(f"nothing is to be run for {work}")
+@pytest.mark.parametrize("kept", [2, 1])
+def test_so_many_subtasks_share_their_files(kept: int) -> None:
+    storage = ChannelStateStorage(lambda: None, never, lambda: 0, never)
+    writers = [storage.writer(member(index), kept) for index in range(3)]
+    for writer in writers:
+        writer.start(barrier(1))
+    for writer in writers[:kept]:
+        finish(writer, FIRST)
+    done = [writer.take_result(FIRST).is_done for writer in writers]
+    assert done == [True] * kept + [False] * (3 - kept)
 
-    writers = ChannelStateWriters(lambda: None, never, lambda: 0, never)
-    given = writers.writer(member(0), CheckpointSettings(unaligned=unaligned))
-    assert (given is NO_CHANNEL_STATE) is not unaligned
+
+def never(work: object) -> NoReturn:
+    raise AssertionError(f"nothing is to be run for {work}")
 
 
-# --- the real one ---------------------------------------------------------------------------------
+# --- data -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.feature("F156", "F159", "F165", "F167")
-def test_the_handles_fit_the_bytes(writer: ChannelStateWriterImpl, files: Files) -> None:
+def test_the_handles_fit_the_bytes(writer: ChannelStateWriter, files: Files) -> None:
     writer.start(barrier(1))
     save(writer, FIRST, [rows(1, 2), rows(3), rows()], [rows(4), rows(5)])
-    writer.finish_input(FIRST)
-    result = writer.get_and_remove_write_result(FIRST)
+    writer.finish(FIRST, Side.INPUT)
+    result = writer.take_result(FIRST)
     files.run_all()
     assert not result.is_done, "the other side is still open"
-    writer.finish_output(FIRST)
+    writer.finish(FIRST, Side.OUTPUT)
     files.run_all()
     assert result.is_done and result.checksums == {"file 1": (7, 9)}
     (held,) = unmerge_input(result.inputs[0])
@@ -216,36 +228,37 @@ def test_the_handles_fit_the_bytes(writer: ChannelStateWriterImpl, files: Files)
 
 @pytest.mark.feature("F159")
 def test_a_second_start_is_refused_and_leaves_the_first(
-    writer: ChannelStateWriterImpl, files: Files
+    writer: ChannelStateWriter, files: Files
 ) -> None:
     writer.start(barrier(1))
     with pytest.raises(ValueError, match="started checkpoint 1 already"):
         writer.start(barrier(1))
     finish(writer, FIRST)
     files.run_all()
-    assert writer.get_and_remove_write_result(FIRST).is_done
+    assert writer.take_result(FIRST).is_done
 
 
 @pytest.mark.feature("F165")
-def test_a_result_is_taken_once(writer: ChannelStateWriterImpl) -> None:
+def test_a_result_is_taken_once(writer: ChannelStateWriter) -> None:
     writer.start(barrier(1))
-    writer.get_and_remove_write_result(FIRST)
+    writer.take_result(FIRST)
     with pytest.raises(ValueError, match=r"subtask 0 .* has no result of checkpoint 1"):
-        writer.get_and_remove_write_result(FIRST)
+        writer.take_result(FIRST)
 
 
 @pytest.mark.feature("F161", "F172")
 @pytest.mark.parametrize("event", [barrier(1), Watermark(3)])
-def test_only_batches_are_data(writer: ChannelStateWriterImpl, event: Element) -> None:
+@pytest.mark.parametrize("info", [CAME, UNSENT])
+def test_only_batches_are_data(
+    writer: ChannelStateWriter, info: ChannelInfo, event: Element
+) -> None:
     writer.start(barrier(1))
-    name = type(event).__name__
-    for add, info in ((writer.add_input_data, CAME), (writer.add_output_data, UNSENT)):
-        with pytest.raises(ValueError, match=f"should be a buffer but is a {name}"):
-            add(FIRST, info, SEQUENCE_NUMBER_UNKNOWN, [event])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"should be a buffer but is a {type(event).__name__}"):
+        writer.add(FIRST, info, [event])
 
 
 @pytest.mark.feature("F168")
-def test_so_many_results_may_wait_to_be_taken(writer: ChannelStateWriterImpl) -> None:
+def test_so_many_results_may_wait_to_be_taken(writer: ChannelStateWriter) -> None:
     for number in range(1, RESULTS_MAX + 1):
         writer.start(barrier(number))
     with pytest.raises(RuntimeError, match="results of 1000 checkpoints"):
@@ -254,41 +267,38 @@ def test_so_many_results_may_wait_to_be_taken(writer: ChannelStateWriterImpl) ->
 
 @pytest.mark.feature("F169")
 def test_after_the_end_what_waits_fails_and_nothing_can_be_asked_for(
-    writer: ChannelStateWriterImpl, files: Files
+    shared: SharedFiles, writer: ChannelStateWriter, files: Files
 ) -> None:
-    writer.start(barrier(1))
-    result = writer._results[FIRST]
+    other = ChannelStateWriter(shared, member(1))
+    for each in (writer, other):
+        each.start(barrier(1))
+    taken = writer.take_result(FIRST)
+    save(other, FIRST, [rows(1)])
+    finish(other, FIRST)
     writer.close()
     files.run_all()
-    with pytest.raises(StorageFailed, match="ended in checkpoint 1"):
-        asyncio.run(result.ready())
+    assert not taken.is_done, "whoever has taken it is over as well"
+    assert other.take_result(FIRST).is_done, "the others go on"
     for call in (
         lambda: writer.start(barrier(2)),
         lambda: save(writer, FIRST, [rows(1)]),
-        lambda: writer.finish_input(FIRST),
-        lambda: writer.abort(FIRST, "why", clean_up=True),
+        lambda: writer.finish(FIRST, Side.INPUT),
+        lambda: writer.abort(FIRST, "why"),
     ):
         with pytest.raises(RuntimeError, match="closed"):
             call()
 
 
 @pytest.mark.feature("F164", "F170")
-def test_an_abort_comes_before_what_waits(
-    shared: ChannelStateWriteRequestExecutor, files: Files
-) -> None:
-    seen: list[Request] = []
-    dispatch = shared._dispatcher.dispatch
-    shared._dispatcher.dispatch = lambda r: seen.append(r) or dispatch(r)  # type: ignore[method-assign,func-returns-value]
-    writer = ChannelStateWriterImpl(shared, member(0))
+def test_an_abort_outdoes_what_was_added_before(writer: ChannelStateWriter, files: Files) -> None:
     writer.start(barrier(1))
-    files.run_all()
     for _ in range(10):
         save(writer, FIRST, [rows(1)])
-    result = writer.get_and_remove_write_result(FIRST)
-    writer.abort(FIRST, "enough", clean_up=True)
-    seen.clear()
+    result = writer.take_result(FIRST)
+    writer.abort(FIRST, "enough")
+    save(writer, FIRST, [rows(1)])
+    finish(writer, FIRST)
     files.run_all()
-    assert [type(request) for request in seen] == [Abort] + [Add] * 10 + [Abort]
     with pytest.raises(CheckpointAborted, match="enough") as caught:
         asyncio.run(result.ready())
     assert caught.value.reason == "CHECKPOINT_DECLINED"
@@ -297,11 +307,11 @@ def test_an_abort_comes_before_what_waits(
 
 @pytest.mark.feature("F170")
 def test_a_request_that_fails_takes_what_waits_with_it(
-    writer: ChannelStateWriterImpl, files: Files
+    writer: ChannelStateWriter, files: Files
 ) -> None:
     writer.start(barrier(1))
-    result = writer.get_and_remove_write_result(FIRST)
-    writer.finish_input(FIRST)
+    result = writer.take_result(FIRST)
+    writer.finish(FIRST, Side.INPUT)
     save(writer, FIRST, [rows(1)])
     finish(writer, FIRST)
     files.run_all()
@@ -310,18 +320,16 @@ def test_a_request_that_fails_takes_what_waits_with_it(
     writer.start(barrier(2))
     finish(writer, SECOND)
     files.run_all()
-    assert writer.get_and_remove_write_result(SECOND).is_done
+    assert writer.take_result(SECOND).is_done
 
 
 @pytest.mark.feature("F243")
-def test_several_subtasks_share_one_file(
-    shared: ChannelStateWriteRequestExecutor, files: Files
-) -> None:
-    writers = [ChannelStateWriterImpl(shared, member(index)) for index in range(5)]
+def test_several_subtasks_share_one_file(shared: SharedFiles, files: Files) -> None:
+    writers = [ChannelStateWriter(shared, member(index)) for index in range(5)]
     for writer in writers:
         writer.start(barrier(1))
         save(writer, FIRST, [rows(1)])
-    results = [writer.get_and_remove_write_result(FIRST) for writer in writers]
+    results = [writer.take_result(FIRST) for writer in writers]
     for writer in writers:
         finish(writer, FIRST)
     files.run_all()
@@ -331,9 +339,9 @@ def test_several_subtasks_share_one_file(
 
 
 def test_a_disk_that_is_full_fails_all_that_share_and_not_the_next_checkpoint(
-    shared: ChannelStateWriteRequestExecutor, files: Files
+    shared: SharedFiles, files: Files
 ) -> None:
-    writers = [ChannelStateWriterImpl(shared, member(index)) for index in range(2)]
+    writers = [ChannelStateWriter(shared, member(index)) for index in range(2)]
     files.broken = "no space left"
     for number, error in ((1, "no space left"), (2, None)):
         for writer in writers:
@@ -342,7 +350,7 @@ def test_a_disk_that_is_full_fails_all_that_share_and_not_the_next_checkpoint(
             finish(writer, CheckpointId(number))
         files.run_all()
         for writer in writers:
-            result = writer.get_and_remove_write_result(CheckpointId(number))
+            result = writer.take_result(CheckpointId(number))
             if error is None:
                 asyncio.run(result.ready())
             else:
@@ -354,27 +362,44 @@ def test_a_disk_that_is_full_fails_all_that_share_and_not_the_next_checkpoint(
 
 @pytest.mark.feature("F171")
 def test_nothing_is_kept_of_checkpoints_that_were_given_up(
-    shared: ChannelStateWriteRequestExecutor, writer: ChannelStateWriterImpl, files: Files
+    writer: ChannelStateWriter, files: Files
 ) -> None:
+    before = results_in_memory()
     for number in range(1, 200):
         writer.start(barrier(number))
         save(writer, CheckpointId(number), [rows(*range(50))])
-        writer.abort(CheckpointId(number), "storm", clean_up=True)
+        writer.abort(CheckpointId(number), "storm")
         if number % 7 == 0:
             files.run_all()
     files.run_all()
-    assert not writer._results and not shared._results and not shared._requests
-    assert shared._dispatcher._writer is None
+    assert files.written == []
+    assert results_in_memory() == before
 
 
-@pytest.mark.parametrize("when", ["before it is written", "after it is written"])
-def test_a_file_that_nobody_takes_is_deleted(
-    writer: ChannelStateWriterImpl, files: Files, when: str
+def results_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(each, ChannelStateResult) for each in gc.get_objects())
+
+
+def test_a_file_for_a_subtask_that_is_over_is_deleted(
+    writer: ChannelStateWriter, files: Files
 ) -> None:
     writer.start(barrier(1))
     save(writer, FIRST, [rows(1)])
     finish(writer, FIRST)
-    result = writer.get_and_remove_write_result(FIRST)
+    writer.close()
+    files.run_all()
+    assert [file.checksums for file in files.deleted] == [{"file 1": (7, 9)}]
+
+
+@pytest.mark.parametrize("when", ["before it is written", "after it is written"])
+def test_a_file_that_nobody_takes_is_deleted(
+    writer: ChannelStateWriter, files: Files, when: str
+) -> None:
+    writer.start(barrier(1))
+    save(writer, FIRST, [rows(1)])
+    finish(writer, FIRST)
+    result = writer.take_result(FIRST)
     if when == "after it is written":
         files.run_all()
         assert result.is_done and files.deleted == []
@@ -389,13 +414,13 @@ def test_a_file_that_nobody_takes_is_deleted(
 
 @pytest.mark.feature("F152", "F154")
 def test_what_was_written_is_read_back_into_its_channels(
-    writer: ChannelStateWriterImpl, files: Files
+    writer: ChannelStateWriter, files: Files
 ) -> None:
     writer.start(barrier(1))
     save(writer, FIRST, [rows(1, 2), rows(3)], [rows(4)])
     finish(writer, FIRST)
     files.run_all()
-    result = writer.get_and_remove_write_result(FIRST)
+    result = writer.take_result(FIRST)
     (held,), (sent,) = unmerge_input(result.inputs[0]), unmerge_output(result.outputs[0])
     channel = ChannelId(0, 1, 0)
     opened: list[StreamStateHandle] = []
@@ -404,16 +429,13 @@ def test_what_was_written_is_read_back_into_its_channels(
         opened.append(handle)
         return files.read(handle)
 
-    reader = SequentialChannelStateReader(read)
     data = [InFlightData(channel, h.delegate, h.offsets) for h in (held, sent)]
-    assert reader.read_data(data) == [
+    assert read_in_flight(data, read) == [
         (channel, rows(1, 2)),
         (channel, rows(3)),
         (channel, rows(4)),
     ]
     assert len(opened) == 1, "a file is read once"
-    reader.close()
-    reader.close()
 
 
 @pytest.mark.feature("F154")
@@ -421,9 +443,7 @@ def test_without_in_flight_data_no_file_is_opened() -> None:
     def read(handle: StreamStateHandle) -> bytes:
         raise AssertionError(f"{handle} was read")
 
-    reader = SequentialChannelStateReader(read)
-    assert reader.read_data(()) == []
-    reader.close()
+    assert read_in_flight((), read) == []
 
 
 def keyed_batches() -> Iterator[RowBatch | ArrowBatch]:

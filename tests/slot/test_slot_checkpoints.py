@@ -27,7 +27,7 @@ from tests.slot.operators import (
 )
 from tests.slot.world import Recorder, ScriptedSource
 from tidegate.api.operator import KeyBy, Operator, Output, Polled, Steps
-from tidegate.checkpoint.channel_state.machine import chunk, file_header
+from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.errors import StorageFailed
 from tidegate.model.control import (
     Cancel,

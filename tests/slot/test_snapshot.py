@@ -18,7 +18,7 @@ from tidegate.model.elements import AlignmentType, Barrier, CheckpointOptions
 from tidegate.model.files import FileChecksum
 from tidegate.model.ids import CheckpointId, OperatorId
 from tidegate.model.settings import CheckpointSettings
-from tidegate.slot.channel_state import ChannelStateWriteResult
+from tidegate.slot.channel_state import ChannelStateResult
 from tidegate.slot.subtask.snapshot import SnapshotTimes, SubtaskSnapshot
 from tidegate.storage.stores import Stores
 from tidegate.typeinfo.types import Types
@@ -55,7 +55,7 @@ class Share:
         self.before = self.subtask.dump("text")
         self.pending = self.subtask.backend.snapshot(CheckpointId(1))
         barrier = Barrier(CheckpointId(1), 0, CheckpointOptions())
-        in_flight = ChannelStateWriteResult(barrier)
+        in_flight = ChannelStateResult(barrier)
         in_flight.complete((), (), {})
         self.snapshot = SubtaskSnapshot(
             barrier,
@@ -170,7 +170,7 @@ def test_one_that_the_next_snapshot_encodes_is_not_held_up(share: Share) -> None
 def test_each_figure_of_a_snapshot_is_told_under_its_name() -> None:
     options = CheckpointOptions(alignment=AlignmentType.UNALIGNED)
     barrier = Barrier(CheckpointId(1), 0, options)
-    in_flight = ChannelStateWriteResult(barrier)
+    in_flight = ChannelStateResult(barrier)
     handle = InputChannelStateHandle(0, 0, 0, (4,), 33, ByteStreamStateHandle("in flight", b""))
     in_flight.complete((handle,), (), {"/in flight": CHECKSUM})
     snapshot = SubtaskSnapshot(

@@ -8,12 +8,12 @@ import pytest
 from tidegate.errors import StorageFailed
 from tidegate.model.elements import Barrier, CheckpointOptions
 from tidegate.model.ids import CheckpointId
-from tidegate.slot.channel_state import EMPTY, ChannelStateWriteResult
+from tidegate.slot.channel_state import EMPTY, ChannelStateResult
 
 Step = Callable[["Watched"], None]
 
 
-class Watched(ChannelStateWriteResult):
+class Watched(ChannelStateResult):
     """Counts how often its file is deleted."""
 
     def __init__(self) -> None:

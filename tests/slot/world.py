@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NoReturn
 
 from flinkformat.key_groups import KeyGroupRange
 from tidegate.api.functions import SnapshotContext
 from tidegate.api.operator import KeyCell, Operator, Output, Polled, SourceOperator, Steps
-from tidegate.checkpoint.channel_state.machine import (
+from tidegate.checkpoint.channel_state.file_format import (
     ChannelInfo,
     InputChannelInfo,
     ResultSubpartitionInfo,
@@ -35,7 +36,7 @@ from tidegate.model.ids import (
 )
 from tidegate.model.settings import CheckpointSettings, JobSettings, SlotSettings
 from tidegate.model.topology import OperatorInfo
-from tidegate.slot.channel_state import NO_CHANNEL_STATE, ChannelStateWriter
+from tidegate.slot.channel_state import ChannelStateStorage, ChannelStateWriter
 from tidegate.slot.channels.asked_size import AskedSize
 from tidegate.slot.channels.debloat import Debloater
 from tidegate.slot.channels.gate import Gate, InputChannel
@@ -154,6 +155,15 @@ def info_of(number: int) -> OperatorInfo:
     return OperatorInfo(OperatorId(bytes([number]) * 16), f"operator {number}")
 
 
+def no_files(execution: ExecutionId) -> ChannelStateWriter:
+    """A writer of in-flight data that fails as soon as a file is to be written."""
+
+    def never(work: object) -> NoReturn:
+        raise AssertionError(f"nothing is to be run for {work}")
+
+    return ChannelStateStorage(lambda: None, never, lambda: 0, never).writer(execution, 1)
+
+
 class World:
     """One subtask, its inputs and outputs, and all that it said."""
 
@@ -166,7 +176,7 @@ class World:
         settings: JobSettings = PERIODIC,
         finished_on_restore: bool = False,
         restored: CheckpointId | None = None,
-        channel_state: ChannelStateWriter = NO_CHANNEL_STATE,
+        channel_state: ChannelStateWriter | None = None,
     ) -> None:
         self.clock = ManualClock()
         self.turn = Turn(self.clock)
@@ -206,7 +216,7 @@ class World:
             settings,
             self._ports(),
             self.clock,
-            in_flight=self._places(channel_state, infos),
+            in_flight=self._places(channel_state or no_files(self.execution), infos),
             finished_on_restore=finished_on_restore,
             restored=restored,
             asked=asked,

@@ -34,7 +34,7 @@ from tidegate.api.state import (
     RedistributionMode,
     ValueStateDescriptor,
 )
-from tidegate.checkpoint.channel_state.machine import chunk, file_header
+from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.checkpoint.provenance import Provenance, sealed, to_master_state
 from tidegate.checkpoint.registry import SharedStateRegistry
 from tidegate.ha.chain import JobRecord, Pointer, claim_path, encode, place_path

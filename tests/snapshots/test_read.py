@@ -38,7 +38,7 @@ from tidegate.api.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from tidegate.checkpoint.channel_state.machine import chunk, file_header
+from tidegate.checkpoint.channel_state.file_format import chunk, file_header
 from tidegate.errors import ConfigError, FormatError, RestoreRefused, UserError
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.snapshots.differences import diff_snapshots

@@ -144,13 +144,19 @@ class CheckpointOptions:
         """True if the barrier is aligned and may still become unaligned."""
         return self.alignment is AlignmentType.ALIGNED and self.aligned_timeout_ms is not None
 
+    @property
+    def may_overtake(self) -> bool:
+        """True if the checkpoint's barrier may overtake data at some subtask of the job."""
+        forced = self.alignment is AlignmentType.FORCED_ALIGNED
+        return self.is_unaligned or self.is_timeoutable or forced
+
     def turned_unaligned(self) -> CheckpointOptions:
         """Options of the barrier once its time to align is over."""
         return replace(self, alignment=AlignmentType.UNALIGNED)
 
     def forced_aligned(self) -> CheckpointOptions:
         """Options on an edge where no barrier may overtake; an aligned barrier's are unchanged."""
-        if self.is_unaligned or self.is_timeoutable:
+        if self.may_overtake:
             return replace(self, alignment=AlignmentType.FORCED_ALIGNED)
         return self
 

@@ -1,7 +1,7 @@
 """In-flight data of a slot's subtasks: encoded on the loop, written off it, a file for several.
 
 Data are encoded when they are added: rows are processed, and may be changed, right after. A
-subtask without unaligned checkpoints has the writer that does nothing.
+checkpoint whose barriers overtake nothing is not started here, and has the result `EMPTY`.
 
 Source: checkpoint coordination §15.2, §15.4.
 """
@@ -10,28 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from tidegate.checkpoint.channel_state import machine as protocol
-from tidegate.checkpoint.channel_state.machine import (
+from tidegate.checkpoint.channel_state.file_format import chunk, read_chunks
+from tidegate.checkpoint.channel_state.group import (
     Abort,
     Add,
-    ChannelInfo,
-    ChannelStateWriteRequestDispatcher,
+    ChannelStateGroup,
     Complete,
-    Discard,
     Fail,
     Finish,
-    InputChannelInfo,
     Leave,
     NotStored,
-    Request,
-    ResultSubpartitionInfo,
     Side,
     Start,
     Store,
@@ -50,11 +44,12 @@ if TYPE_CHECKING:
 
     from flinkformat.handles import InputStateHandle, OutputStateHandle, StreamStateHandle
     from flinkformat.key_groups import KeyGroupRange
+    from tidegate.checkpoint.channel_state.file_format import ChannelInfo
+    from tidegate.checkpoint.channel_state.group import ChannelStateEvent
     from tidegate.model.elements import Batch, Element
     from tidegate.model.files import FileChecksum
     from tidegate.model.ids import ChannelId, ExecutionId
     from tidegate.model.restore import InFlightData
-    from tidegate.model.settings import CheckpointSettings
     from tidegate.storage.checkpoints import CheckpointStorageWorkerView
 
 RESULTS_MAX: Final = 1_000
@@ -69,8 +64,8 @@ class ChannelStateFile:
     checksums: Mapping[str, FileChecksum]
 
 
-class ChannelStateWriteResult:
-    """What becomes of one subtask's in-flight data of one checkpoint."""
+class ChannelStateResult:
+    """The handles of one subtask's in-flight data of one checkpoint, once they are durable."""
 
     def __init__(self, barrier: Barrier) -> None:
         self.barrier = barrier
@@ -83,7 +78,7 @@ class ChannelStateWriteResult:
 
     @property
     def is_done(self) -> bool:
-        """Whether both sides are durable, or have failed."""
+        """True if both sides are durable, or have failed."""
         return self._ready.is_set()
 
     @property
@@ -105,13 +100,13 @@ class ChannelStateWriteResult:
             self._ready.set()
 
     def fail(self, error: Exception) -> None:
-        """They will not be; the first word counts."""
+        """The data will not become durable; of several errors the first counts."""
         if not self.is_done:
             self._error = error
             self._ready.set()
 
     def give_up(self) -> None:
-        """Nobody will take them: their file is deleted, now or once it is written."""
+        """Nobody will take the data: their file is deleted, now or once it is written."""
         self.fail(StorageFailed(f"checkpoint {self.barrier.checkpoint} was given up"))
         delete, self._delete = self._delete, None
         if delete is not None:
@@ -124,8 +119,8 @@ class ChannelStateWriteResult:
             raise self._error
 
 
-def _empty() -> ChannelStateWriteResult:
-    result = ChannelStateWriteResult(Barrier(CheckpointId(0), 0, CheckpointOptions()))
+def _empty() -> ChannelStateResult:
+    result = ChannelStateResult(Barrier(CheckpointId(0), 0, CheckpointOptions()))
     result.complete((), (), {})
     return result
 
@@ -135,195 +130,21 @@ EMPTY: Final = _empty()
 
 
 class ChannelStateWriter:
-    """Takes a subtask's in-flight data, checkpoint by checkpoint.
+    """Takes one subtask's in-flight data, checkpoint by checkpoint.
 
-    This one keeps nothing: it is the writer of subtasks whose barriers overtake nothing.
+    Raises ValueError for calls in a wrong order, and RuntimeError after `close`.
     """
 
-    def start(self, barrier: Barrier) -> None:
-        """Begin with a checkpoint.
-
-        Raises ValueError where it has begun, RuntimeError for too many results that nobody took.
-        """
-
-    def add_input_data(
-        self,
-        checkpoint: CheckpointId,
-        info: InputChannelInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Data that had come, in order. Raises ValueError for anything but batches."""
-
-    def add_output_data(
-        self,
-        checkpoint: CheckpointId,
-        info: ResultSubpartitionInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Data that were to leave, in order. Raises ValueError for anything but batches."""
-
-    def finish_input(self, checkpoint: CheckpointId) -> None:
-        """No more input data come."""
-
-    def finish_output(self, checkpoint: CheckpointId) -> None:
-        """No more output data come."""
-
-    def abort(self, checkpoint: CheckpointId, cause: str, *, clean_up: bool) -> None:
-        """Give a checkpoint up. clean_up: nobody will ask for its result."""
-
-    def get_and_remove_write_result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
-        """The result of a checkpoint that was started; once. Raises ValueError."""
-        return EMPTY
-
-    def close(self) -> None:
-        """The subtask is over: what is outstanding fails."""
-
-
-NO_CHANNEL_STATE: Final = ChannelStateWriter()
-"""Keeps nothing, so one is enough."""
-
-
-class ChannelStateFiles(Protocol):
-    """Where the executor's files go, and how what it does runs beside the subtasks."""
-
-    def soon(self, act: Callable[[], None]) -> None:
-        """Call it when what is under way on the loop is done."""
-        ...
-
-    def run(self, work: Coroutine[None, None, None], /) -> object:
-        """Run it to its end."""
-        ...
-
-    async def write(
-        self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]
-    ) -> ChannelStateFile:
-        """Write a checkpoint's file; nothing is left of one that fails. Raises StorageFailed."""
-        ...
-
-    async def delete(self, file: ChannelStateFile) -> None:
-        """Delete a file of which nobody will hear."""
-        ...
-
-
-class ChannelStateWriteRequestExecutor:
-    """The requests of the subtasks that share files, one after the other.
-
-    A request that fails takes all with it that is outstanding.
-    """
-
-    def __init__(self, files: ChannelStateFiles) -> None:
-        self._files = files
-        self._dispatcher = ChannelStateWriteRequestDispatcher()
-        self._requests: deque[Request] = deque()
-        self._woken = False
-        self._results: dict[tuple[ExecutionId, CheckpointId], ChannelStateWriteResult] = {}
-        self._written: dict[CheckpointId, ChannelStateFile] = {}
-        self._heard_of: CheckpointId | None = None  # somebody has got its file
-
-    @property
-    def members(self) -> int:
-        """How many subtasks share."""
-        return self._dispatcher.members
-
-    def register(self, member: ExecutionId) -> None:
-        """A subtask shares from its next start on."""
-        self._dispatcher.register(member)
-
-    def expect(
-        self, member: ExecutionId, barrier: Barrier, result: ChannelStateWriteResult
-    ) -> None:
-        """Tell this result what becomes of the member's part."""
-        self._results[member, barrier.checkpoint] = result
-
-    def submit(self, request: Request) -> None:
-        """Have a request dispatched behind those that wait."""
-        self._requests.append(request)
-        self._wake_up()
-
-    def submit_priority(self, request: Request) -> None:
-        """Have a request dispatched before those that wait."""
-        self._requests.appendleft(request)
-        self._wake_up()
-
-    def _wake_up(self) -> None:
-        if not self._woken:
-            self._woken = True
-            self._files.soon(self.drain)
-
-    def drain(self) -> None:
-        """Dispatch what waits."""
-        self._woken = False
-        while self._requests:
-            request = self._requests.popleft()
-            try:
-                commands = self._dispatcher.dispatch(request)
-            except ValueError as error:
-                self._break(str(error))
-                return
-            for command in commands:
-                self._perform(command)
-            if isinstance(request, Stored) and self._heard_of != request.checkpoint:
-                self._perform(Discard(request.checkpoint))
-
-    def _break(self, cause: str) -> None:
-        """What was asked for in vain fails, and all that waits; the next checkpoint starts anew."""
-        self._requests.clear()
-        self._dispatcher.fail(FailureReason.CHECKPOINT_ASYNC_EXCEPTION, cause)
-        results, self._results = self._results, {}
-        for result in results.values():
-            result.fail(StorageFailed(f"channel state could not be kept: {cause}"))
-
-    def _perform(self, command: protocol.Command) -> None:
-        match command:
-            case Store(checkpoint, member, parts):
-                barrier = self._results[member, checkpoint].barrier
-                self._files.run(self._store(member, barrier, parts))
-            case Complete(member, checkpoint, inputs, outputs):
-                result = self._results.pop((member, checkpoint), None)
-                file = self._written.get(checkpoint)
-                if result is not None and not result.is_done:
-                    self._heard_of = checkpoint
-                    if file is None:
-                        result.complete(inputs, outputs, {})
-                    else:
-                        delete = partial(self._delete, file)
-                        result.complete(inputs, outputs, file.checksums, delete)
-            case Fail(member, checkpoint, reason, cause):
-                result = self._results.pop((member, checkpoint), None)
-                if result is not None:
-                    result.fail(reason.aborted(cause))
-            case Discard(checkpoint):
-                self._delete(self._written[checkpoint])
-
-    def _delete(self, file: ChannelStateFile) -> None:
-        self._files.run(self._files.delete(file))
-
-    async def _store(self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]) -> None:
-        checkpoint = barrier.checkpoint
-        try:
-            written = await self._files.write(member, barrier, parts)
-        except Exception as error:
-            self.submit(NotStored(checkpoint, str(error)))
-            return
-        self._written = {checkpoint: written}
-        self.submit(Stored(checkpoint, written.handle))
-
-
-class ChannelStateWriterImpl(ChannelStateWriter):
-    """The writer of one subtask. shared: of the subtasks that share files with it."""
-
-    def __init__(self, shared: ChannelStateWriteRequestExecutor, member: ExecutionId) -> None:
+    def __init__(self, files: SharedFiles, member: ExecutionId) -> None:
         self._member = member
-        self._shared = shared
+        self._files = files
         self._task_name = f"subtask {member.subtask.index} of vertex {member.subtask.vertex.hex()}"
-        self._results: dict[CheckpointId, ChannelStateWriteResult] = {}
+        self._results: dict[CheckpointId, ChannelStateResult] = {}
         self._closed = False
-        shared.register(member)
+        files.join(member)
 
     def start(self, barrier: Barrier) -> None:
-        """Begin with a checkpoint."""
+        """Begin with a checkpoint. Raises RuntimeError for too many results that nobody took."""
         self._check_open()
         checkpoint = barrier.checkpoint
         if checkpoint in self._results:
@@ -332,60 +153,30 @@ class ChannelStateWriterImpl(ChannelStateWriter):
             raise RuntimeError(
                 f"{self._task_name}: nobody has taken the results of {RESULTS_MAX} checkpoints"
             )
-        result = self._results[checkpoint] = ChannelStateWriteResult(barrier)
-        self._shared.expect(self._member, barrier, result)
-        self._shared.submit(Start(self._member, checkpoint))
+        result = self._results[checkpoint] = ChannelStateResult(barrier)
+        self._files.start(self._member, result)
 
-    def add_input_data(
-        self,
-        checkpoint: CheckpointId,
-        info: InputChannelInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Data that had come, in order."""
-        self._add(checkpoint, info, data)
-
-    def add_output_data(
-        self,
-        checkpoint: CheckpointId,
-        info: ResultSubpartitionInfo,
-        start_sequence: int,
-        data: Iterable[Element],
-    ) -> None:
-        """Data that were to leave, in order."""
-        self._add(checkpoint, info, data)
-
-    def _add(self, checkpoint: CheckpointId, info: ChannelInfo, data: Iterable[Element]) -> None:
+    def add(self, checkpoint: CheckpointId, info: ChannelInfo, data: Iterable[Element]) -> None:
+        """Data of one channel, in order. Raises ValueError for anything but batches."""
         self._check_open()
         for element in data:
             if not isinstance(element, RowBatch | ArrowBatch):
                 raise ValueError(f"it should be a buffer but is a {type(element).__name__}")
             encoded = b"".join(codec.encode(element))
-            self._shared.submit(Add(self._member, checkpoint, info, protocol.chunk(encoded)))
+            self._files.handle(Add(self._member, checkpoint, info, chunk(encoded)))
 
-    def finish_input(self, checkpoint: CheckpointId) -> None:
-        """No more input data come."""
-        self._finish(checkpoint, Side.INPUT)
-
-    def finish_output(self, checkpoint: CheckpointId) -> None:
-        """No more output data come."""
-        self._finish(checkpoint, Side.OUTPUT)
-
-    def _finish(self, checkpoint: CheckpointId, side: Side) -> None:
+    def finish(self, checkpoint: CheckpointId, side: Side) -> None:
+        """No more data of that side come."""
         self._check_open()
-        self._shared.submit(Finish(self._member, checkpoint, side))
+        self._files.handle(Finish(self._member, checkpoint, side))
 
-    def abort(self, checkpoint: CheckpointId, cause: str, *, clean_up: bool) -> None:
-        """Give a checkpoint up: what is under way first, then what was asked for before."""
+    def abort(self, checkpoint: CheckpointId, cause: str) -> None:
+        """Give a checkpoint up; a result that was not taken is forgotten."""
         self._check_open()
-        abort = Abort(self._member, checkpoint, cause)
-        self._shared.submit_priority(abort)
-        self._shared.submit(abort)
-        if clean_up:
-            self._results.pop(checkpoint, None)
+        self._files.handle(Abort(self._member, checkpoint, cause))
+        self._results.pop(checkpoint, None)
 
-    def get_and_remove_write_result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
+    def take_result(self, checkpoint: CheckpointId) -> ChannelStateResult:
         """The result of a checkpoint that was started; once."""
         self._check_open()
         result = self._results.pop(checkpoint, None)
@@ -401,15 +192,95 @@ class ChannelStateWriterImpl(ChannelStateWriter):
         for checkpoint, result in self._results.items():
             result.fail(StorageFailed(f"{self._task_name} ended in checkpoint {checkpoint}"))
         self._results.clear()
-        self._shared.submit(Leave(self._member))
+        self._files.handle(Leave(self._member))
 
     def _check_open(self) -> None:
         if self._closed:
             raise RuntimeError(f"the channel state of {self._task_name} is closed")
 
 
-class ChannelStateWriters:
-    """Makes the writers of one slot's subtasks, of which several share their files.
+class SharedFiles:
+    """The files that one group of subtasks shares: performs what the group decides.
+
+    An event that nobody may send fails all that is outstanding; the next checkpoint starts anew.
+    """
+
+    def __init__(self, storage: ChannelStateStorage) -> None:
+        self._storage = storage
+        self._group = ChannelStateGroup()
+        self._results: dict[tuple[ExecutionId, CheckpointId], ChannelStateResult] = {}
+
+    @property
+    def members(self) -> int:
+        """Number of subtasks that share."""
+        return self._group.members
+
+    def join(self, member: ExecutionId) -> None:
+        """A subtask shares from its next start on."""
+        self._group.join(member)
+
+    def start(self, member: ExecutionId, result: ChannelStateResult) -> None:
+        """The member begins with a checkpoint; its result hears what becomes of its part."""
+        checkpoint = result.barrier.checkpoint
+        self._results[member, checkpoint] = result
+        self.handle(Start(member, checkpoint))
+
+    def handle(self, event: ChannelStateEvent) -> None:
+        """Tell the group of an event, and do what it answers."""
+        try:
+            commands = self._group.handle(event)
+        except ValueError as error:
+            self._break(str(error))
+            return
+        for command in commands:
+            match command:
+                case Store():
+                    barrier = self._results[command.member, command.checkpoint].barrier
+                    self._storage.run(self._store(command, barrier))
+                case Complete():
+                    self._complete(command, None)
+                case Fail(member, checkpoint, reason, cause):
+                    result = self._results.pop((member, checkpoint), None)
+                    if result is not None:
+                        result.fail(reason.aborted(cause))
+
+    def _break(self, cause: str) -> None:
+        self._group.fail(FailureReason.CHECKPOINT_ASYNC_EXCEPTION, cause)
+        results, self._results = self._results, {}
+        for result in results.values():
+            result.fail(StorageFailed(f"channel state could not be kept: {cause}"))
+
+    def _complete(self, complete: Complete, file: ChannelStateFile | None) -> bool:
+        """Tell the member's result; true if it still waited to hear."""
+        result = self._results.pop((complete.member, complete.checkpoint), None)
+        if result is None or result.is_done:
+            return False
+        if file is None:
+            result.complete(complete.inputs, complete.outputs, {})
+        else:
+            delete = partial(self._delete, file)
+            result.complete(complete.inputs, complete.outputs, file.checksums, delete)
+        return True
+
+    async def _store(self, store: Store, barrier: Barrier) -> None:
+        checkpoint = store.checkpoint
+        try:
+            file = await self._storage.write(store.member, barrier, store.parts)
+        except Exception as error:
+            self.handle(NotStored(checkpoint, str(error)))
+            return
+        answers = self._group.handle(Stored(checkpoint, file.handle))
+        completed = [each for each in answers if isinstance(each, Complete)]
+        # Every member has to hear, so no short cut: `any` over a generator would stop at the first.
+        if not any([self._complete(each, file) for each in completed]):
+            self._delete(file)
+
+    def _delete(self, file: ChannelStateFile) -> None:
+        self._storage.run(self._storage.delete(file))
+
+
+class ChannelStateStorage:
+    """Where one slot's channel state goes, and which of its subtasks share files.
 
     view: of the job's storage, once the slot is accepted. draw: 64 random bits a call. run: runs a
     coroutine to its end, whatever becomes of the subtasks.
@@ -426,28 +297,20 @@ class ChannelStateWriters:
         self._run_blocking = run_blocking
         self._draw = draw
         self.run = run
-        self._sharing: ChannelStateWriteRequestExecutor | None = None
+        self._newest: SharedFiles | None = None
 
-    def writer(self, execution: ExecutionId, settings: CheckpointSettings) -> ChannelStateWriter:
-        """The writer of one subtask."""
-        if not settings.unaligned:
-            return NO_CHANNEL_STATE
-        sharing = self._sharing
-        if sharing is None or sharing.members >= settings.subtasks_a_channel_state_file:
-            sharing = self._sharing = ChannelStateWriteRequestExecutor(self)
-        return ChannelStateWriterImpl(sharing, execution)
-
-    def soon(self, act: Callable[[], None]) -> None:
-        """Call it when what is under way on the loop is done."""
-        asyncio.get_running_loop().call_soon(act)
+    def writer(self, execution: ExecutionId, share_max: int) -> ChannelStateWriter:
+        """The writer of one subtask, which shares files with the subtasks made just before it."""
+        files = self._newest
+        if files is None or files.members >= share_max:
+            files = self._newest = SharedFiles(self)
+        return ChannelStateWriter(files, execution)
 
     async def write(
         self, member: ExecutionId, barrier: Barrier, parts: Sequence[bytes]
     ) -> ChannelStateFile:
-        """Write a checkpoint's file; nothing is left of one that fails."""
-        view = self._view()
-        assert view is not None, "a slot is accepted before it is given work"
-        place = CheckpointPlace(view, barrier, member, self._draw)
+        """Write a checkpoint's file; nothing is left of one that fails. Raises StorageFailed."""
+        place = CheckpointPlace(self._accepted_view(), barrier, member, self._draw)
 
         def write() -> StreamStateHandle:
             try:
@@ -461,41 +324,35 @@ class ChannelStateWriters:
 
     async def delete(self, file: ChannelStateFile) -> None:
         """Delete a file of which nobody will hear; what cannot be is left to the sweep."""
+        files = self._accepted_view().storage.files
+        with contextlib.suppress(StorageFailed):
+            await self._run_blocking(lambda: files.delete_files(file.checksums))
+
+    def _accepted_view(self) -> CheckpointStorageWorkerView:
         view = self._view()
         assert view is not None, "a slot is accepted before it is given work"
-        with contextlib.suppress(StorageFailed):
-            await self._run_blocking(lambda: view.storage.files.delete_files(file.checksums))
+        return view
 
 
-@dataclass
-class SequentialChannelStateReader:
-    """Reads in-flight data back, file by file and from front to back.
+def read_in_flight(
+    data: Sequence[InFlightData], read: Callable[[StreamStateHandle], bytes]
+) -> list[tuple[ChannelId, Batch]]:
+    """The batches of restored in-flight data, in order, each with the channel that it goes into.
 
-    read: the bytes of a handle; blocking.
+    read: the bytes of a handle, blocking; each file is read once, from front to back.
     """
-
-    read: Callable[[StreamStateHandle], bytes]
-    _files: dict[StreamStateHandle, bytes] = field(
-        default_factory=dict["StreamStateHandle", "bytes"]
-    )
-
-    def read_data(self, data: Sequence[InFlightData]) -> list[tuple[ChannelId, Batch]]:
-        """The batches, each with the channel that it goes into; in their order."""
-        found: list[tuple[ChannelId, Batch]] = []
-        for piece in data:
-            if piece.file not in self._files:
-                self._files[piece.file] = self.read(piece.file)
-            for buffer in protocol.read_chunks(self._files[piece.file], piece.offsets):
-                batch = codec.decode(buffer)
-                assert isinstance(batch, RowBatch | ArrowBatch), "only batches are written"
-                kept = batch if piece.key_groups is None else within(batch, piece.key_groups)
-                if len(kept):
-                    found.append((piece.channel, kept))
-        return found
-
-    def close(self) -> None:
-        """Forget the files."""
-        self._files.clear()
+    files: dict[StreamStateHandle, bytes] = {}
+    found: list[tuple[ChannelId, Batch]] = []
+    for piece in data:
+        if piece.file not in files:
+            files[piece.file] = read(piece.file)
+        for buffer in read_chunks(files[piece.file], piece.offsets):
+            batch = codec.decode(buffer)
+            assert isinstance(batch, RowBatch | ArrowBatch), "only batches are written"
+            kept = batch if piece.key_groups is None else within(batch, piece.key_groups)
+            if len(kept):
+                found.append((piece.channel, kept))
+    return found
 
 
 def within(batch: Batch, key_groups: KeyGroupRange) -> Batch:

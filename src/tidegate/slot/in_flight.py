@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoint.barriers.aligned import BarrierAnnounced, EndAnnounced
-from tidegate.checkpoint.channel_state.machine import (
-    SEQUENCE_NUMBER_RESTORED,
-    SEQUENCE_NUMBER_UNKNOWN,
-    InputChannelInfo,
-    ResultSubpartitionInfo,
-)
+from tidegate.checkpoint.channel_state.group import Side
 from tidegate.model.elements import (
     ArrowBatch,
     Barrier,
@@ -19,15 +14,16 @@ from tidegate.model.elements import (
     EndOfPartition,
     RowBatch,
 )
+from tidegate.slot.channel_state import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from tidegate.checkpoint.barriers.aligned import BarrierEvent
-    from tidegate.checkpoint.channel_state.machine import ChannelInfo
+    from tidegate.checkpoint.channel_state.file_format import ChannelInfo
     from tidegate.model.elements import Element
     from tidegate.model.ids import ChannelId, CheckpointId, OperatorId
-    from tidegate.slot.channel_state import ChannelStateWriter, ChannelStateWriteResult
+    from tidegate.slot.channel_state import ChannelStateResult, ChannelStateWriter
     from tidegate.slot.channels.gate import Gate, InputChannel
     from tidegate.slot.channels.output import ChannelOutput
 
@@ -82,7 +78,7 @@ class InFlight:
             case RowBatch() | ArrowBatch():
                 checkpoint = self._persisting.get(channel.id)
                 if checkpoint is not None:
-                    self._save_input(checkpoint, channel.id, SEQUENCE_NUMBER_UNKNOWN, [element])
+                    self._save(checkpoint, channel.id, [element])
             case BarrierAnnouncement(barrier):
                 age = self._age_ms(barrier)
                 self._announce(BarrierAnnounced(channel.id, barrier, queued=False, age_ms=age))
@@ -102,16 +98,19 @@ class InFlight:
     def send(self, barrier: Barrier) -> None:
         """Begin with a checkpoint, and send its barrier."""
         checkpoint, options = barrier.checkpoint, barrier.options
-        self._writer.start(barrier)
+        if options.may_overtake:
+            self._writer.start(barrier)
         for output in self._outputs:
-            self._save_output(checkpoint, output, output.barrier(barrier))
+            self._save(checkpoint, output.id, output.barrier(barrier))
+        if not options.may_overtake:
+            return
         if not options.is_unaligned:
-            self._writer.finish_input(checkpoint)
+            self._writer.finish(checkpoint, Side.INPUT)
         if options.is_timeoutable:
             self._leaving = checkpoint
             self.finish_output_if_left()
         else:
-            self._writer.finish_output(checkpoint)
+            self._writer.finish(checkpoint, Side.OUTPUT)
 
     @property
     def leaving(self) -> bool:
@@ -122,34 +121,36 @@ class InFlight:
         """Once the barrier has left on every channel, there are no more output data."""
         leaving = self._leaving
         if leaving is not None and not any(output.holds(leaving) for output in self._outputs):
-            self._writer.finish_output(leaving)
+            self._writer.finish(leaving, Side.OUTPUT)
             self._leaving = None
 
     def hasten(self, checkpoint: CheckpointId) -> None:
         """The time to align is over: let the barrier overtake what it waits behind."""
         if self._leaving == checkpoint:
             for output in self._outputs:
-                self._save_output(checkpoint, output, output.hasten(checkpoint))
+                self._save(checkpoint, output.id, output.hasten(checkpoint))
             self.finish_output_if_left()
 
-    def result(self, checkpoint: CheckpointId) -> ChannelStateWriteResult:
-        """What becomes of the checkpoint's in-flight data."""
-        return self._writer.get_and_remove_write_result(checkpoint)
+    def result(self, barrier: Barrier) -> ChannelStateResult:
+        """The result of the checkpoint's in-flight data; to be taken once its barrier is sent."""
+        if not barrier.options.may_overtake:
+            return EMPTY
+        return self._writer.take_result(barrier.checkpoint)
 
     def persist(self, checkpoint: CheckpointId, channels: Collection[ChannelId]) -> None:
         """Save what waits in these channels, and what comes there before the barrier."""
         for channel in channels:
-            restored = self._gate.restored_in(channel)
-            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_RESTORED, restored)
+            # Restored data are nowhere else once this checkpoint is the newest: keep them again.
+            self._save(checkpoint, channel, self._gate.restored_in(channel))
             queued, is_whole = self._gate.queued_in(channel, checkpoint)
-            self._save_input(checkpoint, channel, SEQUENCE_NUMBER_UNKNOWN, queued)
+            self._save(checkpoint, channel, queued)
             if not is_whole:
                 self._persisting[channel] = checkpoint
 
     def finish_input(self, checkpoint: CheckpointId) -> None:
         """The barrier has come on every channel."""
         self._persisting.clear()
-        self._writer.finish_input(checkpoint)
+        self._writer.finish(checkpoint, Side.INPUT)
 
     def give_up(self, checkpoint: CheckpointId, cause: str) -> None:
         """Save nothing more for the checkpoint; a newer one may have begun before this is heard."""
@@ -157,28 +158,10 @@ class InFlight:
             del self._persisting[channel]
         if self._leaving == checkpoint:
             self._leaving = None
-        self._writer.abort(checkpoint, cause, clean_up=True)
+        self._writer.abort(checkpoint, cause)
 
-    def close(self) -> None:
-        """The subtask is over."""
-        self._writer.close()
-
-    def _save_input(
-        self,
-        checkpoint: CheckpointId,
-        channel: ChannelId,
-        sequence: int,
-        data: Collection[Element],
+    def _save(
+        self, checkpoint: CheckpointId, channel: ChannelId, data: Collection[Element]
     ) -> None:
         if data:
-            info = self._infos[channel]
-            assert isinstance(info, InputChannelInfo), "inputs are named as inputs"
-            self._writer.add_input_data(checkpoint, info, sequence, data)
-
-    def _save_output(
-        self, checkpoint: CheckpointId, output: ChannelOutput, data: Collection[Element]
-    ) -> None:
-        if data:
-            info = self._infos[output.id]
-            assert isinstance(info, ResultSubpartitionInfo), "outputs are named as outputs"
-            self._writer.add_output_data(checkpoint, info, SEQUENCE_NUMBER_UNKNOWN, data)
+            self._writer.add(checkpoint, self._infos[channel], data)

@@ -40,7 +40,7 @@ from tidegate.model.control import (
 from tidegate.model.elements import Barrier
 from tidegate.model.failure_reason import FailureReason
 from tidegate.slot.calls import CallInterrupted, Calls
-from tidegate.slot.channel_state import ChannelStateWriters
+from tidegate.slot.channel_state import ChannelStateStorage
 from tidegate.slot.channels.links import Links
 from tidegate.slot.courtesy import Courtesy
 from tidegate.slot.failures import as_ours
@@ -137,7 +137,7 @@ class Slot:
         self._can_turn = False
         self._listed: set[ExecutionId] = set()
         self._writing: set[asyncio.Task[None]] = set()
-        self._channel_state = ChannelStateWriters(
+        self._channel_state = ChannelStateStorage(
             lambda: self._storage, world.run_blocking, world.chance.bits64, self._beside
         )
         self._local = LocalState(world.chance.bits64, world.run_blocking, self._beside)
@@ -426,7 +426,8 @@ class Slot:
         accepted, view = self._accepted, self._storage
         assert accepted is not None and view is not None, "a slot is accepted before it has work"
         execution, world = deploy.execution, self._world
-        channel_state = self._channel_state.writer(execution, accepted.settings.checkpoints)
+        sharing = accepted.settings.checkpoints.subtasks_a_channel_state_file
+        channel_state = self._channel_state.writer(execution, sharing)
         builder = SubtaskBuilder(self._links, world, channel_state, view.storage, self._local)
         ports = SubtaskPorts(
             ready=lambda: self._list_execution(execution),

@@ -10,11 +10,11 @@ from flinkformat.key_groups import KeyGroupRange
 from tidegate.api import ship
 from tidegate.api.operator import KeyCell, Operator, SourceOperator, VertexPlan
 from tidegate.api.rows.conversion import output_conversions
-from tidegate.checkpoint.channel_state.machine import InputChannelInfo, ResultSubpartitionInfo
+from tidegate.checkpoint.channel_state.file_format import InputChannelInfo, ResultSubpartitionInfo
 from tidegate.metrics import MetricRegistry
 from tidegate.model.control import RowCounts, SubtaskFigures
 from tidegate.model.restore import RestoredOperatorState
-from tidegate.slot.channel_state import SequentialChannelStateReader
+from tidegate.slot.channel_state import read_in_flight
 from tidegate.slot.channels.asked_size import AskedSize
 from tidegate.slot.channels.debloat import Debloater
 from tidegate.slot.channels.gate import Gate, InputChannel
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import structlog
 
-    from tidegate.checkpoint.channel_state.machine import ChannelInfo
+    from tidegate.checkpoint.channel_state.file_format import ChannelInfo
     from tidegate.model.control import Deploy
     from tidegate.model.ids import ChannelId
     from tidegate.model.settings import JobSettings, SlotSettings
@@ -96,9 +96,8 @@ class Hosted:
         for info, backend in zip(infos, self.backends, strict=True):
             state = self.deploy.state.get(info.id, RestoredOperatorState())
             backend.restore(state, self.reader.at(f"operator '{info.name}', {snapshot}"))
-        in_flight = SequentialChannelStateReader(self.reader.at(f"in-flight data, {snapshot}").read)
-        self.gate.restore(in_flight.read_data(self.deploy.in_flight))
-        in_flight.close()
+        read = self.reader.at(f"in-flight data, {snapshot}").read
+        self.gate.restore(read_in_flight(self.deploy.in_flight, read))
 
     def open(self) -> None:
         """Open the operators, tail to head, so that all are ready before the first one emits."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flinkformat.snapshots import SubtaskState
     from tidegate.model.elements import Barrier
     from tidegate.model.ids import CheckpointId, OperatorId
-    from tidegate.slot.channel_state import ChannelStateWriteResult
+    from tidegate.slot.channel_state import ChannelStateResult
     from tidegate.storage.places import CheckpointPlace
 
     RunBlocking = Callable[[Callable[[], object]], Awaitable[object]]
@@ -85,7 +85,7 @@ class SubtaskSnapshot:
         barrier: Barrier,
         pieces: Sequence[tuple[OperatorId, PendingState]],
         durable: Sequence[Awaitable[None]],
-        in_flight: ChannelStateWriteResult,
+        in_flight: ChannelStateResult,
         ends: tuple[OperatorId, OperatorId],
         times: SnapshotTimes,
         *,

@@ -583,7 +583,7 @@ class Subtask:
             barrier,
             pieces,
             durable,
-            self._in_flight.result(barrier.checkpoint),
+            self._in_flight.result(barrier),
             self._ends,
             SnapshotTimes(
                 began,

@@ -22,7 +22,7 @@ from flinkformat.handles import (
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
 from flinkformat.state.manifest import CURRENT, live_files, manifest_name, other_files, sst_sizes
 from flinkformat.state_streams import streams
-from tidegate.checkpoint.channel_state.machine import read_chunks
+from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.errors import FormatError
 from tidegate.state.disk.restore import COLUMNS_FILE
 from tidegate.state.format.blocks import COLUMNS, MISSING, PRESENT, Block, element

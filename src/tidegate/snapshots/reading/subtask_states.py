@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from flinkformat.handles import StateDistribution
 from flinkformat.metadata.channels import unmerge_input, unmerge_output
-from tidegate.checkpoint.channel_state.machine import read_chunks
+from tidegate.checkpoint.channel_state.file_format import read_chunks
 from tidegate.model.elements import ArrowBatch, RowBatch
 from tidegate.snapshots.rows import Rows, StateInfo, StateKind
 from tidegate.state.format.blocks import element
