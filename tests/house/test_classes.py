@@ -31,9 +31,6 @@ MANY_PARAMETERS = {
     "state/pending:PendingSnapshot": 13,
     "state/disk/rocksdb:RocksDBBackend": 9,
     "state/disk/states:RocksDBKeyedStates": 12,
-    "state/disk/lists:RocksDBLists": 11,
-    "state/disk/maps:RocksDBMaps": 11,
-    "state/disk/table:RocksDBTable": 10,
 }
 MANY_ATTRIBUTES = {
     "checkpoint/coordinator/coordinator:CheckpointCoordinator": 24,
@@ -53,8 +50,6 @@ MANY_ATTRIBUTES = {
     "state/heap/hashmap:HashMapTable": 17,
     "state/pending:PendingSnapshot": 21,
     "state/disk/states:RocksDBKeyedStates": 16,
-    "state/disk/lists:RocksDBLists": 16,
-    "state/disk/table:RocksDBTable": 20,
 }
 FILE_NAMES_TWICE = {}
 

@@ -160,8 +160,8 @@ def test_lists_are_as_in_memory_whatever_is_on_disk_of_them(
     with pytest.MonkeyPatch.context() as patch:
         # So that a few parts are many.
         patch.setattr("tidegate.state.disk.lists._PARTS_MAX", 3)
-        patch.setattr("tidegate.state.disk.lists._PARTS_A_SCAN", 2)
-        patch.setattr("tidegate.state.disk.lists._PARTS_AHEAD", 3)
+        patch.setattr("tidegate.state.disk.layered._ROWS_A_SCAN", 2)
+        patch.setattr("tidegate.state.disk.layered._ROWS_AHEAD", 3)
         patch.setattr("tidegate.state.disk.store._NAMED_MAX", 2)
         patch.setattr("tidegate.state.disk.store._SKIPPED_MAX", 2)
         subtask = Subtask(local=disk.local(), log=log)
@@ -299,7 +299,7 @@ def test_what_is_taken_back_of_a_snapshot_that_fails_is_there_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk(RocksDBSettings(cache_entries=1_000, memory_bytes=SMALL.memory_bytes))
-    monkeypatch.setattr("tidegate.state.disk.written._ROWS_A_BATCH", 1)
+    monkeypatch.setattr("tidegate.state.disk.layered._ROWS_A_BATCH", 1)
     [subtask] = disk.begun(1)
     group = subtask.on("bad").cell.group
     alike = [key for key in map(str, range(200)) if subtask.on(key).cell.group == group][:5]

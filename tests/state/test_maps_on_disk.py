@@ -114,9 +114,10 @@ def test_maps_are_as_dicts_whatever_is_on_disk_of_them(
     disk = Disk()
     with pytest.MonkeyPatch.context() as patch:
         # So that a few entries are a large map.
-        patch.setattr("tidegate.state.disk.maps._ROWS_A_SCAN", 3)
-        patch.setattr("tidegate.state.disk.maps._ROWS_AHEAD", 3)
-        patch.setattr("tidegate.state.disk.maps._LOADS_WITHOUT", 2)
+        patch.setattr("tidegate.state.disk.maps._ROWS_DRAWN", 3)
+        patch.setattr("tidegate.state.disk.layered._ROWS_A_SCAN", 3)
+        patch.setattr("tidegate.state.disk.layered._ROWS_AHEAD", 3)
+        patch.setattr("tidegate.state.disk.layered._LOADS_WITHOUT", 2)
         patch.setattr("tidegate.state.disk.store._NAMED_MAX", 2)
         [subtask] = disk.begun(1)
         pending: list[Any] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,9 +25,10 @@ from tidegate.state.disk.codecs import (
     StoredMapKeys,
     StoredValues,
 )
-from tidegate.state.disk.lists import RocksDBLists, RocksDBListState
-from tidegate.state.disk.maps import RocksDBMaps, RocksDBMapState
-from tidegate.state.disk.table import RocksDBTable
+from tidegate.state.disk.entries import EntryCodec, EntryTable
+from tidegate.state.disk.layered import LayeredTable
+from tidegate.state.disk.lists import DiskListState, ListCodec
+from tidegate.state.disk.maps import DiskMapState, MapCodec
 from tidegate.state.format.blocks import MISSING, PRESENT
 from tidegate.state.format.headers import RocksDBHeader, RocksDBState, StateHeader, Version
 from tidegate.state.user import kinds, ttl
@@ -42,11 +43,13 @@ if TYPE_CHECKING:
     from tidegate.api.operator import KeyCell
     from tidegate.api.state import State, StateDescriptor
     from tidegate.model.ids import CheckpointId, OperatorId
+    from tidegate.state.disk.layered import Codec, Layer, Log
     from tidegate.state.disk.store import RocksDBStore
-    from tidegate.state.disk.written import Layer, Log, Written
     from tidegate.state.log.log_parts import Append
     from tidegate.typeinfo.serializers import Serializer
     from tidegate.typeinfo.types import TypeInformation
+
+P = TypeVar("P")
 
 _HARD_LIMIT: Final = 4
 """How many times the cache may be overdrawn while a snapshot is being linked."""
@@ -56,9 +59,10 @@ _HARD_LIMIT: Final = 4
 class _Registered:
     descriptor: StateDescriptor
     namespace: TypeInformation | None
-    table: RocksDBTable | RocksDBMaps | RocksDBLists
+    table: LayeredTable[Any]
     view: State
     values: StoredValues
+    lists: DiskListState | None
 
 
 class RocksDBKeyedStates:
@@ -101,7 +105,7 @@ class RocksDBKeyedStates:
         if header is not None and header.key is not None:
             self._keys.restore(header.key)
         self._states: dict[str, _Registered] = {}
-        self._plain: list[RocksDBTable | RocksDBMaps | RocksDBLists] = []
+        self._read_ahead: list[Callable[[Sequence[object], Sequence[int]], None]] = []
         self._links: list[RocksDBSnapshot] = []
         self._lock = threading.RLock()
 
@@ -130,22 +134,29 @@ class RocksDBKeyedStates:
             return registered.view
         where = f"{self._where}, state '{name}'"
         kind = kinds.kind_of(descriptor, where=self._where)
-        keys = StoredKeys(self._keys, namespace, where)
         held, values = self._declared(descriptor, kind, namespace, where)
+        keys = StoredKeys(self._keys, namespace, where)
         cell = self._cell if namespace is None else self._pair_cell
-        place = cell, self._key_groups, self.max_parallelism, self._store, held.number
-        log = None if self._append is None else _logging(held, self._append)
-        if held.by_entry:
-            table, state = self._in_parts(place, descriptor, keys, values, held, log, where)
-            view = ttl.parts_view(descriptor, table, state, self._now_ms)
-        else:
+        lists = None
+        if not held.by_entry:
             copy = kinds.entry_copier(ttl.stored(descriptor))
-            table = RocksDBTable(*place, keys, values, copy=copy, entries_max=self._share, log=log)
-            view, _ = ttl.view(descriptor, table, self._now_ms)
+            table = self._table(held, keys, EntryCodec(values, copy))
+            entries = EntryTable(cell, table, copy, paired=namespace is not None)
+            view, _ = ttl.view(descriptor, entries, self._now_ms)
+        elif isinstance(descriptor, MapStateDescriptor):
+            codec = self._map_codec(descriptor, values, held.versions, where)
+            table = self._table(held, keys, codec)
+            maps = DiskMapState(cell, table, codec)
+            view = ttl.parts_view(descriptor, maps, maps, self._now_ms)
+        else:
+            codec = ListCodec(values, kinds.part_copier(ttl.stored(descriptor)))
+            table = self._table(held, keys, codec)
+            lists = DiskListState(cell, table, codec, held.parts)
+            view = ttl.parts_view(descriptor, lists, lists, self._now_ms)
         if namespace is None:
-            self._plain.append(table)
+            self._read_ahead.append(table.prefetch if lists is None else lists.prefetch)
         self._held[name] = held
-        self._states[name] = _Registered(descriptor, namespace, table, view, values)
+        self._states[name] = _Registered(descriptor, namespace, table, view, values, lists)
         return view
 
     def scan(self, name: str) -> Iterator[tuple[int, object, object]]:
@@ -162,16 +173,16 @@ class RocksDBKeyedStates:
         tables = self._tables
         for table in tables:
             table.settle()
-        excess = sum(table.written.unwritten for table in tables) - self._entries_max()
+        excess = sum(table.unwritten for table in tables) - self._entries_max()
         if excess > 0:
             self._relieve(excess)
-        for table in self._plain:
-            table.prefetch(keys, groups)
+        for read_ahead in self._read_ahead:
+            read_ahead(keys, groups)
 
     @property
     def unwritten(self) -> int:
         """Entries that were written since the last snapshot and are not on disk."""
-        return sum(table.written.unwritten for table in self._tables)
+        return sum(table.unwritten for table in self._tables)
 
     def drain(self, rows: int) -> None:
         """Write about so many of them to the log and to disk, unless a snapshot comes first."""
@@ -179,7 +190,7 @@ class RocksDBKeyedStates:
             return
         for table in self._tables:
             table.settle()
-        max((table.written for table in self._tables), key=lambda each: each.unwritten).spill(rows)
+        max(self._tables, key=lambda each: each.unwritten).spill(rows)
 
     def snapshot(
         self,
@@ -195,7 +206,7 @@ class RocksDBKeyedStates:
         """
         if not self._held:
             return None
-        layers = [(table.written, table.written.freeze()) for table in self._tables]
+        layers = [(table, table.freeze()) for table in self._tables]
         snapshot = RocksDBSnapshot(
             self,
             layers,
@@ -217,8 +228,8 @@ class RocksDBKeyedStates:
     def held(self) -> list[RocksDBState]:
         """The states that there are."""
         for name, state in self._states.items():
-            if isinstance(state.table, RocksDBLists):
-                self._held[name] = replace(self._held[name], parts=state.table.numbered)
+            if state.lists is not None:
+                self._held[name] = replace(self._held[name], parts=state.lists.numbered)
         return list(self._held.values())
 
     def link_now(self) -> Path:
@@ -254,7 +265,7 @@ class RocksDBKeyedStates:
             self._store.destroy()
 
     @property
-    def _tables(self) -> list[RocksDBTable | RocksDBMaps | RocksDBLists]:
+    def _tables(self) -> list[LayeredTable[Any]]:
         return [state.table for state in self._states.values()]
 
     def _share(self) -> int:
@@ -271,7 +282,7 @@ class RocksDBKeyedStates:
             self.link(newest)
         for table in self._tables:
             table.settle()  # what was linked a moment ago, too
-        fullest = max((table.written for table in self._tables), key=lambda each: each.unwritten)
+        fullest = max(self._tables, key=lambda each: each.unwritten)
         fullest.spill(excess + self._entries_max() // 16)
 
     def _declared(
@@ -303,43 +314,26 @@ class RocksDBKeyedStates:
         snapshots = [SerializerSnapshot.from_bytes(each.serializer) for each in held.versions]
         return held, self._values(serializer, descriptor, snapshots, held.versions, where)
 
-    def _in_parts(
-        self,
-        place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
-        descriptor: StateDescriptor,
-        keys: StoredKeys,
-        whole: StoredValues,
-        held: RocksDBState,
-        log: Log | None,
-        where: str,
-    ) -> tuple[RocksDBMaps, RocksDBMapState] | tuple[RocksDBLists, RocksDBListState]:
-        """A state that is stored by entry, and what its user gets of it, without times to live."""
-        if isinstance(descriptor, MapStateDescriptor):
-            maps = self._maps(place, descriptor, keys, whole, held.versions, log, where)
-            return maps, RocksDBMapState(maps)
-        copy = kinds.part_copier(ttl.stored(descriptor))
-        lists = RocksDBLists(
-            *place,
+    def _table(self, held: RocksDBState, keys: StoredKeys, codec: Codec[P]) -> LayeredTable[P]:
+        return LayeredTable(
+            self._store,
+            self._key_groups,
+            self.max_parallelism,
+            held.number,
             keys,
-            whole,
-            copy=copy,
+            codec,
             entries_max=self._share,
-            log=log,
-            numbered=held.parts,
+            log=None if self._append is None else _logging(held, self._append),
         )
-        return lists, RocksDBListState(lists)
 
-    def _maps(
+    def _map_codec(
         self,
-        place: tuple[KeyCell, KeyGroupRange, int, RocksDBStore, int],
         descriptor: MapStateDescriptor,
-        keys: StoredKeys,
-        whole: StoredValues,
+        wholes: StoredValues,
         versions: Sequence[Version],
-        log: Log | None,
         where: str,
-    ) -> RocksDBMaps:
-        """A map state of which each entry is stored for itself, as its value is by itself."""
+    ) -> MapCodec:
+        """Of a map each entry is a row, as its value is by itself."""
         assert descriptor.type_info is not None, "map keys that are stored have a type"
         value = ValueStateDescriptor(
             descriptor.name, descriptor.value_type_info, ttl=descriptor.ttl
@@ -347,15 +341,9 @@ class RocksDBKeyedStates:
         stored = ttl.stored(value)
         snapshots = [value_snapshot(each.serializer) for each in versions]
         serializer = serializer_of(kinds.entry_type(stored))
-        return RocksDBMaps(
-            *place,
-            keys,
-            StoredMapKeys(descriptor.type_info, where),
-            self._values(serializer, value, snapshots, versions, where),
-            copy=kinds.part_copier(stored),
-            entries_max=self._share,
-            log=None if log is None else (log, whole),
-        )
+        values = self._values(serializer, value, snapshots, versions, where)
+        map_keys = StoredMapKeys(descriptor.type_info, where)
+        return MapCodec(map_keys, values, wholes, kinds.part_copier(stored))
 
     def _values(
         self,
@@ -385,7 +373,7 @@ class RocksDBSnapshot:
     def __init__(
         self,
         states: RocksDBKeyedStates,
-        layers: list[tuple[Written[Any], Layer[Any]]],
+        layers: list[tuple[LayeredTable[Any], Layer[Any]]],
         before: Sequence[RocksDBSnapshot],
         held: list[RocksDBState],
         *,
@@ -415,12 +403,12 @@ class RocksDBSnapshot:
             while (rows := older.step()) is not None:
                 yield rows
         try:
-            for written, layer in self._layers:
-                yield from written.encode(layer)
+            for table, layer in self._layers:
+                yield from table.encode(layer)
         except Exception:
             self.cancelled = True
-            for written, layer in self._layers:
-                written.take_back(layer)
+            for table, layer in self._layers:
+                table.take_back(layer)
             raise
         if self._encoded is not None:
             self._encoded()
