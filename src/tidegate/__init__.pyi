@@ -193,9 +193,9 @@ from tidegate.datastream.settings.state_backends import (
 )
 from tidegate.datastream.settings.state_backends import PredefinedOptions as PredefinedOptions
 from tidegate.datastream.settings.state_backends import StateBackend as StateBackend
-from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.stream import DataStream as DataStream
 from tidegate.datastream.stream_sink import DataStreamSink as DataStreamSink
+from tidegate.datastream.topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology
 from tidegate.datastream.topologies import WithPreCommitTopology as WithPreCommitTopology
 from tidegate.datastream.utils import DataStreamUtils as DataStreamUtils

@@ -139,8 +139,9 @@ TOPICS: Final[dict[str, dict[str, str]]] = {
         "tidegate.api.source": (
             "EnumeratorContext ReaderContext Source SourceReader SplitEnumerator"
         ),
-        "tidegate.datastream.sink_topologies": "StandardSinkTopologies",
-        "tidegate.datastream.topologies": "WithPostCommitTopology WithPreCommitTopology",
+        "tidegate.datastream.topologies": (
+            "StandardSinkTopologies WithPostCommitTopology WithPreCommitTopology"
+        ),
     },
     "snapshots": {
         "tidegate.migration.from_flink": "migrate_savepoint",

@@ -12,8 +12,7 @@ from tests.house.source import PACKAGES, ROOT, nodes, python_files
 
 CIRCLES = [
     "datastream.connected datastream.environment datastream.joined datastream.keyed "
-    "datastream.outputs datastream.results datastream.sink_topologies datastream.sources "
-    "datastream.steps.dead_letters datastream.stream datastream.topologies datastream.windowed",
+    "datastream.stream datastream.topologies datastream.windowed",
     "driver.driver driver.perform driver.starting.staging",
     "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.disk.files state.disk.restore state.disk.rocksdb state.pending "

@@ -69,6 +69,6 @@ from tidegate.connectors.schemas.messages import DeserializationSchema as Deseri
 from tidegate.connectors.schemas.messages import JsonSchema as JsonSchema
 from tidegate.connectors.schemas.messages import SerializationSchema as SerializationSchema
 from tidegate.connectors.schemas.messages import SimpleStringSchema as SimpleStringSchema
-from tidegate.datastream.sink_topologies import StandardSinkTopologies as StandardSinkTopologies
+from tidegate.datastream.topologies import StandardSinkTopologies as StandardSinkTopologies
 from tidegate.datastream.topologies import WithPostCommitTopology as WithPostCommitTopology
 from tidegate.datastream.topologies import WithPreCommitTopology as WithPreCommitTopology

@@ -13,8 +13,8 @@ from tidegate.api.functions.co_functions import (
     KeyedCoProcessFunction,
 )
 from tidegate.api.state import MapStateDescriptor
+from tidegate.datastream import keyed as keyed_streams
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.keyed import KeyedStream
 from tidegate.datastream.steps.adapters import CoFlatMap, CoMap
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError
@@ -46,7 +46,9 @@ class ConnectedStreams(Generic[T, S]):
         self._first, self._second = input_stream1, input_stream2
         self._keyed = False
         self._key_type: TypeInformation | None = None
-        if isinstance(input_stream1, KeyedStream) and isinstance(input_stream2, KeyedStream):
+        if isinstance(input_stream1, keyed_streams.KeyedStream) and isinstance(
+            input_stream2, keyed_streams.KeyedStream
+        ):
             first, second = input_stream1.keys_shared_with(input_stream2, "connect")
             self._first, self._second = first, second
             self._keyed, self._key_type = True, first.key_type
@@ -189,7 +191,7 @@ class BroadcastConnectedStream(Generic[T, S]):
         ``BroadcastProcessFunction``.
         """
         others, descriptors = (self._broadcast,), self._descriptors
-        if isinstance(self._stream, KeyedStream):
+        if isinstance(self._stream, keyed_streams.KeyedStream):
             remedy = "The stream has keys: derive a class from KeyedBroadcastProcessFunction."
             _check(func, KeyedBroadcastProcessFunction, "process", remedy)
             name = "Co-Process-Broadcast-Keyed"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from tidegate.config import changelog, checkpointing, execution, recovery
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
-from tidegate.datastream.checking import checks
+from tidegate.datastream.checking import checks, collections
 from tidegate.datastream.checking.notices import warn, warn_of_runtime
+from tidegate.datastream.checking.types import result_type
 from tidegate.datastream.process import dry_run, python_files
 from tidegate.datastream.process.at_exit import tell_of_unexecuted
 from tidegate.datastream.process.interrupts import running_jobs
@@ -20,34 +21,48 @@ from tidegate.datastream.process.script import active_session, script_name
 from tidegate.datastream.program import Program
 from tidegate.datastream.settings.checkpoint_config import CheckpointConfig
 from tidegate.datastream.settings.execution_config import ExecutionConfig
-from tidegate.datastream.sources import StreamSources
+from tidegate.datastream.steps import sources
+from tidegate.datastream.steps.dead_letters import send_failed_rows
 from tidegate.errors import ConfigError, GraphError, StorageFailed, UserError
 from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
 from tidegate.graph.job_graph import JobGraph, translate
 from tidegate.graph.runtime import load_check, load_frames, load_runtime, prepare_local
 from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
+from tidegate.graph.transformations import NodeKind
+from tidegate.typeinfo.hints import declared_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    import pandas
+    import polars
+    import pyarrow as pa
 
     from tidegate.api.job.client import JobClient, JobExecutionResult
     from tidegate.api.job.failures import FailureEnricher
     from tidegate.api.job.hooks import MasterTriggerRestoreHook
     from tidegate.api.job.listeners import JobStatusChangedListener
+    from tidegate.api.source import Source
+    from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.config.execution import RuntimeExecutionMode
     from tidegate.config.spans import Span
     from tidegate.datastream.settings.restart_strategies import RestartStrategyConfiguration
     from tidegate.datastream.settings.slot_sharing import SlotSharingGroup
     from tidegate.datastream.settings.state_backends import StateBackend
+    from tidegate.datastream.stream import DataStream
     from tidegate.graph.runtime import Runtime
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
+    from tidegate.typeinfo.hints import TypeHint
+    from tidegate.typeinfo.types import TypeInformation
+
+T = TypeVar("T")
 
 CHECK_VARIABLE: Final = "TIDEGATE_CHECK"
 """Path of the snapshot that programs are only laid over, by ``tidegate check``; nothing is run."""
 
 
-class StreamExecutionEnvironment(StreamSources):
+class StreamExecutionEnvironment:
     """Settings of a job, and the program that it runs.
 
     >>> env = StreamExecutionEnvironment.local()
@@ -65,7 +80,7 @@ class StreamExecutionEnvironment(StreamSources):
         self._session = session
         self._make_runtime = make_runtime
         self._configuration = configuration
-        super().__init__(Program(configuration))
+        self._program = Program(configuration)
         tell_of_unexecuted(self._program, configuration)
         self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
         self._enrichers: list[FailureEnricher] = []
@@ -356,6 +371,138 @@ class StreamExecutionEnvironment(StreamSources):
         """Forgets the steps that were not executed; jobs that run go on."""
         self._program.take()
 
+    # Sources
+
+    def from_source(
+        self,
+        source: Source[Any],
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "Source",
+        type_info: TypeHint | None = None,
+    ) -> DataStream[Any]:
+        """A stream of what a source reads.
+
+        type_info: brings the records to a type; left out, they are of the source's own.
+
+        >>> flights = FileSource.parquet("flights/")
+        >>> env.from_source(flights, WatermarkStrategy.no_watermarks(), "flights")
+        """
+        checks.check_source(source, "from_source")
+        if watermark_strategy is not None:
+            checks.check_strategy(watermark_strategy, "from_source", can_rest=True)
+        declared = declared_type(type_info, where="from_source")
+        return self._read(source, watermark_strategy, source_name, declared)
+
+    def from_collection(
+        self, collection: Iterable[T], type_info: TypeHint | None = None
+    ) -> DataStream[T]:
+        """A bounded stream of these values, in order, at parallelism 1.
+
+        type_info: brings them to a type, such as tuples to rows; left out, they are what they are.
+        Tables of Arrow, pandas or polars are read as by ``from_arrow``. Raises GraphError for a
+        value that cannot be of the type, and for an iterator without an end.
+
+        >>> env.from_collection([("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
+        """
+        declared = declared_type(type_info, where="from_collection")
+        if declared is None and collections.is_table(collection):
+            return self.from_arrow(cast("pa.Table", collection))
+        source = sources.collection(collection, declared)
+        return self._read(source, None, "Collection Source", None, parallelism_max=1)
+
+    def from_arrow(
+        self,
+        table: pa.Table | pa.RecordBatch,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "Arrow Table",
+    ) -> DataStream[Any]:
+        """A bounded stream of the rows of an Arrow table, in order, at parallelism 1.
+
+        Rows come as Arrow batches, as dicts in functions of rows. The table travels with the job:
+        read large ones from files. Raises GraphError for what is no table.
+
+        >>> env.from_arrow(pa.table({"shop": ["x", "y"], "amount": [3, 4]})).key_by("shop")
+        """
+        return self._of_table(table, watermark_strategy, source_name, "from_arrow")
+
+    def from_pandas(
+        self,
+        df: pandas.DataFrame,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "pandas DataFrame",
+    ) -> DataStream[Any]:
+        """The same for a pandas DataFrame; its index is left out, ``df.reset_index()`` keeps it.
+
+        >>> env.from_pandas(pd.DataFrame({"shop": ["x", "y"], "amount": [3, 4]}))
+        """
+        return self._of_table(df, watermark_strategy, source_name, "from_pandas")
+
+    def from_polars(
+        self,
+        df: polars.DataFrame,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "polars DataFrame",
+    ) -> DataStream[Any]:
+        """The same for a polars DataFrame."""
+        return self._of_table(df, watermark_strategy, source_name, "from_polars")
+
+    def from_sequence(self, start: int, end: int) -> DataStream[int]:
+        """The numbers from ``start`` to ``end``, both included, in order within a subtask.
+
+        >>> env.from_sequence(1, 1_000_000)
+        """
+        return self._read(sources.sequence(start, end), None, "Sequence Source", None)
+
+    def generate(
+        self,
+        generator_function: Callable[[int], T],
+        count: int | None = None,
+        rate: float | None = None,
+        type_info: TypeHint | None = None,
+    ) -> DataStream[T]:
+        """What a function gives for 0, 1, 2 and so on.
+
+        count: how many records; None goes on for ever. rate: records a second over all subtasks;
+        None makes as many as are taken.
+
+        >>> env.generate(lambda n: {"sensor": n % 5, "reading": n / 7}, count=1_000, rate=100)
+        """
+        checks.check_plain_function(generator_function, "generate")
+        if count is not None:
+            checks.check_whole_number(count, "the count of generate", 0)
+        declared = result_type(type_info, generator_function, "generate")
+        source = sources.generated(generator_function, count, rate, declared)
+        return self._read(source, None, "Data Generator", declared)
+
+    def read_text_file(self, file_path: str) -> DataStream[str]:
+        """The lines of a text file, or of all files in a folder, each without its end.
+
+        >>> env.read_text_file("logs/").filter(lambda line: "ERROR" in line)
+        """
+        return self._read(sources.lines(file_path), None, "Text File Source", None)
+
+    def from_spark(
+        self,
+        df: object,
+        watermark_strategy: WatermarkStrategy | None = None,
+        source_name: str = "Spark DataFrame",
+        *,
+        folder: str | None = None,
+    ) -> DataStream[Any]:
+        """A bounded stream of the rows of a Spark DataFrame: any table, file, JDBC or SQL query.
+
+        Spark writes it as Parquet once, when the job starts and before it takes slots; readers
+        keep positions in these files, which are deleted when the job has ended and keeps no
+        checkpoint. Rows come as Arrow batches, as dicts in functions of rows.
+
+        folder: where they are written; None is beside the checkpoints, or a temporary folder
+        where there are none and Spark runs on this machine. Raises ConfigError, naming all columns
+        at fault, for types that would not arrive as they are.
+
+        >>> env.from_spark(spark.table("orders").where("price > 10"))
+        """
+        return self._read(sources.frame(df, folder), watermark_strategy, source_name, None)
+
     # Execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
@@ -388,9 +535,7 @@ class StreamExecutionEnvironment(StreamSources):
 
     def _submitted(self, job_name: str | None) -> JobClient:
         if (folder := self._configuration.get(execution.DEAD_LETTERS)) is not None:
-            from tidegate.datastream.steps.dead_letters import send_failed_rows
-
-            send_failed_rows(self, self._program, folder)
+            send_failed_rows(self._program, folder)
         stream_graph, graph = self._translated(self._taken(), job_name)
         if dry_run.is_wanted():
             raise dry_run.Planned(stream_graph, graph, self._configuration)
@@ -496,6 +641,34 @@ class StreamExecutionEnvironment(StreamSources):
         """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
         self._program.shown = True
         return execution_plan(*self._translated(self._program.operators, None))
+
+    def _of_table(
+        self,
+        table: object,
+        watermark_strategy: WatermarkStrategy | None,
+        name: str,
+        call: str,
+    ) -> DataStream[Any]:
+        source = sources.table(table, watermark_strategy, call)
+        return self._read(source, watermark_strategy, name, None, parallelism_max=1)
+
+    def _read(
+        self,
+        source: Source[Any],
+        watermark_strategy: WatermarkStrategy | None,
+        name: str,
+        type_info: TypeInformation | None,
+        *,
+        parallelism_max: int | None = None,
+    ) -> DataStream[Any]:
+        # Here, for steps load NumPy, which settings alone should not.
+        from tidegate.datastream.stream import DataStream
+
+        operator = sources.reading(source, watermark_strategy, name, type_info)
+        made = self._program.add(
+            NodeKind.SOURCE, name, operator, stateful=True, parallelism_max=parallelism_max
+        )
+        return DataStream(self, self._program, made, type_info or source.produced_type)
 
     def _translated(
         self, operators: tuple[OperatorTransformation, ...], job_name: str | None

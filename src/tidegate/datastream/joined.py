@@ -9,27 +9,23 @@ from tidegate.api.functions.co_functions import CoGroupFunction, JoinFunction, P
 from tidegate.api.functions.window_functions import WindowFunction
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.keyed import KeyedStream
 from tidegate.datastream.steps.adapters import Adapter
 from tidegate.datastream.windowed import WindowedStream
 from tidegate.errors import GraphError
-from tidegate.graph.transformations import NodeKind
 from tidegate.operators.function import row_call
 from tidegate.operators.process.interval_join import IntervalJoinOperator, IntervalPlan
-from tidegate.typeinfo.types import BYTE, PICKLED, TupleTypeInfo, is_any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from tidegate.api.functions import KeySelector
-    from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.api.windows.evictors import Evictor
     from tidegate.api.windows.triggers import Trigger
+    from tidegate.datastream.keyed import KeyedStream
     from tidegate.datastream.stream import DataStream
     from tidegate.typeinfo.hints import TypeHint
-    from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -128,7 +124,7 @@ class JoinedStreams(Generic[W]):
 
     first: DataStream[Any]
     second: DataStream[Any]
-    ending: Callable[[_Windows], W] = field(repr=False)
+    ending: Callable[[WindowedStream[Any]], W] = field(repr=False)
 
     def where(
         self,
@@ -145,7 +141,7 @@ class JoinedWhere(Generic[W]):
 
     first: KeyedStream[Any]
     second: DataStream[Any]
-    ending: Callable[[_Windows], W] = field(repr=False)
+    ending: Callable[[WindowedStream[Any]], W] = field(repr=False)
 
     def equal_to(
         self,
@@ -163,58 +159,11 @@ class JoinedEqualTo(Generic[W]):
 
     first: KeyedStream[Any]
     second: KeyedStream[Any]
-    ending: Callable[[_Windows], W] = field(repr=False)
+    ending: Callable[[WindowedStream[Any]], W] = field(repr=False)
 
     def window(self, assigner: WindowAssigner[Any, Any]) -> W:
         """In which windows the records of both streams are gathered."""
-        return self.ending(_Windows(_Pair(self.first, self.second), assigner))
-
-
-class _Pair(KeyedStream[Any]):
-    """Two keyed streams as one, each record with the number of its stream."""
-
-    def __init__(self, first: KeyedStream[Any], second: KeyedStream[Any]) -> None:
-        sides = [first.get_type(), second.get_type()]
-        marked = PICKLED if all(map(is_any, sides)) else TupleTypeInfo([BYTE, *sides])
-        super().__init__(first._environment, first._program, first._partition, first._key, marked)
-        self._first, self._second = first, second
-
-    def transform(
-        self,
-        name: str,
-        operator: Operator,
-        output_type: TypeHint | None = None,
-        *,
-        others: Sequence[DataStream[Any]] = (),
-        keyed: bool = False,
-        stateful: bool = False,
-        kind: NodeKind = NodeKind.OPERATOR,
-    ) -> DataStream[Any]:
-        """What a window operator makes of both."""
-        assert not others, "windows have no further input"
-        return self._first.transform(
-            name,
-            operator,
-            output_type,
-            others=(self._second,),
-            keyed=keyed,
-            stateful=stateful,
-            kind=kind,
-        )
-
-
-class _Windows(WindowedStream[Any]):
-    """The windows of a pair of streams."""
-
-    def __init__(self, pair: _Pair, assigner: WindowAssigner[Any, Any]) -> None:
-        super().__init__(pair, assigner)
-        self._plan = replace(self._plan, paired=True)
-
-    def evaluated(
-        self, name: str, function: object, output_type: TypeInformation | None
-    ) -> DataStream[Any]:
-        """What a function makes of each window's records."""
-        return self._kept(name, function, output_type)
+        return self.ending(WindowedStream.of_pair(self.first, self.second, assigner))
 
 
 class _PairWindows(Generic[T, S]):
@@ -224,7 +173,7 @@ class _PairWindows(Generic[T, S]):
     ``(0, record, None)``, one of the second as ``(1, None, record)``.
     """
 
-    def __init__(self, windows: _Windows) -> None:
+    def __init__(self, windows: WindowedStream[Any]) -> None:
         self._windows = windows
 
     def trigger(self: P, trigger: Trigger[Any, Any]) -> P:

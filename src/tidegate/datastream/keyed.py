@@ -21,8 +21,9 @@ from tidegate.api.windows.assigners import (
     count_windows,
 )
 from tidegate.config.spans import millis_of
+from tidegate.datastream import joined, windowed
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.steps import ready_steps
+from tidegate.datastream.steps import batches, keys, ready_steps
 from tidegate.datastream.steps.adapters import KeyedFilter, KeyedFlatMap, KeyedMap
 from tidegate.datastream.stream import DataStream
 from tidegate.errors import GraphError
@@ -31,7 +32,7 @@ from tidegate.operators.aggregates.rolling import RollingOperator
 from tidegate.operators.process.process_functions import KeyedProcessOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
     from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
     from tidegate.datastream.environment import StreamExecutionEnvironment
-    from tidegate.datastream.joined import IntervalJoin
     from tidegate.datastream.program import Program
     from tidegate.datastream.results import CloseableIterator
-    from tidegate.datastream.windowed import WindowedStream
     from tidegate.graph.transformations import OperatorTransformation, PartitionTransformation
     from tidegate.model.topology import Partitioner as Exchange
     from tidegate.operators.aggregates.rolling import RollingCall
@@ -138,16 +137,14 @@ class KeyedStream(DataStream[T]):
         types.check_returned(func, "reduce", self._type, "reduce")
         return self._keyed("Reduce", ReduceOperator(func, self._type), self._type)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T]:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> windowed.WindowedStream[T]:
         """Each key's records in windows.
 
         >>> clicks.key_by(str).window(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
         """
-        from tidegate.datastream.windowed import WindowedStream
+        return windowed.WindowedStream(self, window_assigner)
 
-        return WindowedStream(self, window_assigner)
-
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream[T]:
+    def count_window(self, size: int, slide: int = 0) -> windowed.WindowedStream[T]:
         """Windows of so many records of a key, one after the other, or one starting each slide.
 
         Only windows that are full fire.
@@ -187,9 +184,7 @@ class KeyedStream(DataStream[T]):
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator[Any] | list[Any]:
         """As of any stream, each record as ``Row(f0=key, f1=record)``."""
-        from tidegate.operators.process.keying import WithKeyOperator
-
-        paired = self.transform("WithKey", WithKeyOperator(), None, keyed=True)
+        paired = self.transform("WithKey", keys.pairing(), None, keyed=True)
         if limit is None:
             return paired.execute_and_collect(job_execution_name)
         return paired.execute_and_collect(job_execution_name, limit=limit)
@@ -216,19 +211,7 @@ class KeyedStream(DataStream[T]):
 
         >>> flights.key_by("carrier").process_batches(RunningMean(), schema)
         """
-        from tidegate.datastream.steps.batches import key_column
-        from tidegate.operators.arrow.batches import ProcessBatchesOperator
-        from tidegate.operators.arrow.frames import check_form
-
-        checks.check_function_object(
-            func,
-            KeyedBatchFunction,
-            "process_batches",
-            otherwise="Derive a class from KeyedBatchFunction.",
-        )
-        column = key_column(self._key, "process_batches")
-        check_form(form, "process_batches")
-        operator = ProcessBatchesOperator(func, output_schema, column, self._key.key_type, form)
+        operator = batches.processing(func, output_schema, self._key, form)
         return self._keyed("ProcessBatches", operator, None)
 
     def aggregate_batches(self, *aggregates: Aggregate) -> DataStream[Any]:
@@ -238,9 +221,7 @@ class KeyedStream(DataStream[T]):
 
         >>> flights.key_by("carrier").aggregate_batches(Count(), Mean("dep_delay").alias("delay"))
         """
-        from tidegate.datastream.steps.batches import running_aggregates
-
-        operator = running_aggregates(self._key, aggregates, "aggregate_batches")
+        operator = batches.running_aggregates(self._key, aggregates, "aggregate_batches")
         return self._keyed("AggregateBatches", operator, None)
 
     def partition_custom(
@@ -251,14 +232,12 @@ class KeyedStream(DataStream[T]):
         """Always refused: the records have their subtasks already. Raises GraphError."""
         raise _partitioned_already("partition_custom")
 
-    def interval_join(self, other_stream: KeyedStream[S]) -> IntervalJoin[T, S]:
+    def interval_join(self, other_stream: KeyedStream[S]) -> joined.IntervalJoin[T, S]:
         """Pairs of records of this stream and another of equal key and about the same event time.
 
         >>> orders.interval_join(payments).between(Time.seconds(0), Time.minutes(5)).process(Pay())
         """
-        from tidegate.datastream.joined import IntervalJoin
-
-        return IntervalJoin(self, other_stream)
+        return joined.IntervalJoin(self, other_stream)
 
     def deduplicate(self, ttl: Span | None = None) -> DataStream[T]:
         """The first record of each key.
@@ -372,10 +351,16 @@ class KeyedStream(DataStream[T]):
         return self._key
 
     def windowed_by(
-        self, name: str, operator: Operator, output_type: TypeInformation | None, *, alone: bool
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        *,
+        alone: bool,
+        others: Sequence[KeyedStream[Any]] = (),
     ) -> DataStream[Any]:
         """What a window operator makes of the stream. alone: in one subtask."""
-        made = self._keyed(name, operator, output_type)
+        made = self._keyed(name, operator, output_type, others)
         return made.force_non_parallel() if alone else made
 
     def _rolling(self, call: RollingCall, field: int | str) -> DataStream[T]:
@@ -392,10 +377,14 @@ class KeyedStream(DataStream[T]):
         return KeyedProcessOperator(func, self._key.key_type)
 
     def _keyed(
-        self, name: str, operator: Operator, output_type: TypeInformation | None
+        self,
+        name: str,
+        operator: Operator,
+        output_type: TypeInformation | None,
+        others: Sequence[KeyedStream[Any]] = (),
     ) -> DataStream[Any]:
         operator.key_type = operator.key_type or self._key.key_type
-        return self.transform(name, operator, output_type, keyed=True, stateful=True)
+        return self.transform(name, operator, output_type, others=others, keyed=True, stateful=True)
 
     def _step(self, call: str) -> OperatorTransformation:
         raise GraphError(

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.api.job.client import JobClient
-    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.api.rows.columns import Columns
+    from tidegate.config.configuration import Configuration
     from tidegate.graph.transformations import Transformation
     from tidegate.typeinfo.types import TypeInformation
 
@@ -184,35 +185,32 @@ def as_polars(made: pa.Table) -> polars.DataFrame:
     return cast("polars.DataFrame", polars.from_arrow(made))
 
 
+def columns_for_spark(type_info: TypeInformation | None, schema: object) -> Columns:
+    """The columns that a Spark DataFrame gets. Raises GraphError for a type that Spark lacks."""
+    from tidegate.api.rows.columns import Columns
+    from tidegate.connectors.frames.frame_files import spark_schema
+
+    columns = Columns.of_type(type_info)
+    if schema is not None:
+        columns = Columns(load_frames().declared_schema(schema))
+    return columns if columns.schema is None else Columns(spark_schema(columns.schema))
+
+
 class SparkFrame:
     """A stream on its way to a Spark DataFrame: the step before the files, the files, the frame.
 
-    Raises ConfigError where there is no session or no place for the files, and GraphError for
-    declared columns that Spark has no type for.
+    Raises ConfigError where there is no session or no place for the files.
     """
 
     def __init__(
-        self,
-        environment: StreamExecutionEnvironment,
-        type_info: TypeInformation | None,
-        schema: object,
-        folder: str | None,
-        spark: object,
+        self, columns: Columns, session: object, settings: Configuration, folder: str | None
     ) -> None:
-        from tidegate.api.rows.columns import Columns
         from tidegate.connectors.files.file_sink import FileSink
-        from tidegate.connectors.frames.frame_files import spark_schema
         from tidegate.operators.arrow.columns import ToColumns
 
-        frames, settings = load_frames(), environment.get_configuration()
-        columns = Columns.of_type(type_info)
-        if schema is not None:
-            columns = Columns(frames.declared_schema(schema))
-        if columns.schema is not None:
-            columns = Columns(spark_schema(columns.schema))
         self._schema = columns.schema
-        self._output = frames.FrameOutput(
-            environment.spark if spark is None else spark,
+        self._output = load_frames().FrameOutput(
+            session,
             folder,
             settings.get(checkpointing.CHECKPOINT_DIRECTORY),
             resumed=settings.get(recovery.RESTORE_PATH) is not None,

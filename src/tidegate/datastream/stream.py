@@ -6,8 +6,7 @@ Names and meaning are PyFlink's. A call that adds a step gives a new stream; ``n
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from tidegate.api.functions import (
     FilterFunction,
@@ -16,14 +15,18 @@ from tidegate.api.functions import (
     KeySelector,
     MapFunction,
     ProcessFunction,
+    SinkFunction,
 )
 from tidegate.api.functions import Partitioner as PartitionFunction
-from tidegate.api.operator import KeyBy
+from tidegate.api.sink import Sink
 from tidegate.api.windows.assigners import count_windows
 from tidegate.config.spans import millis_of
+from tidegate.datastream import results, told
 from tidegate.datastream.checking import checks, types
-from tidegate.datastream.outputs import StreamOutputs
+from tidegate.datastream.results import CloseableIterator
 from tidegate.datastream.settings.slot_sharing import SlotSharingGroup, group_name
+from tidegate.datastream.steps import batches, dead_letters, keys, sinks, sources
+from tidegate.datastream.stream_sink import DataStreamSink
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import (
     ChainingStrategy,
@@ -36,31 +39,27 @@ from tidegate.graph.transformations import (
 from tidegate.model.topology import Partitioner
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator, Projection
 from tidegate.operators.process.process_functions import ProcessOperator
-from tidegate.typeinfo.hints import declared_key_type, declared_type
+from tidegate.typeinfo.hints import declared_type
 from tidegate.typeinfo.types import BYTE, PICKLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import pandas
+    import polars
     import pyarrow as pa
 
     from tidegate.api.dead_letters import DeadLetter
+    from tidegate.api.job.client import JobClient
     from tidegate.api.operator import Operator
     from tidegate.api.output_tag import OutputTag
     from tidegate.api.state import MapStateDescriptor
     from tidegate.api.watermarks import WatermarkStrategy
     from tidegate.api.windows.assigners import WindowAssigner
     from tidegate.config.spans import Span
-    from tidegate.datastream.connected import (
-        BroadcastConnectedStream,
-        BroadcastStream,
-        ConnectedStreams,
-    )
     from tidegate.datastream.environment import StreamExecutionEnvironment
-    from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams, JoinedWindows
-    from tidegate.datastream.keyed import KeyedStream
+    from tidegate.datastream.program import Program
     from tidegate.datastream.settings.execution_config import ExecutionConfig
-    from tidegate.datastream.windowed import AllWindowedStream
     from tidegate.graph.transformations import Transformation
     from tidegate.operators.arrow.frames import Form
     from tidegate.typeinfo.hints import TypeHint
@@ -72,11 +71,31 @@ S = TypeVar("S")
 K = TypeVar("K")
 
 
-class DataStream(StreamOutputs[T]):
+class DataStream(Generic[T]):
     """A stream of records.
 
     >>> words = env.from_collection(["to be", "or not"]).flat_map(str.split)
     """
+
+    def __init__(
+        self,
+        environment: StreamExecutionEnvironment,
+        program: Program,
+        transformation: Transformation,
+        output_type: TypeInformation | None = None,
+    ) -> None:
+        self._environment = environment
+        self._program = program
+        self._transformation = transformation
+        self._type = output_type
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {told.step_text(self._transformation, self._type)}>"
+
+    @property
+    def transformation(self) -> Transformation:
+        """The node of the program that gives this stream's records."""
+        return self._transformation
 
     # The step that made the stream
 
@@ -238,10 +257,8 @@ class DataStream(StreamOutputs[T]):
         >>> parsed = lines.map(int).dead_letters(BAD)
         >>> parsed.get_side_output(BAD).print()
         """
-        from tidegate.datastream.steps.dead_letters import tell_failed_rows
-
         checks.check_tag(output_tag, "dead_letters")
-        tell_failed_rows(self._step("dead_letters"), output_tag)
+        dead_letters.tell_failed_rows(self._step("dead_letters"), output_tag)
         return self
 
     def assign_timestamps_and_watermarks(
@@ -255,14 +272,8 @@ class DataStream(StreamOutputs[T]):
         ...     WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner("time")
         ... )
         """
-        from tidegate.operators.event_time.restamping import TimestampsOperator
-
-        checks.check_strategy(
-            watermark_strategy, "assign_timestamps_and_watermarks", can_rest=False
-        )
-        return self.transform(
-            "Timestamps/Watermarks", TimestampsOperator(watermark_strategy), self._type
-        )
+        operator = sources.restamping(watermark_strategy)
+        return self.transform("Timestamps/Watermarks", operator, self._type)
 
     def project(self, *field_indexes: int) -> DataStream[Any]:
         """Some fields of each tuple, in the order given; the stream's type must be a tuple.
@@ -293,10 +304,8 @@ class DataStream(StreamOutputs[T]):
         >>> flights.map_batches(lambda df: df.with_columns(late=pl.col("dep_delay") > 15),
         ...     form="polars")
         """
-        from tidegate.operators.arrow.batches import MapBatchesOperator
-
-        checks.check_batch_function(func, MapFunction, "map_batches", form)
-        return self._then("MapBatches", MapBatchesOperator(func, output_schema, form), func, None)
+        operator = batches.mapping(func, output_schema, form)
+        return self._then("MapBatches", operator, func, None)
 
     def flat_map_batches(
         self,
@@ -310,10 +319,7 @@ class DataStream(StreamOutputs[T]):
         The function returns or yields them, or None for nothing. output_schema, form: as for
         ``map_batches``.
         """
-        from tidegate.operators.arrow.batches import FlatMapBatchesOperator
-
-        checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
-        operator = FlatMapBatchesOperator(func, output_schema, form)
+        operator = batches.flat_mapping(func, output_schema, form)
         return self._then("FlatMapBatches", operator, func, None)
 
     def filter_batches(
@@ -323,26 +329,25 @@ class DataStream(StreamOutputs[T]):
 
         >>> flights.filter_batches(lambda batch: pc.greater(batch["dep_delay"], 15))
         """
-        from tidegate.operators.arrow.batches import FilterBatchesOperator
-
-        checks.check_batch_function(func, FilterFunction, "filter_batches", form)
-        return self._then("FilterBatches", FilterBatchesOperator(func, form), func, self._type)
+        return self._then("FilterBatches", batches.filtering(func, form), func, self._type)
 
     # How records find their subtask
 
     @overload
-    def key_by(self, key_selector: str, key_type: TypeHint | None = None) -> KeyedStream[T]: ...
+    def key_by(
+        self, key_selector: str, key_type: TypeHint | None = None
+    ) -> keyed.KeyedStream[T]: ...
     @overload
     def key_by(
         self,
         key_selector: KeySelector[T, K] | Callable[[T], K],
         key_type: TypeHint | None = None,
-    ) -> KeyedStream[T]: ...
+    ) -> keyed.KeyedStream[T]: ...
     def key_by(
         self,
         key_selector: str | KeySelector[T, K] | Callable[[T], K],
         key_type: TypeHint | None = None,
-    ) -> KeyedStream[T]:
+    ) -> keyed.KeyedStream[T]:
         """Records of one key to one subtask; what follows has state for each key.
 
         key_selector: a function of the record, or the name of a column, which works on Arrow
@@ -351,37 +356,34 @@ class DataStream(StreamOutputs[T]):
 
         >>> flights.key_by(lambda f: (f["origin"], f["carrier"])).process(DelayStats())
         """
-        from tidegate.datastream.keyed import KeyedStream
-
-        key = self._key_by(key_selector, key_type, "key_by")
+        key = keys.key_of(key_selector, key_type, self._type, "key_by")
         made = PartitionTransformation(self._transformation, Partitioner.HASH, key)
-        return KeyedStream(self._environment, self._program, made, key, self._type)
+        return keyed.KeyedStream(self._environment, self._program, made, key, self._type)
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
+    def window_all(
+        self, window_assigner: WindowAssigner[Any, Any]
+    ) -> windowed.AllWindowedStream[T]:
         """All records in windows, in one subtask.
 
         >>> clicks.window_all(TumblingEventTimeWindows.of(Time.minutes(1))).reduce(max)
         """
-        from tidegate.datastream.windowed import AllWindowedStream
+        return windowed.AllWindowedStream(self.key_by(keys.no_key, BYTE), window_assigner)
 
-        return AllWindowedStream(self.key_by(_no_key, BYTE), window_assigner)
-
-    def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream[T]:
+    def count_window_all(self, size: int, slide: int = 0) -> windowed.AllWindowedStream[T]:
         """Windows of so many records, one after the other, or one starting each slide.
 
         Only windows that are full fire.
         """
         return self.window_all(count_windows(size, slide))
 
-    def reinterpreted(self, key_selector: object, key_type: TypeHint | None) -> KeyedStream[T]:
+    def reinterpreted(
+        self, key_selector: object, key_type: TypeHint | None
+    ) -> keyed.KeyedStream[T]:
         """See ``DataStreamUtils.reinterpret_as_keyed_stream``."""
-        from tidegate.datastream.keyed import KeyedStream
-        from tidegate.operators.process.keying import ReinterpretOperator
-
-        key = self._key_by(key_selector, key_type, "reinterpret_as_keyed_stream")
-        keyed = self.transform("Reinterpret", ReinterpretOperator(key), None)
-        made = PartitionTransformation(keyed._transformation, Partitioner.FORWARD, key)
-        return KeyedStream(self._environment, self._program, made, key, self._type)
+        key = keys.key_of(key_selector, key_type, self._type, "reinterpret_as_keyed_stream")
+        checked = self.transform("Reinterpret", keys.reinterpreting(key), None)
+        made = PartitionTransformation(checked._transformation, Partitioner.FORWARD, key)
+        return keyed.KeyedStream(self._environment, self._program, made, key, self._type)
 
     def partition_custom(
         self,
@@ -389,13 +391,8 @@ class DataStream(StreamOutputs[T]):
         key_selector: str | KeySelector[T, K] | Callable[[T], K],
     ) -> DataStream[T]:
         """Each record to the subtask that the partitioner gives for (key, number of subtasks)."""
-        if isinstance(partitioner, PartitionFunction):
-            checks.check_never_opened(partitioner, "partition_custom")
-            partition: Callable[..., int] = partitioner.partition
-        else:
-            checks.check_function(partitioner, PartitionFunction, "partition_custom")
-            partition = partitioner
-        key = self._key_by(key_selector, None, "partition_custom")
+        partition = keys.partition_of(partitioner)
+        key = keys.key_of(key_selector, None, self._type, "partition_custom")
         made = PartitionTransformation(self._transformation, Partitioner.CUSTOM, key, partition)
         return self._with(made)
 
@@ -418,22 +415,20 @@ class DataStream(StreamOutputs[T]):
         self,
         broadcast_state_descriptor: MapStateDescriptor,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> BroadcastStream[T]: ...
+    ) -> connected.BroadcastStream[T]: ...
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream[T] | BroadcastStream[T]:
+    ) -> DataStream[T] | connected.BroadcastStream[T]:
         """Each record to every subtask; with descriptors, into broadcast state there (`connect`).
 
         >>> rules.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.LONG()))
         """
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioner.BROADCAST)
-        from tidegate.datastream.connected import BroadcastStream
-
         given = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
-        return BroadcastStream(self, given)
+        return connected.BroadcastStream(self, given)
 
     def forward(self) -> DataStream[T]:
         """Each subtask's records to one subtask; both sides have the same parallelism."""
@@ -457,47 +452,174 @@ class DataStream(StreamOutputs[T]):
         return DataStream(self._environment, self._program, made, of)
 
     @overload
-    def connect(self, ds: BroadcastStream[S]) -> BroadcastConnectedStream[T, S]: ...
-    @overload
-    def connect(self, ds: DataStream[S]) -> ConnectedStreams[T, S]: ...
     def connect(
-        self, ds: DataStream[S] | BroadcastStream[S]
-    ) -> ConnectedStreams[T, S] | BroadcastConnectedStream[T, S]:
+        self, ds: connected.BroadcastStream[S]
+    ) -> connected.BroadcastConnectedStream[T, S]: ...
+    @overload
+    def connect(self, ds: DataStream[S]) -> connected.ConnectedStreams[T, S]: ...
+    def connect(
+        self, ds: DataStream[S] | connected.BroadcastStream[S]
+    ) -> connected.ConnectedStreams[T, S] | connected.BroadcastConnectedStream[T, S]:
         """This stream and another one as the two inputs of one step, which shares its state.
 
         >>> orders.connect(payments).key_by(order_of, paid_order_of).process(Match())
         """
-        from tidegate.datastream import connected
-
         if isinstance(ds, connected.BroadcastStream):
             descriptors = ds.broadcast_state_descriptors
             return connected.BroadcastConnectedStream(self, ds, descriptors)
         checks.check_stream(ds, DataStream, "connect")
         return connected.ConnectedStreams(self, ds)
 
-    def join(self, other_stream: DataStream[S]) -> JoinedStreams[JoinedWindows[T, S]]:
+    def join(self, other_stream: DataStream[S]) -> joined.JoinedStreams[joined.JoinedWindows[T, S]]:
         """Pairs of records of this stream and another that have a key and a window in common.
 
         >>> orders.join(payments).where(key_of).equal_to(key_of).window(windows).apply(pair_up)
         """
-        from tidegate.datastream.joined import JoinedStreams, JoinedWindows
-
         checks.check_stream(other_stream, DataStream, "join")
-        return JoinedStreams(self, other_stream, JoinedWindows[T, S])
+        return joined.JoinedStreams(self, other_stream, joined.JoinedWindows[T, S])
 
-    def co_group(self, other_stream: DataStream[S]) -> JoinedStreams[CoGroupedWindows[T, S]]:
+    def co_group(
+        self, other_stream: DataStream[S]
+    ) -> joined.JoinedStreams[joined.CoGroupedWindows[T, S]]:
         """As ``join``, for all records of a key and window at once, those without a pair too."""
-        from tidegate.datastream.joined import CoGroupedWindows, JoinedStreams
-
         checks.check_stream(other_stream, DataStream, "co_group")
-        return JoinedStreams(self, other_stream, CoGroupedWindows[T, S])
+        return joined.JoinedStreams(self, other_stream, joined.CoGroupedWindows[T, S])
+
+    # Where records go
+
+    def sink_to(self, sink: Sink) -> DataStreamSink:
+        """Records to a sink.
+
+        >>> flights.sink_to(FileSink.parquet("out/"))
+        """
+        checks.check_sink(sink, "sink_to")
+        if topologies.has_steps(sink):
+            return topologies.in_parts(self, sink)
+        return DataStreamSink(self._sunk(type(sink).__name__, sinks.of(sink), stateful=True))
+
+    def add_sink(self, sink_func: SinkFunction[T] | Sink | Callable[[T], object]) -> DataStreamSink:
+        """Each record to a ``SinkFunction``, or to a plain function; at-least-once.
+
+        A ``Sink`` is taken as ``sink_to`` takes it: PyFlink's ``JdbcSink`` goes here.
+
+        >>> flights.add_sink(lambda flight: table.upsert(flight))
+        """
+        if isinstance(sink_func, Sink):
+            return self.sink_to(sink_func)
+        operator = sinks.of_function(sink_func)
+        stateful = checks.has_state(sink_func)
+        return DataStreamSink(self._sunk("Unnamed", operator, stateful=stateful))
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Records to standard output, a line each, with the identifier in front.
+
+        Records of a declared type are printed as Flink prints them, such as ``(a,1)``.
+        """
+        operator = sinks.printing(sink_identifier, self._type)
+        return DataStreamSink(self._sunk("Print to Std. Out", operator))
+
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T]: ...
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, *, limit: int
+    ) -> list[T]: ...
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator[T] | list[T]:
+        """Runs the program and gives this stream's records to it.
+
+        Without limit an iterator; closing it cancels the job. With limit a list of at most so many
+        records, after which the job is cancelled. Raises what ends the job.
+
+        >>> with env.from_collection([1, 2]).map(str).execute_and_collect() as texts:
+        ...     print(list(texts))
+        """
+        if limit is not None:
+            checks.check_whole_number(limit, "the limit of execute_and_collect", 1)
+        started = self._collect(job_execution_name, "execute_and_collect")
+        rows: CloseableIterator[T] = CloseableIterator(*started)
+        if limit is None:
+            return rows
+        with rows:
+            return rows.take(limit)
+
+    def collect(self, job_execution_name: str | None = None) -> CloseableIterator[T]:
+        """Run the program, and get this stream's records while the job runs.
+
+        The loop raises what ends the job. A loop that is left early cancels it; a ``with`` block
+        around the loop also waits for its end.
+
+        >>> for word in words.collect():
+        ...     print(word)
+        """
+        return CloseableIterator(*self._collect(job_execution_name, "collect"))
+
+    def to_arrow(self, job_execution_name: str | None = None) -> pa.Table:
+        """Run the program, which has to end, and get this stream's records as an Arrow table.
+
+        Columns come from Arrow batches as they are, from rows by the declared type, else as their
+        values are: fields by name, a tuple's as f0, f1 and so on, anything else as `value`. Raises
+        BadRecord that names the column which cannot be of one type.
+
+        >>> env.from_collection([{"id": 1}, {"id": 2}]).to_arrow()
+        """
+        results.check_bounded((*self._program.operators, self._transformation), "to_arrow")
+        return results.table(*self._collect(job_execution_name, "to_arrow"), self._type)
+
+    def to_pandas(self, job_execution_name: str | None = None) -> pandas.DataFrame:
+        """The same as a pandas DataFrame.
+
+        >>> env.from_sequence(1, 10).to_pandas()["value"].sum()
+        """
+        return results.as_pandas(self.to_arrow(job_execution_name))
+
+    def to_polars(self, job_execution_name: str | None = None) -> polars.DataFrame:
+        """The same as a polars DataFrame."""
+        return results.as_polars(self.to_arrow(job_execution_name))
+
+    def to_spark(
+        self,
+        schema: object = None,
+        *,
+        folder: str | None = None,
+        spark: object = None,
+        job_execution_name: str | None = None,
+    ) -> Any:
+        """Run the program, which has to end, and get this stream's records as a Spark DataFrame.
+
+        They are written to Parquet files, exactly-once, which the DataFrame reads whenever it is
+        used. Columns are made as by `to_arrow`, but decimals whose width nobody has declared are
+        decimal(38, 18).
+
+        schema: the columns: Spark's, as a StructType or a text, or Arrow's; None takes the declared
+        type, else finds them. folder: an empty one for the files, which then stay; None makes one
+        that is deleted when this process ends. spark: the session; None takes the environment's.
+
+        >>> env.from_sequence(1, 10).to_spark("value bigint").count()
+        """
+        results.check_bounded((*self._program.operators, self._transformation), "to_spark")
+        columns = results.columns_for_spark(self._type, schema)
+        session = self._environment.spark if spark is None else spark
+        settings = self._environment.get_configuration()
+        frame = results.SparkFrame(columns, session, settings, folder)
+        self.transform("Columns", frame.columns)._sunk("Spark", sinks.of(frame.sink))
+        self._environment.execute(job_execution_name)
+        return frame.read()
 
     # Within
 
     if not TYPE_CHECKING:  # a checker should flag what is not there
 
         def __getattr__(self, name: str) -> object:
-            raise _missing(type(self), name)
+            kinds = keyed.KeyedStream, windowed.WindowedStream
+            raise told.missing(type(self), name, *kinds)
+
+    def steps_after(self, step: OperatorTransformation) -> list[OperatorTransformation]:
+        """The steps that were added to the program behind another one, in order."""
+        return [each for each in self._program.operators if each.id > step.id]
 
     def transform(
         self,
@@ -548,20 +670,6 @@ class DataStream(StreamOutputs[T]):
             remedy=f"Call {call} on the step before or after it.",
         )
 
-    def _key_by(self, selector: object, key_type: TypeHint | None, call: str) -> KeyBy:
-        declared = declared_key_type(key_type, where=f"key_type of {call}")
-        checks.check_key_type(declared, call)
-        if isinstance(selector, str):
-            types.check_column(self._type, selector, call)
-            return KeyBy(column=selector, key_type=declared)
-        checks.check_function(selector, KeySelector, call)
-        types.check_returned(selector, "get_key", declared, f"key_type of {call}")
-        if isinstance(selector, KeySelector):
-            checks.check_never_opened(selector, call)
-            return KeyBy(selector=selector.get_key, key_type=declared)
-        assert callable(selector), "checked above"
-        return KeyBy(selector=selector, key_type=declared)
-
     def _then(
         self, name: str, operator: Operator, func: object, output_type: TypeHint | None
     ) -> DataStream[Any]:
@@ -573,37 +681,20 @@ class DataStream(StreamOutputs[T]):
     def _with(self, transformation: Transformation) -> DataStream[T]:
         return DataStream(self._environment, self._program, transformation, self._type)
 
+    def _collect(self, job_name: str | None, call: str) -> tuple[JobClient, str]:
+        """Start the program with a sink whose records the client has under this name."""
+        checks.check_name_of_job(job_name, call)
+        name = f"collect-{self._program.number() + 1}"
+        made = self._sunk("Collect", sinks.collecting(name))
+        made.parallelism = made.parallelism_max = 1
+        return self._environment.execute_async(job_name), name
 
-_KNOWN_ELSEWHERE: Final = {
-    "groupby": "key_by",
-    "where": "filter",
-    "select": "map",
-    "foreach": "add_sink",
-    "withcolumn": "map",
-}
-"""What pandas, Spark and SQL call it, in small letters without underscores."""
-
-
-def _missing(kind: type, name: str) -> AttributeError:
-    """The error for a method that is not there. It says where the method is, or the nearest."""
-    from tidegate.datastream.keyed import KeyedStream
-    from tidegate.datastream.windowed import WindowedStream
-
-    text = f"{kind.__name__!r} object has no attribute {name!r}"
-    if name.startswith("_"):
-        return AttributeError(text)
-    near = _KNOWN_ELSEWHERE.get(name.replace("_", "").lower())
-    if near is not None:
-        text += f"; did you mean {near!r}?"
-    elif hasattr(KeyedStream, name):
-        text += f"; {name} works on a keyed stream: call key_by first"
-    elif hasattr(WindowedStream, name):
-        first = "window" if issubclass(kind, KeyedStream) else "key_by and window"
-        text += f"; {name} works on a windowed stream: call {first} first"
-    elif alike := get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1):
-        text += f"; did you mean {alike[0]!r}?"
-    return AttributeError(text, name=name, obj=None)  # else Python guesses once more
+    def _sunk(
+        self, name: str, operator: Operator, *, stateful: bool = False
+    ) -> OperatorTransformation:
+        inputs = (self._transformation,)
+        return self._program.add(NodeKind.SINK, name, operator, inputs, stateful=stateful)
 
 
-def _no_key(_: object) -> int:
-    return 0
+# Last, for these modules need the class above: a keyed stream is a stream.
+from tidegate.datastream import connected, joined, keyed, topologies, windowed  # noqa: E402

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Final
 
 from tidegate.graph.transformations import (
     OperatorTransformation,
@@ -38,3 +39,34 @@ def step_text(transformation: Transformation, type_info: TypeInformation | None)
         if transformation.uid is not None:
             parts.append(f"uid '{transformation.uid}'")
     return ", ".join(parts)
+
+
+_KNOWN_ELSEWHERE: Final = {
+    "groupby": "key_by",
+    "where": "filter",
+    "select": "map",
+    "foreach": "add_sink",
+    "withcolumn": "map",
+}
+"""What pandas, Spark and SQL call it, in small letters without underscores."""
+
+
+def missing(kind: type, name: str, keyed: type, windowed: type) -> AttributeError:
+    """The error for a method that a kind of stream lacks; it names who has it, or the nearest.
+
+    keyed, windowed: the kinds that may have it.
+    """
+    text = f"{kind.__name__!r} object has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    near = _KNOWN_ELSEWHERE.get(name.replace("_", "").lower())
+    if near is not None:
+        text += f"; did you mean {near!r}?"
+    elif hasattr(keyed, name):
+        text += f"; {name} works on a keyed stream: call key_by first"
+    elif hasattr(windowed, name):
+        first = "window" if issubclass(kind, keyed) else "key_by and window"
+        text += f"; {name} works on a windowed stream: call {first} first"
+    elif alike := get_close_matches(name, [each for each in dir(kind) if each[0] != "_"], n=1):
+        text += f"; did you mean {alike[0]!r}?"
+    return AttributeError(text, name=name, obj=None)  # else Python guesses once more

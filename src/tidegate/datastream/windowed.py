@@ -30,6 +30,7 @@ from tidegate.api.windows.evictors import Evictor
 from tidegate.api.windows.triggers import Trigger
 from tidegate.config.spans import Span, millis_of
 from tidegate.datastream.checking import checks, types
+from tidegate.datastream.steps.batches import window_aggregates
 from tidegate.datastream.told import name_of
 from tidegate.errors import GraphError, with_article
 from tidegate.operators.windows.aligned import AlignedWindowOperator
@@ -37,6 +38,7 @@ from tidegate.operators.windows.firing import WindowPlan
 from tidegate.operators.windows.general import WindowOperator
 from tidegate.operators.windows.sessions import SessionOperator
 from tidegate.typeinfo.hints import declared_type
+from tidegate.typeinfo.types import BYTE, PICKLED, TupleTypeInfo, is_any
 
 if TYPE_CHECKING:
     from tidegate.api.aggregates import Aggregate
@@ -86,6 +88,8 @@ class _Windowed(Generic[T]):
     ) -> None:
         _check_kind(window_assigner, WindowAssigner, "window")
         self._stream = keyed_stream
+        self._type: TypeInformation | None = keyed_stream.get_type()
+        self._others: tuple[KeyedStream[Any], ...] = ()
         self._assigner = window_assigner
         environment = keyed_stream.get_execution_environment()
         self._default_trigger = _default_trigger(window_assigner, environment)
@@ -142,7 +146,7 @@ class _Windowed(Generic[T]):
 
     def get_input_type(self) -> TypeInformation | None:
         """Type of the records; None for any."""
-        return self._stream.get_type()
+        return self._type
 
     # Within
 
@@ -156,10 +160,10 @@ class _Windowed(Generic[T]):
         plan = replace(
             self._plan,
             reduce=func.reduce if isinstance(func, ReduceFunction) else func,
-            content_type=self._stream.get_type(),
+            content_type=self._type,
         )
         if function is None and output_type is None:
-            output_type = self._stream.get_type()
+            output_type = self._type
         return self._made("WindowReduce", plan, func, function, output_type)
 
     def _aggregated(
@@ -180,7 +184,7 @@ class _Windowed(Generic[T]):
         return self._made("WindowAggregate", plan, func, function, output_type)
 
     def _kept(self, name: str, function: object, output_type: TypeHint | None) -> DataStream[Any]:
-        plan = replace(self._plan, content_type=self._stream.get_type())
+        plan = replace(self._plan, content_type=self._type)
         return self._made(name, plan, None, function, output_type)
 
     def _made(
@@ -199,7 +203,9 @@ class _Windowed(Generic[T]):
         operator = window_operator(plan, self._evictor, self._stream.key_type)
         declared = declared_type(output_type, where=f"output_type of {name}")
         _check_returned(name, gathers, function, declared)
-        return self._stream.windowed_by(name, operator, declared, alone=self._of_all)
+        return self._stream.windowed_by(
+            name, operator, declared, alone=self._of_all, others=self._others
+        )
 
 
 def _default_trigger(assigner: WindowAssigner[Any, Any], environment: object) -> Trigger[Any, Any]:
@@ -252,6 +258,18 @@ class WindowedStream(_Windowed[T]):
     """
 
     _of_all = False
+
+    @staticmethod
+    def of_pair(
+        first: KeyedStream[Any], second: KeyedStream[Any], window_assigner: WindowAssigner[Any, Any]
+    ) -> WindowedStream[Any]:
+        """Windows of two keyed streams, each record with the number of its stream."""
+        sides = [first.get_type(), second.get_type()]
+        made = WindowedStream(first, window_assigner)
+        made._type = PICKLED if all(map(is_any, sides)) else TupleTypeInfo([BYTE, *sides])
+        made._others = (second,)
+        made._plan = replace(made._plan, paired=True)
+        return made
 
     @overload
     def reduce(
@@ -353,8 +371,6 @@ class WindowedStream(_Windowed[T]):
         ...     TumblingEventTimeWindows.of(Time.hours(1))
         ... ).aggregate_batches(Count(), Max("dep_delay"))
         """
-        from tidegate.datastream.steps.batches import window_aggregates
-
         plan = self._plan
         if self._evictor is not None or plan.trigger != self._default_trigger:
             raise GraphError(
@@ -371,6 +387,12 @@ class WindowedStream(_Windowed[T]):
             call="aggregate_batches",
         )
         return self._stream.windowed_by("WindowAggregateBatches", operator, None, alone=False)
+
+    def evaluated(
+        self, name: str, function: object, output_type: TypeInformation | None
+    ) -> DataStream[Any]:
+        """Adds a step of this name, with what a function makes of each window's records."""
+        return self._kept(name, function, output_type)
 
     @staticmethod
     def _check(function: object, call: str) -> None:

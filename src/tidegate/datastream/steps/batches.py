@@ -1,23 +1,75 @@
-"""Checks and operators behind the aggregates of keyed streams of Arrow batches."""
+"""Operators of steps that work batch by batch. Arrow is loaded with the first of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidegate.api.aggregates import Aggregate
+from tidegate.api.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeyedBatchFunction,
+    MapFunction,
+)
 from tidegate.api.windows.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
+from tidegate.datastream.checking import checks
 from tidegate.errors import GraphError
-from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
-from tidegate.operators.windows.window_batches import END, START, WindowAggregateBatchesOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from tidegate.api.operator import KeyBy, Operator
+    from tidegate.operators.arrow.frames import Form
+
+
+def mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
+    """An operator that gives a batch of as many rows for each. Raises GraphError."""
+    from tidegate.operators.arrow.batches import MapBatchesOperator
+
+    checks.check_batch_function(func, MapFunction, "map_batches", form)
+    return MapBatchesOperator(cast("Callable[..., object]", func), schema, form)
+
+
+def flat_mapping(func: object, schema: pa.Schema | None, form: Form) -> Operator:
+    """An operator that gives any number of batches for each. Raises GraphError."""
+    from tidegate.operators.arrow.batches import FlatMapBatchesOperator
+
+    checks.check_batch_function(func, FlatMapFunction, "flat_map_batches", form)
+    return FlatMapBatchesOperator(cast("Callable[..., object]", func), schema, form)
+
+
+def filtering(func: object, form: Form) -> Operator:
+    """An operator that keeps rows for which a function of batches is true. Raises GraphError."""
+    from tidegate.operators.arrow.batches import FilterBatchesOperator
+
+    checks.check_batch_function(func, FilterFunction, "filter_batches", form)
+    return FilterBatchesOperator(cast("Callable[..., object]", func), form)
+
+
+def processing(
+    func: KeyedBatchFunction, schema: pa.Schema | None, key: KeyBy, form: Form
+) -> Operator:
+    """An operator that gives batches for each, with columns of state. Raises GraphError."""
+    from tidegate.operators.arrow.batches import ProcessBatchesOperator
+    from tidegate.operators.arrow.frames import check_form
+
+    checks.check_function_object(
+        func,
+        KeyedBatchFunction,
+        "process_batches",
+        otherwise="Derive a class from KeyedBatchFunction.",
+    )
+    column = key_column(key, "process_batches")
+    check_form(form, "process_batches")
+    return ProcessBatchesOperator(func, schema, column, key.key_type, form)
 
 
 def running_aggregates(key: KeyBy, aggregates: Sequence[object], call: str) -> Operator:
     """The operator of running aggregates; raises GraphError where they make no sense."""
+    from tidegate.operators.aggregates.aggregate_batches import AggregateBatchesOperator
+
     column = key_column(key, call)
     return AggregateBatchesOperator(_checked(aggregates, [column], call), column, key.key_type)
 
@@ -32,6 +84,12 @@ def window_aggregates(
     call: str,
 ) -> Operator:
     """The operator of aggregates by window; raises GraphError where they make no sense."""
+    from tidegate.operators.windows.window_batches import (
+        END,
+        START,
+        WindowAggregateBatchesOperator,
+    )
+
     column = key_column(key, call)
     if not isinstance(windows, TumblingEventTimeWindows | SlidingEventTimeWindows):
         raise GraphError(

@@ -1,38 +1,27 @@
-"""Where rows go for which the function of a step fails, and which steps can tell them."""
+"""Where rows go for which the function of a step fails, and which steps can tell them.
+
+Operators that load Arrow or asyncio are imported where they are used: most programs have none.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
 from tidegate.api.rows.batches import shown
+from tidegate.datastream.steps import sinks
 from tidegate.errors import GraphError
-from tidegate.graph.transformations import SideOutputTransformation
-from tidegate.operators.arrow.batches import (
-    FilterBatchesOperator,
-    FlatMapBatchesOperator,
-    MapBatchesOperator,
-)
-from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
-from tidegate.operators.dead_letters import DeadLetterOperator
+from tidegate.graph.transformations import NodeKind, SideOutputTransformation, UnionTransformation
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
 from tidegate.operators.process.process_functions import ProcessOperator
 
 if TYPE_CHECKING:
-    from tidegate.datastream.environment import StreamExecutionEnvironment
+    from tidegate.api.operator import Operator
     from tidegate.datastream.program import Program
-    from tidegate.datastream.stream import DataStream
     from tidegate.graph.transformations import OperatorTransformation
-
-_ROW_BY_ROW = (
-    *(MapOperator, FilterOperator, FlatMapOperator, ProcessOperator),
-    *(MapBatchesOperator, FlatMapBatchesOperator, FilterBatchesOperator),
-)
-
+    from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
 
 _ALL: Final = OutputTag[DeadLetter]("tidegate-dead-letters")
 """The side output of each step, where rows that fail go to a folder."""
@@ -48,41 +37,61 @@ def tell_failed_rows(step: OperatorTransformation, tag: OutputTag[DeadLetter]) -
             remedy="Do what may fail in a map, flat_map, filter, process or batch function "
             "without state in front of it, or in AsyncDataStream.",
         )
-    if isinstance(step.operator, AsyncWaitOperator):
+    if _is_async(step.operator):
         step.operator.dead_letters = tag
     else:
+        from tidegate.operators.dead_letters import DeadLetterOperator
+
         step.operator = DeadLetterOperator(step.operator, tag)
 
 
-def send_failed_rows(
-    environment: StreamExecutionEnvironment, program: Program, folder: str
-) -> None:
+def send_failed_rows(program: Program, folder: str) -> None:
     """Have each step that can, and does not do so yet, send rows that fail to a folder."""
-    from tidegate.connectors import FileSink
-    from tidegate.datastream.stream import DataStream  # it imports this module
+    from tidegate.connectors.files.file_sink import FileSink
 
-    sides: list[DataStream[DeadLetter]] = []
-    for step in program.operators:
-        if _can_tell(step):
-            tell_failed_rows(step, _ALL)
-            side = SideOutputTransformation(step, _ALL.tag_id)
-            sides.append(DataStream(environment, program, side))
+    failing = [step for step in program.operators if _can_tell(step)]
+    for step in failing:
+        tell_failed_rows(step, _ALL)
+    sides = tuple(SideOutputTransformation(step, _ALL.tag_id) for step in failing)
     if sides:
-        lines = sides[0].union(*sides[1:]).map(_as_json).name("Dead letters").uid("dead-letters")
-        lines.sink_to(FileSink.json(folder)).uid("dead-letters-sink")
+        letters = sides[0] if len(sides) == 1 else UnionTransformation(sides)
+        operator = MapOperator(_as_json)
+        lines = program.add(NodeKind.OPERATOR, "Dead letters", operator, (letters,))
+        sink = sinks.of(FileSink.json(folder))
+        written = program.add(NodeKind.SINK, "FileSink", sink, (lines,), stateful=True)
+        lines.uid, written.uid = "dead-letters", "dead-letters-sink"
 
 
 def _can_tell(step: OperatorTransformation) -> bool:
     """Whether rows have nothing to do with each other, and do not go to a side output yet."""
     operator = step.operator
-    if isinstance(operator, AsyncWaitOperator):
+    if _is_async(operator):
         return operator.dead_letters is None
     # A subclass, such as one with keyed state, is another kind of step.
-    return type(operator) in _ROW_BY_ROW and not step.keyed and not step.stateful
+    return type(operator) in _row_by_row() and not step.keyed and not step.stateful
+
+
+def _is_async(operator: Operator) -> TypeGuard[AsyncWaitOperator]:
+    from tidegate.operators.async_calls.async_wait import AsyncWaitOperator
+
+    return isinstance(operator, AsyncWaitOperator)
+
+
+def _row_by_row() -> tuple[type[Operator], ...]:
+    from tidegate.operators.arrow.batches import (
+        FilterBatchesOperator,
+        FlatMapBatchesOperator,
+        MapBatchesOperator,
+    )
+
+    of_rows = MapOperator, FilterOperator, FlatMapOperator, ProcessOperator
+    return (*of_rows, MapBatchesOperator, FlatMapBatchesOperator, FilterBatchesOperator)
 
 
 def _as_json(letter: DeadLetter) -> dict[str, object]:
     """As JSON lines can hold it, whatever the row and its error are: else the letter would fail."""
+    import msgspec  # with the first letter only
+
     raw = None if letter.raw is None else letter.raw.decode("utf-8", "backslashreplace")
     value = letter.value
     try:
