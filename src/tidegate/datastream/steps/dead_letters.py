@@ -1,6 +1,7 @@
 """Where rows go for which the function of a step fails, and which steps can tell them.
 
-Operators that load Arrow or asyncio are imported where they are used: most programs have none.
+Operators that load NumPy, Arrow or asyncio are imported where they are used: most programs have
+none.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from tidegate.datastream.steps import sinks
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, SideOutputTransformation, UnionTransformation
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
-from tidegate.operators.process.process_functions import ProcessOperator
 
 if TYPE_CHECKING:
     from tidegate.api.operator import Operator
@@ -83,6 +83,7 @@ def _row_by_row() -> tuple[type[Operator], ...]:
         FlatMapBatchesOperator,
         MapBatchesOperator,
     )
+    from tidegate.operators.process.process_functions import ProcessOperator
 
     of_rows = MapOperator, FilterOperator, FlatMapOperator, ProcessOperator
     return (*of_rows, MapBatchesOperator, FlatMapBatchesOperator, FilterBatchesOperator)
