@@ -436,7 +436,6 @@ class SourceOperator(Operator):
 
     @property
     def bounded(self) -> bool:
-        """True if it ends by itself."""
         return True
 
     def poll(self, out: Output) -> Polled:

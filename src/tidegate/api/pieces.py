@@ -124,12 +124,10 @@ class Intake:
 
     @property
     def rows(self) -> int:
-        """Number of rows to take in next."""
         return min(self._piece.rows, self._portion.rows)
 
     @property
     def batch_rows(self) -> int:
-        """Desired number of rows in a batch of a channel."""
         return min(self._batch_rows, self._portion.rows)
 
     def settle(self) -> None:

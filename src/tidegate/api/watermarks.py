@@ -211,7 +211,6 @@ class WatermarkStrategy:
 
 
 def _called(function: object) -> str:
-    """Name of a function; the repr of anything else."""
     return getattr(function, "__name__", None) or repr(function)
 
 

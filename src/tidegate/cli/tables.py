@@ -59,8 +59,6 @@ def wrapped(text: str, *, indent: str = "") -> str:
 
 
 class _Column:
-    """One column: its cells as text, and how wide they may be."""
-
     def __init__(self, head: str, *values: object) -> None:
         self.head: Final = head
         self.cells: Final = [_cell(value) for value in values]

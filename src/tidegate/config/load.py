@@ -37,7 +37,6 @@ def load_configuration(file: Path | None = None, dynamic: Sequence[str] = ()) ->
 
 
 def read_file(file: Path) -> Configuration:
-    """Settings of one YAML file; an empty file has none."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

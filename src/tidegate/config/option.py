@@ -66,7 +66,6 @@ class ConfigOption(Generic[T_co]):
 
     @property
     def default_text(self) -> str:
-        """The default as the documentation shows it."""
         return "(none)" if self.default is None else self.type.render(self.default)
 
 

@@ -60,7 +60,6 @@ OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
 
 
 def trace_file(configuration: ReadableConfig) -> str | None:
-    """File that spans are written to; None without a reporter. Raises ConfigError."""
     reporters = configuration.get(TRACE_REPORTERS) or ()
     unknown = [name for name in reporters if name != "file"]
     if unknown:

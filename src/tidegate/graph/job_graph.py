@@ -141,8 +141,6 @@ def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuratio
 
 
 class _Translation:
-    """Vertices, edges and code from one stream graph."""
-
     def __init__(
         self, graph: StreamGraph, chained: Sequence[bool], ids: Mapping[int, OperatorId]
     ) -> None:

@@ -185,7 +185,6 @@ async def claim_epoch(store: HaStore, token: str) -> Epoch:
 
 
 async def highest_epoch(store: HaStore) -> int:
-    """Highest epoch that was claimed; 0 if none was."""
     claims = await store.list(_CLAIMS)
     return int(claims[-1].removeprefix(_CLAIMS)) if claims else 0
 

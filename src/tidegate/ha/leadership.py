@@ -217,7 +217,6 @@ class Leadership:
 
     @property
     def epoch(self) -> Epoch:
-        """Number of this run; marks everything it writes and says."""
         return self._record.epoch
 
     @property
@@ -245,7 +244,6 @@ class Leadership:
 
     @property
     def is_lost(self) -> bool:
-        """True if another process is known to lead the job."""
         return self._lost.is_set()
 
     async def lost(self) -> None:

@@ -146,7 +146,6 @@ class ZooKeeperHaStore:
         return answer
 
     async def _answer(self, what: str, result: AsyncResult) -> object:
-        """Result of a call. Raises NodeExistsError, NoNodeError, else StorageFailed."""
         try:
             async with asyncio.timeout(self._limit_s):
                 return await _awaitable(result)

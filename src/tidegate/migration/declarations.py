@@ -72,8 +72,6 @@ def _descriptor(kind: str, name: str, types: list[TypeInformation]) -> StateDesc
 
 
 class _Types:
-    """Parses types one after another."""
-
     def __init__(self, text: str, where: str) -> None:
         self._where = where
         self._tokens: list[str] = []

@@ -183,8 +183,6 @@ class _Taking:
 
 
 class _Migration:
-    """Conversion of one operator. rows: a report line for each state, filled by `operator`."""
-
     def __init__(
         self,
         snapshot: FlinkSnapshot,

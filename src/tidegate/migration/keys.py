@@ -46,7 +46,6 @@ class Keys:
 
     @property
     def type_info(self) -> TypeInformation | None:
-        """Type of the keys; None if none was declared and none seen."""
         return self._own.key_type
 
     def convert(self, flink_key: Any) -> Any:

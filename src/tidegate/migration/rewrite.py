@@ -99,7 +99,6 @@ def _check_known(asked: Iterable[str], known: Collection[str], what: str, where:
 def _changed(
     snapshot: FlinkSnapshot, operator: OperatorState, changes: Changes
 ) -> dict[int, _Stream]:
-    """Each subtask's stream of an operator, with its states changed."""
     where = f"{snapshot.path}, operator '{operator.uid or operator.operator_id.hex()}'"
     subtasks = {
         index: {each.state.name: each for each in states}
@@ -126,7 +125,6 @@ def _changed(
 def _shares(
     held: list[FlinkOperatorState], change: Callable[[Any], Any], where: str
 ) -> list[list[Any]]:
-    """Share of each subtask in a changed state."""
     is_broadcast = held[0].mode is StateDistribution.BROADCAST
     try:
         if is_broadcast:

@@ -45,7 +45,6 @@ class TakenKeyedState:
 
     @property
     def header(self) -> StateHeader:
-        """Header of the state in the new stream."""
         spaces = self.namespace and serializer_of(self.namespace).snapshot().to_bytes()
         written = serializer_of(self.type_info).snapshot().to_bytes()
         return StateHeader(self.name, self.kind, written, spaces, ttl=self.ttl)

@@ -19,7 +19,6 @@ class Absent:
         self._remedy = remedy
 
     def __call__(self, *args: object, **named: object) -> NoReturn:
-        """Refuses to make an object."""
         self._refuse()
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> NoReturn:

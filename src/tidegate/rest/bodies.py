@@ -22,8 +22,6 @@ Body = TypeVar("Body", bound="_Body")
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """Fields that all bodies share."""
-
     def faulty(self) -> bool:
         """True if a field has an impossible value."""
         return False

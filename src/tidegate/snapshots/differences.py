@@ -335,8 +335,6 @@ class _Entries:
 
 
 class _Counts:
-    """Number of differing entries, and some examples."""
-
     def __init__(self, shown_max: int) -> None:
         self._shown_max = shown_max
         self.added = self.removed = self.changed = self.same = 0
@@ -383,7 +381,6 @@ class _Counts:
 
 
 def listed(column: Column | None) -> Sequence[Any]:
-    """Values of a column of a run, as a Python list."""
     if column is None:
         return ()
     return cast("Any", column).to_pylist() if isinstance(column, pa.Array) else column

@@ -58,7 +58,6 @@ class RecordedJobs:
 
     @cached_property
     def all(self) -> list[RecordedJob]:
-        """All recorded jobs, by name."""
         if self._root is None:
             return []
         store = self._stores.open(self._root)
@@ -77,7 +76,6 @@ class RecordedJobs:
 
     @property
     def pointers(self) -> frozenset[str]:
-        """Folders of all snapshots that a record names."""
         return frozenset(
             paths.absolute(pointer.location)
             for job in self.all

@@ -62,7 +62,6 @@ class PrunePlan:
 
     @property
     def size_bytes(self) -> int:
-        """Total size of all files to remove."""
         return sum(removal.size_bytes for removal in self.removals)
 
 
@@ -206,7 +205,6 @@ class Pruning:
                 yield self._removal("shared files", home, left, self._job_of(home))
 
     def _superfluous(self, job: RecordedJob) -> set[str]:
-        """Records of an ended job that are no longer needed."""
         if job.record is None or not job.record.released:
             return set()
         files = set(self._below(job.folder))
@@ -351,5 +349,4 @@ def _remove_empty(folder: Path) -> None:
 
 
 def _epoch_of_record(path: str) -> int:
-    """Epoch in the name of a record, claim, sign of life or door."""
     return int(path.split("/")[1].partition("-")[0])

@@ -150,8 +150,6 @@ class _Sizes:
 
 
 class _Layer:
-    """An open stream of keyed state."""
-
     def __init__(self, handle: KeyGroupsStateHandle, stream: BinaryIO) -> None:
         self._handle = handle
         self._where = handle.delegate.physical_id

@@ -205,7 +205,6 @@ _PLAIN: Final[tuple[tuple[type[spark_types.DataType], pa.DataType], ...]] = (
 
 
 def arrow_type(kind: spark_types.DataType) -> pa.DataType:
-    """Arrow type of what Spark writes to Parquet for a type."""
     if isinstance(kind, spark_types.DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     if isinstance(kind, spark_types.ArrayType):
@@ -220,7 +219,6 @@ def arrow_type(kind: spark_types.DataType) -> pa.DataType:
 
 
 def spark_type(kind: pa.DataType) -> spark_types.DataType:
-    """Spark's type of an Arrow type that ``connectors.frames.frame_files.spark_schema`` gives."""
     if pa.types.is_decimal(kind):
         return spark_types.DecimalType(kind.precision, kind.scale)
     if pa.types.is_map(kind):

@@ -38,7 +38,6 @@ class FileMerging:
 
     @property
     def checksums(self) -> Mapping[str, FileChecksum]:
-        """crc32c and size of the durable files, by place."""
         return self._written
 
     def segment(self, name: str) -> Segment:

@@ -82,22 +82,18 @@ def name(location: str) -> str:
 
 
 def job_folder(job: JobId) -> str:
-    """Folder of a job's checkpoints, below the checkpoint folder."""
     return job
 
 
 def is_job_folder(folder: str) -> bool:
-    """True for the name of a job's folder."""
     return _JOB.fullmatch(name(folder)) is not None
 
 
 def exclusive_folder(job: JobId, checkpoint: CheckpointId) -> str:
-    """Folder of the files that belong to one checkpoint alone."""
     return join(job_folder(job), exclusive_name(checkpoint))
 
 
 def exclusive_name(checkpoint: CheckpointId) -> str:
-    """Name of the folder for files of one checkpoint alone."""
     return f"chk-{checkpoint}"
 
 
@@ -122,7 +118,6 @@ def is_below(place: str, folder: str) -> bool:
 
 
 def shared_folder(job: JobId) -> str:
-    """Folder of files that several checkpoints of a job use."""
     return join(job_folder(job), SHARED)
 
 
@@ -131,7 +126,6 @@ def task_owned_folder(job: JobId) -> str:
 
 
 def staged_folder(job: JobId) -> str:
-    """Folder of data that is written once for a job's sources to read."""
     return join(job_folder(job), STAGED)
 
 
@@ -141,7 +135,6 @@ def savepoint_folder(job: JobId, bits64: int) -> str:
 
 
 def is_savepoint_folder(folder: str) -> bool:
-    """True for the name of a `savepoint_folder`."""
     return _SAVEPOINT.fullmatch(name(folder)) is not None
 
 
@@ -163,12 +156,10 @@ def attempt_of(file: str) -> tuple[Epoch, Attempt] | None:
 
 
 def chain_folder(job_name: str) -> str:
-    """Folder of a named job's record chain, below the checkpoint folder."""
     return join(jobs_folder(), quoted_name(job_name))
 
 
 def jobs_folder() -> str:
-    """Folder of the record chains of named jobs, below the checkpoint folder."""
     return ".jobs"
 
 
@@ -178,7 +169,6 @@ def job_names(files: Iterable[str]) -> list[str]:
 
 
 def door_file(job_name: str, epoch: Epoch) -> str:
-    """File that says how other processes reach a job's driver, below the checkpoint folder."""
     return join(doors_folder(job_name), f"{epoch:010d}")
 
 

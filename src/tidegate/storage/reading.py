@@ -141,7 +141,6 @@ class StateReader:
             ) from error
 
     def holds(self, handle: StreamStateHandle, file: Path) -> bool:
-        """True if a file of this machine has exactly the bytes of that handle. Blocking."""
         try:
             if isinstance(handle, ByteStreamStateHandle):
                 return file.read_bytes() == handle.data

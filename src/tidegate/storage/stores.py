@@ -71,5 +71,4 @@ class Stores:
 
 
 def open_store(location: str) -> Store:
-    """The store rooted at a folder, by path or URL."""
     return Stores().open(location)

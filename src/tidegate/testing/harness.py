@@ -479,8 +479,6 @@ class _Subtask:
 
 
 class _Results:
-    """Collects the output of all subtasks."""
-
     def __init__(self) -> None:
         self.main: list[tuple[Any, int | None]] = []
         self.sides: dict[str, list[tuple[Any, int | None]]] = {}
@@ -494,8 +492,6 @@ class _Results:
 
 
 class _KeptOutput(ChainOutput):
-    """Keeps the output of one subtask, by the declared types."""
-
     def __init__(
         self, results: _Results, turn: Turn, convert: Mapping[str | None, Convert]
     ) -> None:

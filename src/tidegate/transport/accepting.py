@@ -40,7 +40,6 @@ class Guest:
 
     @property
     def waiting(self) -> bool:
-        """True if the connection is open and not yet proved."""
         return not self.proved and self.link.fileno() >= 0
 
     def cut(self) -> None:

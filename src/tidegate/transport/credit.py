@@ -45,7 +45,6 @@ class CreditedSender:
 
     @property
     def has_room(self) -> bool:
-        """True if nothing waits for credit."""
         return not self._waiting
 
     @property

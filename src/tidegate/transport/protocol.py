@@ -52,7 +52,6 @@ def pack(header: FrameHeader) -> bytes:
 
 
 def unpack(frame: memoryview) -> FrameHeader:
-    """Parses the header of a frame. Raises FormatError."""
     try:
         kind, edge, producer, consumer, epoch, attempt, number = _HEADER.unpack_from(frame)
         return FrameHeader(

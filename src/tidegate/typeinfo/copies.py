@@ -91,7 +91,6 @@ def copier_of_results(type_info: TypeInformation | None) -> Callable[[object], o
 
 
 def is_immutable(type_info: TypeInformation) -> bool:
-    """True if values of the type are immutable, down to their parts."""
     if isinstance(type_info, TupleTypeInfo):
         return all(map(is_immutable, type_info.children))
     return type_info == BYTES or isinstance(type_info, BasicTypeInfo | SqlTimeTypeInfo)

@@ -129,7 +129,6 @@ def _pairwise(one: TypeInformation, other: TypeInformation) -> list[TypeInformat
 
 
 def _settled(found: TypeInformation) -> TypeInformation:
-    """The type, with a pickled type for unknown parts."""
     match found:
         case BasicTypeInfo("Nothing"):
             return PICKLED

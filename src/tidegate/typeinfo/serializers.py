@@ -525,7 +525,6 @@ def holds(serializer: Serializer, values: Sequence[object]) -> bool:
 
 
 def _all_fit(values: Sequence[Any], type_info: TypeInformation) -> bool:
-    """Checks fields one by one over all values."""
     found = set(map(type, values))
     if type(None) in found:
         values = [value for value in values if value is not None]

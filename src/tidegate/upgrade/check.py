@@ -90,8 +90,6 @@ def check_upgrade(
 
 
 class _Check:
-    """One dry run of an upgrade."""
-
     def __init__(
         self,
         graph: JobGraph,

@@ -135,7 +135,6 @@ class DryOpening:
             operator.close()
 
     def _surroundings(self, vertex: Vertex, operator: Operator) -> SubtaskSurroundings:
-        """Surroundings of a slot in which nothing ever happens."""
         return SubtaskSurroundings(
             job=JobId("0" * 32),
             execution=ExecutionId(SubtaskId(vertex.id, 0), Attempt(0), Epoch(1)),

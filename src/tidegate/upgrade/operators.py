@@ -153,7 +153,6 @@ def held_names(sample: OperatorSample) -> list[str]:
 
 
 def _wholesale(label: str, sample: OperatorSample, opened: Opened) -> Iterator[UpgradeFinding]:
-    """Faults of the operator, or of its state as a whole."""
     if opened.key_error is not None:
         yield finding_of(UpgradeFault.KEY_CHANGED, opened.key_error, operator=label)
     # Subtasks, and the backend that is restored from them, fail for the same reason.

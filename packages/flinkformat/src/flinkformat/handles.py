@@ -38,7 +38,6 @@ class ByteStreamStateHandle:
 
     @property
     def physical_id(self) -> str:
-        """Identity of the bytes, whoever refers to them."""
         return self.handle_name
 
 

@@ -22,7 +22,6 @@ _CANONICAL_FLOAT_NAN: Final = 0x7FC00000
 
 
 def int32(number: int) -> int:
-    """Low 32 bits as a signed number."""
     return ((number + 0x80000000) & _MASK) - 0x80000000
 
 

@@ -49,7 +49,6 @@ class KeyGroupRange:
 
     @property
     def is_empty(self) -> bool:
-        """True if the range has no key group."""
         return self.first == 0 and self.last == -1
 
     def intersection(self, other: KeyGroupRange) -> KeyGroupRange:

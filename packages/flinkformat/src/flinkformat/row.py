@@ -73,7 +73,6 @@ class Row:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the fields; None for a row without names."""
         return self._names
 
     def as_dict(self, recursive: bool = False) -> dict[str, object]:

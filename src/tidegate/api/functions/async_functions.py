@@ -217,7 +217,6 @@ _LEAST = {"max_attempts": 1, "multiplier": 1}
 
 
 def _check(call: str, **given: float) -> None:
-    """Raises GraphError that names each number that is too small."""
     wrong = [name for name, value in given.items() if value < _LEAST.get(name, 0)]
     if wrong:
         raise GraphError(

@@ -108,7 +108,6 @@ class _TimeWindows(WindowAssigner[Any, TimeWindow]):
         return EventTimeTrigger() if self.is_event_time() else ProcessingTimeTrigger()
 
     def _time(self, timestamp: int, context: WindowAssignerContext) -> int:
-        """Time of a record by the windows' clock."""
         return timestamp if self.is_event_time() else context.get_current_processing_time()
 
 

@@ -54,8 +54,6 @@ class Evictor(ABC, Generic[T, W]):
 
 
 class _Evicts(Evictor[Any, Any]):
-    """Evicts before the function, or after it."""
-
     do_evict_after: bool
 
     def evict_before(

@@ -242,7 +242,6 @@ class _Continuous(_Mergeable):
     def _delete(ctx: TriggerContext, time: int) -> None: ...
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Continues with the earliest multiple of the merged windows."""
         ctx.merge_partitioned_state(_NEXT_FIRE)
         next_ms = _next_fire(ctx).get()
         if next_ms is not None:
@@ -256,12 +255,10 @@ class _Continuous(_Mergeable):
             next_fire.clear()
 
     def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
-        """Waits for the next multiple after a time, unless it waits already."""
         if _next_fire(ctx).get() is None:
             self._wait(time - time % self.interval, window, ctx)
 
     def _go_on(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fires if this is the awaited time, and waits for the next multiple."""
         next_fire = _next_fire(ctx)
         if next_fire.get() != time:
             return TriggerResult.CONTINUE

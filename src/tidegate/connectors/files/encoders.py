@@ -131,8 +131,6 @@ class _TableEncoder:
 
 
 class _Stream:
-    """A store's writer as the file object that Arrow writes to."""
-
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._dropped = False

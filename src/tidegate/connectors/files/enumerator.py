@@ -119,7 +119,6 @@ class FileEnumerator:
             self._looked()
 
     def _cut(self, files: list[FoundFile]) -> object:
-        """Parts of new files. Blocking."""
         schema = self._state.schema
         if schema is None:
             found = self._format.schema_of(self._stores, files[0].path)
@@ -224,7 +223,6 @@ def _is_folder(store: Store) -> bool:
 
 
 def is_visible(path: str) -> bool:
-    """True if no part of a path is hidden."""
     return not any(part.startswith(_HIDDEN) for part in path.split("/"))
 
 

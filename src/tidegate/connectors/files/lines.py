@@ -25,7 +25,6 @@ _COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def compression_of(path: str) -> str | None:
-    """Compression of a file, by its name."""
     return next((kind for end, kind in _COMPRESSIONS.items() if path.endswith(end)), None)
 
 

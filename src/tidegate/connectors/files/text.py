@@ -275,7 +275,6 @@ class CsvFormat:
 
 
 def schema_from(data: bytes | None) -> pa.Schema:
-    """Schema of its serialised form."""
     assert data is not None, "a format that needs a schema has one, or its splits do"
     return pa.ipc.read_schema(pa.py_buffer(data))
 
@@ -297,7 +296,6 @@ def _parsed(
     skip: bool,
     quoted: bool = False,
 ) -> Iterator[Block]:
-    """Blocks of rows, without those already read."""
     done = split.rows
     for offset, data in found:
         block = _parsed_block(offset, data, parse, stores, split.path, skip=skip, quoted=quoted)
@@ -370,7 +368,6 @@ def _check_objects(block: bytes) -> None:
 
 
 def _readable(block: bytes) -> bytes:
-    """Lines of JSON that are objects."""
     lines = lines_of(block)
     _, bad = _isolated(lines, lambda some: _one_batch(_json_table(some)))
     odd = {index for index, _ in bad}

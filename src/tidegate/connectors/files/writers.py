@@ -191,7 +191,6 @@ class TablePartWriter:
         return self._rolling.prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Has no state: everything is in committables."""
         return ()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:
@@ -314,7 +313,6 @@ class LinesPartWriter:
         return self._rolling.prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Has no state: everything is in committables."""
         return ()
 
     def on_complete(self, checkpoint: CheckpointId) -> None:

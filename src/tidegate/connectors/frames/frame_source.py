@@ -88,7 +88,6 @@ class FrameEnumerator:
         self.close = self._files.close
 
     def start(self) -> None:
-        """Looks for the files; those of an earlier run must still exist."""
         if self._is_restored:
             self._context.run_blocking(self._look, lambda _: self._files.start())
         else:

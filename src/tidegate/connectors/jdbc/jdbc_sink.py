@@ -193,7 +193,6 @@ class JdbcWriter:
         return Prepared(durable=self._write_kept()) if self._kept else Prepared()
 
     def snapshot(self, checkpoint: CheckpointId) -> Sequence[bytes]:
-        """Has no state: rows are never kept over a checkpoint."""
         return ()
 
     def close(self) -> None:

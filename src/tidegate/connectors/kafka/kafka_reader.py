@@ -75,7 +75,6 @@ class KafkaReader:
         self._assign()
 
     def _assign(self) -> None:
-        """Makes the consumer read unfinished partitions from their positions."""
         self._assigned = not self._waiting
         if self._waiting:
             return  # what that call comes back with may be from before or after
@@ -151,7 +150,6 @@ class KafkaReader:
         self._consumer.close()
 
     def _take(self, messages: Sequence[Message]) -> RowBatch:
-        """Values of messages that came since partitions were assigned."""
         values: list[object] = []
         times: list[int] = []
         timed, ended = True, False
@@ -216,7 +214,6 @@ class KafkaReader:
             raise StorageFailed(f"Kafka's client has failed: {error.str()}", where=self._where)
 
     def _check_partition(self, split: KafkaSplit, error: KafkaError) -> None:
-        """Raises for errors of a partition, except for its current end."""
         if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
             return
         if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]

@@ -111,7 +111,6 @@ class Subscription:
 
     @property
     def named(self) -> set[str]:
-        """The topics that have to be there."""
         return {*self.topics, *(place.topic for place in self.partitions)}
 
     def chosen(self, there: Iterable[KafkaTopicPartition]) -> set[KafkaTopicPartition]:
@@ -132,5 +131,4 @@ class KafkaSplit:
 
     @property
     def ended(self) -> bool:
-        """True if there is nothing more to read."""
         return self.stop is not None and self.offset >= self.stop

@@ -326,7 +326,6 @@ async def _send(manager: Any, request: Any, node: int | None) -> Any:
 
 
 def _checked(answer: Any) -> Any:
-    """The answer, if it is not an error; else raises the client's error."""
     parts: Sequence[Any] = [answer]
     if not hasattr(answer, "error_code"):
         parts = answer.transaction_states
@@ -354,7 +353,6 @@ class TransactionCommitter:
         self._transactions = Transactions(settings, where)
 
     def commit(self, committables: Sequence[bytes]) -> None:
-        """Commits all, again or for the first time. Raises CommitFailed for a lost one."""
         for data in committables:
             self._transactions.commit(TransactionName.from_bytes(data))
 

@@ -56,7 +56,6 @@ class _Form:
 
     @property
     def dialect(self) -> dict[str, Any]:
-        """The syntax as a dialect of the csv module."""
         return {
             "delimiter": self.delimiter,
             "quotechar": self.quote,

@@ -29,8 +29,6 @@ _DISPOSAL: Final = "savepoint disposal"
 
 
 def routes(served: ServedJob, dispose: Callable[[str], Future[Any]]) -> list[Route]:
-    """Routes of savepoints. dispose: begins to delete one."""
-
     async def trigger(request: Request) -> object:
         job = await served.job(request)
         body = await read_body(request, SavepointTriggerRequestBody)

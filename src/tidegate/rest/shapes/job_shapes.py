@@ -143,7 +143,6 @@ def _spread(ordered: Sequence[int]) -> dict[str, int]:
 
 
 def subtask_times(job: JobView, vertex: VertexView, now_ms: int) -> Object:
-    """``/jobs/:jobid/vertices/:vertexid/subtasktimes``."""
     return {
         "id": vertex.id.hex(),
         "name": vertex.name,

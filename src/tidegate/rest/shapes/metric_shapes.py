@@ -84,7 +84,6 @@ def _numbers(last: CheckpointStatistics) -> Metrics:
 def of_subtask(
     job: JobView, vertex: VertexView, subtask: SubtaskView, shares: Shares | None
 ) -> Metrics:
-    """Metrics of a subtask. shares: of its time, if known."""
     figures = subtask.figures
     metrics: Metrics = {
         "numRecordsIn": figures.rows_in,

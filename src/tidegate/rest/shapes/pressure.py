@@ -44,7 +44,6 @@ def _level(ratio: float) -> Object:
 
 
 def watermarks(vertex: VertexView) -> list[Object]:
-    """``…/watermarks``; empty for a subtask without input channels."""
     return [
         {
             "id": f"{subtask.index}.currentInputWatermark",

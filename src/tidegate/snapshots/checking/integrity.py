@@ -66,8 +66,6 @@ def contents_of(
 
 
 class _Contents:
-    """Checks the state of one operator."""
-
     def __init__(self, operator: OperatorState, open_handle: Open) -> None:
         self._operator = operator
         self._open = open_handle
@@ -176,8 +174,6 @@ def _check_blocks(
 
 
 class _Blocks:
-    """Checks the blocks of one stream of keyed state."""
-
     def __init__(self, header: KeyedHeader, where: str) -> None:
         self._states = len(header.states)
         self._where = where

@@ -86,7 +86,6 @@ class SnapshotChecker:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Size in bytes of each file read, by place."""
         return {
             place: seen.size for place, seen in self._read.items() if isinstance(seen, FileChecksum)
         }
@@ -244,7 +243,6 @@ class SnapshotChecker:
 
 
 def label(operator: OperatorState) -> str:
-    """Label of an operator: uid or name, else its id."""
     return operator.uid or operator.name or operator.operator_id.hex()
 
 

@@ -57,7 +57,6 @@ class KeyedStates:
         self._opened: dict[int, list[KeyedStream]] = {}
 
     def _streams(self, groups: Collection[int] | None = None) -> Iterator[tuple[int, KeyedStream]]:
-        """Streams of all subtasks, or only those with some of these key groups."""
         for index, state in self._subtasks.items():
             handle = state.managed_keyed
             if handle is None or not (
@@ -248,13 +247,11 @@ class _Changed:
 
 
 def _stripper(kind: StateKind) -> Callable[[Any], Any]:
-    """Function that removes the times from an entry."""
     split = _splitter(kind)
     return lambda entry: split(entry)[0]
 
 
 def _stamper(kind: StateKind) -> Callable[[Any], Any]:
-    """Function that adds times to an entry of a state that did not expire."""
     match kind:
         case StateKind.LIST:
             return lambda entry: [(None, value) for value in entry]
@@ -265,7 +262,6 @@ def _stamper(kind: StateKind) -> Callable[[Any], Any]:
 
 
 def _splitter(kind: StateKind) -> Split:
-    """Function that splits an entry into its value and its times."""
     match kind:
         case StateKind.LIST:
             return lambda entry: ([value for _, value in entry], [ms for ms, _ in entry])

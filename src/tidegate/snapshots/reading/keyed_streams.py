@@ -148,7 +148,6 @@ class BlockStream:
 
     @property
     def key(self) -> bytes | None:
-        """Snapshot of the keys' serializer; None if there are no rows."""
         return self._header.key
 
     @property
@@ -189,7 +188,6 @@ class BlockStream:
 
     @property
     def headers(self) -> list[StateHeader]:
-        """Headers of the states that blocks name."""
         return self._header.states
 
     def sections(self, groups: Sequence[int]) -> Iterator[tuple[int, Iterable[Block]]]:
@@ -275,7 +273,6 @@ class LayeredStream:
 def _readers_of(
     headers: Sequence[StateHeader], name: str, values: Iterator[Reader]
 ) -> dict[int, Reader]:
-    """For each header of the state, the next reader."""
     return {index: next(values) for index, state in enumerate(headers) if state.name == name}
 
 
@@ -396,7 +393,6 @@ def _scanned(
 
 
 def _each_once(keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Each key once, with its whole map or list."""
     found: dict[Any, list[Any]] = {}
     for key, part in zip(keys, values, strict=True):
         found.setdefault(key, []).append(part)

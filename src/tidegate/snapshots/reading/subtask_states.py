@@ -53,7 +53,6 @@ class SubtaskStates:
 
     @cached_property
     def infos(self) -> dict[str, StateInfo]:
-        """States by name. Raises RestoreRefused, FormatError, StorageFailed."""
         found: dict[str, StateInfo] = {}
         for state in self._subtasks.values():
             if state.managed_operator is not None and state.managed_operator.states:

@@ -85,8 +85,6 @@ class StatePut:
 
 
 class _Parts:
-    """The blocks of all tasks, merged."""
-
     def __init__(self, parts: Sequence[KeyGroupsStateHandle]) -> None:
         files = StateFiles()
         self._streams = [BlockStream(part, files, "rows of a task") for part in parts]

@@ -163,7 +163,6 @@ class RowsEncoder:
             yield group, Block(MISSING, 0, len(missing), keys, b"")
 
     def _names(self, keys: Sequence[Any], run: Run) -> Iterable[Any]:
-        """Names of entries: keys, or pairs of key and namespace."""
         if self._form.info.kind is StateKind.TIMERS:
             beside = run.values
             if run.namespaces is not None:
@@ -172,7 +171,6 @@ class RowsEncoder:
         return keys if run.namespaces is None else zip(keys, run.namespaces, strict=True)
 
     def _entries(self, run: Run) -> list[Any]:
-        """Stored values; None for entries to remove."""
         info = self._form.info
         if info.kind is StateKind.TIMERS:
             return [True] * len(run.values)
@@ -210,7 +208,6 @@ class RowsEncoder:
 
 
 def _stored_namespace(info: StateInfo) -> TypeInformation | None:
-    """Type of the stored namespace."""
     if info.kind is not StateKind.TIMERS:
         return info.namespace_type
     return LONG if info.namespace_type is None else TupleTypeInfo([LONG, info.namespace_type])
@@ -234,7 +231,6 @@ class BlockSpool:
 
     @property
     def groups(self) -> list[int]:
-        """Key groups with blocks, ascending."""
         return sorted(self._blocks)
 
     def add(self, group: int, block: Block) -> None:

@@ -78,16 +78,12 @@ class _Class:
 
 @dataclass(frozen=True, slots=True)
 class _Constant:
-    """A constant of a Java enum."""
-
     kind: _Class
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Instance:
-    """An object: its class and the values of its fields by name."""
-
     kind: _Class
     fields: dict[str, object]
 

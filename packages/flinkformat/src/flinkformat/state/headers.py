@@ -74,12 +74,10 @@ class FlinkState:
 
     @property
     def is_timers(self) -> bool:
-        """True for a queue of timers."""
         return self.type is BackendStateType.PRIORITY_QUEUE
 
     @property
     def is_keyed(self) -> bool:
-        """True if the state belongs to keys."""
         return self.type in _KEYED
 
 

@@ -80,20 +80,17 @@ def operator_states(
 
 
 def where_of(operator: OperatorState, index: int, folder: str) -> str:
-    """Name of a subtask of a snapshot in errors."""
     name = operator.uid or operator.name or operator.operator_id.hex()
     return f"{folder}, operator '{name}', subtask {index}"
 
 
 def running_subtasks(operator: OperatorState) -> Iterator[tuple[int, SubtaskState]]:
-    """Index and state of each subtask that had not finished."""
     for index, subtask in operator.subtasks.items():
         if subtask is not FINISHED:
             yield index, subtask
 
 
 def readable(handle: StreamStateHandle, where: str) -> StreamStateHandle:
-    """The handle. Raises FormatError for one that only replaces a file."""
     if isinstance(handle, PlaceholderStreamStateHandle):
         raise FormatError(
             "A file of state is named by a placeholder only",
@@ -106,8 +103,6 @@ def readable(handle: StreamStateHandle, where: str) -> StreamStateHandle:
 
 
 class _Subtask:
-    """Reads the keyed state of one subtask."""
-
     def __init__(self, operator: OperatorState, index: int, files: StateBytes) -> None:
         self._operator = operator
         self._index = index
@@ -187,8 +182,6 @@ class _Subtask:
 
 
 class _Stream:
-    """A stream of keyed state, read in parts."""
-
     def __init__(self, files: StateBytes, handle: StreamStateHandle) -> None:
         self._files = files
         self._handle = handle

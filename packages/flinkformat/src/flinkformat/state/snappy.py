@@ -40,7 +40,6 @@ def compressed(data: bytes) -> bytes:
 
 
 def chunks(data: bytes, start: int, end: int, where: str) -> Iterator[tuple[int, bytes]]:
-    """Start and content of each chunk. Raises FormatError."""
     position = start
     while position < end:
         head = data[position : min(position + 4, end)]
