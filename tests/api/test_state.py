@@ -34,6 +34,6 @@ def test_a_python_type_declares_a_state_like_one_of_types() -> None:
 
 
 def test_what_is_no_type_is_told_with_the_name_of_the_state() -> None:
-    with pytest.raises(GraphError, match="'long' is no type") as raised:
+    with pytest.raises(GraphError, match="'long' is not a type") as raised:
         ValueStateDescriptor("seen", "long")  # type: ignore[arg-type]
     assert "state 'seen'" in raised.value.where

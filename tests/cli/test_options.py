@@ -30,9 +30,9 @@ def test_words_are_looked_for_in_keys_and_descriptions_whatever_their_case() -> 
 def test_an_option_is_told_with_its_type_default_and_meaning() -> None:
     said = options("heartbeat.interval").stdout
     assert said.startswith("heartbeat.interval  (duration, default 1 s)\n")
-    assert "signs of life" in said
+    assert "heartbeats" in said
     assert "Write a duration" in said
-    assert "not Flink's" in said and "Flink beats each 10 s" in " ".join(said.split())
+    assert "not Flink's" in said and "Flink beats every 10 s" in " ".join(said.split())
 
 
 def test_an_option_without_a_default_says_so() -> None:

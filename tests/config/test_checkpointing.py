@@ -69,14 +69,14 @@ def test_all_contradictions_are_told_at_once() -> None:
         checkpoint_settings(configuration)
     assert "maxConcurrentCheckpoints can't be > 1" in caught.value.what
     assert "must be larger than or equal to that in normal situation" in caught.value.what
-    assert "no folder for them" in caught.value.what
+    assert "no folder is set" in caught.value.what
     assert caught.value.where == "conf.yaml, line 3"
     assert "execution.checkpointing.dir" in caught.value.remedy
 
 
 def test_sources_that_wait_for_a_checkpoint_need_periodic_ones() -> None:
     paused = Configuration.from_dict({"pipeline.sources.pause-until-first-checkpoint": "true"})
-    with pytest.raises(ConfigError, match="none is ever taken by itself") as caught:
+    with pytest.raises(ConfigError, match="no periodic one is taken") as caught:
         checkpoint_settings(paused)
     assert "execution.checkpointing.interval" in caught.value.remedy
     paused.set(checkpointing.CHECKPOINT_INTERVAL, "1 s")

@@ -78,9 +78,9 @@ def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "what", "line"),
     [
-        ("a: [b", "no YAML", 1),
+        ("a: [b", "not valid YAML", 1),
         ("- a\n- b\n", "holds no options", 1),
-        ("k: v\n\tx: 1", "no YAML", 2),
+        ("k: v\n\tx: 1", "not valid YAML", 2),
     ],
 )
 def test_what_is_no_file_of_options_is_refused(
@@ -107,7 +107,7 @@ def test_a_file_that_grows_without_end_is_refused_at_once(tmp_path: Path, text: 
 
 
 def test_a_file_with_what_is_no_text_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no YAML"):
+    with pytest.raises(ConfigError, match="not valid YAML"):
         read_file(written(tmp_path, "a: \0\n"))
 
 

@@ -237,8 +237,8 @@ def test_zookeeper_is_told_who_the_driver_is_and_reached_over_tls() -> None:
     [
         ({"username": "tide"}, "password is not"),
         ({"password": "hunter2"}, "username is not"),
-        ({"acl": "creator"}, "not told who"),
-        ({"acl": "creator", "ssl__enabled": True, "ssl__truststore": "ca.pem"}, "not told who"),
+        ({"acl": "creator"}, "no user is set"),
+        ({"acl": "creator", "ssl__enabled": True, "ssl__truststore": "ca.pem"}, "no user is set"),
         ({"ssl__truststore": "ca.pem"}, "enabled is not true"),
     ],
 )

@@ -101,12 +101,12 @@ def test_any_text_comes_back(text: str, number: int) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"seven,Ann,1.0", "field 'id': 'seven' is no Long"),
-        (b"7,Ann,1.0;x", "field 'prices': '1.0;x' is no ListTypeInfo<Double>"),
-        (b"7,Ann", "has 2 fields, where 3 are due"),
-        (b"", "has 1 fields, where 3 are due"),
+        (b"seven,Ann,1.0", "field 'id': 'seven' is not of type Long"),
+        (b"7,Ann,1.0;x", "field 'prices': '1.0;x' is not of type ListTypeInfo<Double>"),
+        (b"7,Ann", "has 2 fields, but must have 3"),
+        (b"", "has 1 fields, but must have 3"),
         (b"7,Ann,1\n8,Bo,2", "is 2 lines of CSV"),
-        (b'7,"Ann,1', "is no line of CSV"),
+        (b'7,"Ann,1', "is not a line of CSV"),
         (b"7,\xff,1", "codec can't decode"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_missing_value_is_empty_and_an_empty_text_is_a_text() -> None:
 
 
 def test_a_value_that_is_not_of_its_type_is_told_with_its_field() -> None:
-    with pytest.raises(ValueError, match="field 'id': 'seven' is no Long"):
+    with pytest.raises(ValueError, match="field 'id': 'seven' is not of type Long"):
         Writes(ORDER).build().serialize(Row(id="seven", name="Ann", prices=[]))
 
 

@@ -245,7 +245,7 @@ def test_a_copy_that_was_torn_is_made_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"v":9}', b"[1]", b"[" * 10_000])
 def test_what_is_no_committable_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match="no committable"):
+    with pytest.raises(FormatError, match="not a committable"):
         PartCommittable.from_bytes(data)
 
 

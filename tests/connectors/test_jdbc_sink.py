@@ -194,9 +194,9 @@ def test_a_table_that_is_missing_fails_the_job_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (("a", "many"), "field 'total': 'many' is no Long"),
-        (("a",), "('a',) is no RowTypeInfo"),
-        (None, "None is no RowTypeInfo"),
+        (("a", "many"), "field 'total': 'many' is not of type Long"),
+        (("a",), "('a',) is not of type RowTypeInfo"),
+        (None, "None is not of type RowTypeInfo"),
     ],
 )
 def test_a_row_of_another_type_is_told_with_operator_and_field(

@@ -85,10 +85,10 @@ def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
 @pytest.mark.parametrize(
     ("build", "text"),
     [
-        (lambda: source().build(), "Nothing says what is to be read"),
+        (lambda: source().build(), "No topics or partitions to read are set"),
         (lambda: source().set_topics().build(), "no topic among"),
         (lambda: source().set_topics("a").set_topic_pattern("b").build(), "more than once"),
-        (lambda: source().set_topic_pattern("(").build(), "no regular expression"),
+        (lambda: source().set_topic_pattern("(").build(), "not a regular expression"),
         (lambda: KafkaSource.builder().set_topics("a").build(), "No server|Nothing says how"),
         (lambda: source().set_bootstrap_servers("").set_topics("a").build(), "No server is given"),
         (
@@ -111,7 +111,7 @@ def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
                 .set_property("partition.discovery.interval.ms", "soon")
                 .build()
             ),
-            "'soon', which is no number",
+            "'soon', which is not a number",
         ),
         (
             lambda: (
@@ -127,7 +127,7 @@ def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
         (lambda: sink().set_property("transactional.id", "x").build(), "each transaction gets"),
         (
             lambda: sink().set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build(),
-            "none is given",
+            "none is set",
         ),
         (
             lambda: (
@@ -149,10 +149,10 @@ def test_offsets_are_committed_only_to_a_group_that_was_named() -> None:
         ),
         (
             lambda: sink().set_property("transaction.timeout.ms", "1 h").build(),
-            "'1 h', which is no number",
+            "'1 h', which is not a number",
         ),
         (lambda: KafkaSink.builder().set_bootstrap_servers(NOBODY).build(), "become records"),
-        (lambda: KafkaRecordSerializationSchema.builder().build(), "which topic"),
+        (lambda: KafkaRecordSerializationSchema.builder().build(), "No topic for the records"),
         (
             lambda: KafkaRecordSerializationSchema.builder().set_topic("a").build(),
             "how values become bytes",
@@ -229,7 +229,7 @@ def test_an_unknown_property_is_named_before_anything_runs() -> None:
 
 def test_an_element_that_fits_no_record_is_told_with_operator_and_field(world: World) -> None:
     step = Hosted(SinkOperator(sink().build()), world, name="to kafka")
-    with pytest.raises(BadRecord, match="7 is no text") as bad:
+    with pytest.raises(BadRecord, match="7 is not text") as bad:
         step.rows(7)
     assert "operator 'to kafka', in the value schema" in bad.value.where
     step.operator.close()
@@ -366,7 +366,7 @@ def test_a_committable_names_a_transaction_and_nothing_secret() -> None:
     "data", [b"", b"{}", b"[]", b"[" * 10_000, b'{"v": 2, "id": "p"}', b"\xff"]
 )
 def test_what_is_no_committable_is_refused(data: bytes) -> None:
-    with pytest.raises(FormatError, match="no committable of a Kafka sink"):
+    with pytest.raises(FormatError, match="not a committable of a Kafka sink"):
         TransactionName.from_bytes(data)
 
 

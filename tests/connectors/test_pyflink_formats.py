@@ -121,7 +121,7 @@ def test_columns_that_are_not_as_declared_are_told_with_the_file(tmp_path: Path)
     bulk = ParquetColumnarRowInputFormat(row_type(PEOPLE))
     with pytest.raises(JobFailed) as failed:
         read(FileSource.for_bulk_file_format(bulk, str(tmp_path / "a")).build())
-    for told in ["cannot become what is declared", str(tmp_path / "a"), "born: string"]:
+    for told in ["cannot be converted to the declared type", str(tmp_path / "a"), "born: string"]:
         assert told in str(failed.value)
 
 

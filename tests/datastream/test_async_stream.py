@@ -190,7 +190,10 @@ class Calling:
 
 @pytest.mark.parametrize(
     ("declared", "what"),
-    [(3, "3 is no type"), (str, "backwards is annotated to return Long, which cannot be String")],
+    [
+        (3, "3 is not a type"),
+        (str, "backwards is annotated to return Long, which cannot be String"),
+    ],
 )
 def test_a_type_that_the_answers_cannot_have_is_refused(declared: Any, what: str) -> None:
     with pytest.raises(GraphError, match=what):

@@ -315,7 +315,7 @@ def test_settings_from_outside_that_are_no_object_are_refused(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setenv("TIDEGATE_SETTINGS", text)
-    with pytest.raises(ConfigError, match="TIDEGATE_SETTINGS is no JSON object"):
+    with pytest.raises(ConfigError, match="TIDEGATE_SETTINGS is not a JSON object"):
         StreamExecutionEnvironment.local()
 
 

@@ -53,7 +53,7 @@ def test_a_silenced_warning_is_not_logged() -> None:
 
 
 def test_a_warning_that_does_not_exist_cannot_be_silenced() -> None:
-    with pytest.raises(ConfigError, match="there is none called 'all'") as refused:
+    with pytest.raises(ConfigError, match="none is called 'all'") as refused:
         environment(settings={"tidegate.warnings.silenced": "unknown-option;all"})
     assert "missing-uid" in refused.value.remedy
 

@@ -223,7 +223,7 @@ class AsksTwice(KeyedProcessFunction[int, int]):
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (ReadsInOpen(), ["where there is no current key", "Read and write keyed state only"]),
+        (ReadsInOpen(), ["without a current key", "Read and write keyed state only"]),
         (AsksTwice(), ["'twice' is asked for as MapState", "ValueState", "operator 'Mine'"]),
     ],
 )

@@ -257,7 +257,7 @@ def test_streams_of_two_environments_are_not_united() -> None:
         (lambda s: s.key_by("k").rebalance(), "rebalance cannot follow key_by"),
         (lambda s: s.key_by("k").broadcast(), "broadcast cannot follow key_by"),
         (lambda s: s.key_by("k").partition_custom(Modulo(), str), "partition_custom cannot follow"),
-        (lambda s: s.key_by("k").name("x"), "name has nothing to apply to: key_by is no"),
+        (lambda s: s.key_by("k").name("x"), "name has nothing to apply to: key_by does not"),
         (lambda s: s.key_by("k").uid("x"), "uid has nothing to apply to"),
         (lambda s: s.key_by("k").set_parallelism(2), "set_parallelism has nothing to apply to"),
         (lambda s: s.rebalance().name("x"), "name has nothing to apply to: a union or a"),

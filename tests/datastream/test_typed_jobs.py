@@ -159,7 +159,12 @@ def test_a_reduce_keeps_the_type_of_its_input() -> None:
 def test_a_result_of_another_type_is_told_with_operator_field_and_value() -> None:
     numbers = local().from_collection([0])
     text = failure(numbers.map(lambda n: ("a", str(n)), NAMED).name("pairs"))
-    for part in ("operator 'pairs'", "field 'n'", "'0', a str, is no Long", "at the result ('a',"):
+    for part in (
+        "operator 'pairs'",
+        "field 'n'",
+        "'0', a str, is not of type Long",
+        "at the result ('a',",
+    ):
         assert part in text
 
 
@@ -167,13 +172,13 @@ def test_a_reduce_that_leaves_its_type_is_told() -> None:
     rows = local().from_collection([("a", 1), ("a", 2)], NAMED).key_by("k")
     text = failure(rows.reduce(lambda x, y: "x"))
     assert "operator 'Reduce'" in text
-    assert "'x', a str, is no RowTypeInfo(k: String, n: Long)" in text
+    assert "'x', a str, is not of type RowTypeInfo(k: String, n: Long)" in text
 
 
 def test_what_a_source_gives_of_another_type_is_told() -> None:
     text = failure(local().generate(lambda n: str(n), 1, None, int))
     assert "'Data Generator'" in text
-    assert "'0', a str, is no Long" in text
+    assert "'0', a str, is not of type Long" in text
 
 
 # Rolling aggregates
@@ -196,7 +201,7 @@ def test_a_rolling_aggregate_gives_what_each_key_has_come_to() -> None:
 
 def test_a_sum_beyond_its_type_is_told() -> None:
     numbers = local().from_collection([100, 100], Types.BYTE()).key_by(lambda n: 0)
-    assert "200, an int, is no Byte" in failure(numbers.sum())
+    assert "200, an int, is not of type Byte" in failure(numbers.sum())
 
 
 # Keys

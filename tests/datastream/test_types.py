@@ -93,16 +93,16 @@ def test_the_values_of_a_collection_are_brought_to_the_type_at_once() -> None:
     env = environment()
     with pytest.raises(GraphError, match="element 1 is not of the declared type, field 'n'") as at:
         env.from_collection([("a", 1), ("b", "2")], Types.ROW_NAMED(["k", "n"], [STRING, LONG]))
-    assert "'2', a str, is no Long" in at.value.what
+    assert "'2', a str, is not of type Long" in at.value.what
     assert at.value.where == "from_collection, element 1, field 'n'"
 
 
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        (lambda s: s.map(str, 3), "3 is no type"),
-        (lambda s: s.map(str, "int"), "'int' is no type"),
-        (lambda s: s.key_by(str, 3), "3 is no type"),
+        (lambda s: s.map(str, 3), "3 is not a type"),
+        (lambda s: s.map(str, "int"), "'int' is not a type"),
+        (lambda s: s.key_by(str, 3), "3 is not a type"),
         (lambda s: s.map(text, int), "text is annotated to return String, which cannot be Long"),
         (lambda s: s.map(Length(), Types.STRING()), "Length.map is annotated to return Long"),
         (lambda s: s.flat_map(letters, int), "letters is annotated to return String"),
@@ -139,7 +139,7 @@ def test_types_that_cannot_fit_are_told_by_the_call(call: Call, what: str) -> No
 
 
 def test_a_key_type_without_a_stable_hash_is_told_by_the_call() -> None:
-    with pytest.raises(UnsupportedKey, match="is no type of key"):
+    with pytest.raises(UnsupportedKey, match="is not a type of key"):
         typed(LONG).key_by(lambda n: n, dict[str, int])
 
 

@@ -102,10 +102,10 @@ def test_what_a_call_cannot_use_is_refused(call: Call, told: str) -> None:
         (lambda env, s: s.set_parallelism(True), "The parallelism is True, which is not a whole"),
         (lambda env, s: s.set_max_parallelism(2.0), "The max parallelism is 2.0, which is not a"),
         (lambda env, s: env.generate(abs, None, "fast"), "The rate is 'fast' rows a second"),
-        (lambda env, s: env.configure({1: 2}), "the key 1, which is not a text"),
+        (lambda env, s: env.configure({1: 2}), "The key of a setting is 1, which is not text"),
         (
             lambda env, s: StreamExecutionEnvironment.local({"parallelism.default": 2}),
-            "Settings were given where the parallelism is due",
+            "Settings were passed as the parallelism",
         ),
     ],
 )

@@ -133,7 +133,7 @@ def test_what_is_no_iterable_of_records_is_told(
         harness.watermark(20)
     message = str(failed.value)
     kind = with_article(type(result))
-    assert f"'bad' returned {result!r}, {kind}, which are no records one by one" in message
+    assert f"'bad' returned {result!r}, {kind}, and not single records" in message
     assert "at the row 7" in message or "in its on_timer" in message
     assert "Yield each record, or return a list of them" in message
 
@@ -329,7 +329,7 @@ def holding(call: str, descriptor: object, put: Callable[[Any, Any], object]) ->
 HELD: dict[str, tuple[Build, list[str]]] = {
     "value": (
         holding("get_state", KINDS["get_state"], lambda s, v: s.update(v)),
-        ["type, Long: 'five', a str, is no Long", "at the entry 'five'"],
+        ["type, Long: 'five', a str, is not of type Long", "at the entry 'five'"],
     ),
     "value with a time to live": (
         holding(
@@ -337,21 +337,24 @@ HELD: dict[str, tuple[Build, list[str]]] = {
             living(ValueStateDescriptor("held", Types.LONG())),
             lambda s, v: s.update(v),
         ),
-        ["'five', a str, is no Long"],
+        ["'five', a str, is not of type Long"],
     ),
     "list": (
         holding("get_list_state", KINDS["get_list_state"], lambda s, v: s.update([v])),
-        ["field '[0]': 'five', a str, is no Long"],
+        ["field '[0]': 'five', a str, is not of type Long"],
     ),
     "map": (
         holding("get_map_state", KINDS["get_map_state"], lambda s, v: s.put("a", v)),
-        ["'five', a str, is no Long", "at the entry {'a': 'five'}"],
+        ["'five', a str, is not of type Long", "at the entry {'a': 'five'}"],
     ),
     "reducing": (
         holding("get_reducing_state", KINDS["get_reducing_state"], lambda s, v: s.add(v)),
-        ["type, Long: 'five', a str, is no Long"],
+        ["type, Long: 'five', a str, is not of type Long"],
     ),
-    "operator list": (lambda s: s.map(Listing()), ["operator state 'held'", "a str, is no Long"]),
+    "operator list": (
+        lambda s: s.map(Listing()),
+        ["operator state 'held'", "a str, is not of type Long"],
+    ),
 }
 
 

@@ -91,6 +91,6 @@ def test_one_that_does_not_return_is_told_nothing_more_and_holds_up_nobody(
 
 def test_what_is_no_listener_is_refused() -> None:
     env = StreamExecutionEnvironment.local()
-    with pytest.raises(ConfigError, match="no job status listener") as refused:
+    with pytest.raises(ConfigError, match="not a job status listener") as refused:
         env.register_job_listener(print)  # type: ignore[arg-type]
     assert refused.value.where == "register_job_listener"

@@ -185,7 +185,7 @@ def test_a_server_that_hangs_leaves_the_outcome_unknown_until_it_goes_on(
             checkpoint = await leader.next_checkpoint_id()
             own_server.hang()
             try:
-                with pytest.raises(OutcomeUnknown, match="not known whether") as unknown:
+                with pytest.raises(OutcomeUnknown, match="unknown whether") as unknown:
                     await leader.add(checkpoint, "/c/chk-1")
                 assert own_server.quorum in unknown.value.where
                 assert "have a quorum" in unknown.value.remedy

@@ -123,7 +123,7 @@ def test_a_node_that_is_another_users_is_not_taken(asking: ZooKeeperServer) -> N
     async def work() -> None:
         async with over_zookeeper(theirs):
             pass
-        with pytest.raises(StorageFailed, match="does not permit to"):
+        with pytest.raises(StorageFailed, match="does not permit this user to"):
             async with over_zookeeper(settings):
                 pytest.fail("it is another's")
 
@@ -137,7 +137,7 @@ def test_a_wrong_password_is_told_as_that(asking: ZooKeeperServer) -> None:
         async with over_zookeeper(settings):
             pytest.fail("nobody is let in")
 
-    with pytest.raises(StorageFailed, match="does not know who the driver is") as told:
+    with pytest.raises(StorageFailed, match="does not accept the driver's login") as told:
         run(work())
     assert "tidegate.ha.zookeeper.username" in told.value.remedy
     assert "guessed" not in repr(settings)

@@ -216,7 +216,7 @@ FAILING: dict[str, tuple[Build, list[str]]] = {
     ),
     "a timestamp that is None": (
         timed(ANY.with_timestamp_assigner(lambda value, before: None)),
-        ["gave None, which is no number of milliseconds", "at the row 1"],
+        ["gave None, which is not a number of milliseconds", "at the row 1"],
     ),
     "a supplier that gives no generator": (
         timed(WatermarkStrategy.for_generator(NO_GENERATOR)),

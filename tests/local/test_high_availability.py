@@ -255,7 +255,7 @@ def test_a_job_keeps_its_records_where_only_its_user_reads_them(jobs: Jobs, tmp_
         options["tidegate.ha.zookeeper.password"] = "guessed"
         env = jobs.checkpointed(1, 100, **server.options(), **options)
         env.from_sequence(1, 10).print()
-        with pytest.raises(StorageFailed, match="does not know who the driver is"):
+        with pytest.raises(StorageFailed, match="does not accept the driver's login"):
             jobs.start(env, "counts")
     finally:
         server.stop()

@@ -236,7 +236,7 @@ def test_a_savepoint_that_cannot_be_written_is_told_and_the_job_goes_on(jobs: Jo
         error = asked(jobs.folder / "file" / "savepoints").exception(END_S)
         assert isinstance(error, CheckpointAborted) and error.reason == "IO_EXCEPTION"
         assert str(jobs.folder / "file") in str(error) and error.remedy
-    with pytest.raises(ConfigError, match="no format of savepoints"):
+    with pytest.raises(ConfigError, match="not a format of savepoints"):
         client.trigger_savepoint(jobs.folder, format="native")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="has no name"):
         client.stop_with_savepoint(False, " ")

@@ -119,7 +119,7 @@ def test_a_full_local_disk_takes_the_job_back_to_its_checkpoint_until_there_is_r
     seen = wait_for(client, lambda seen: seen.restarts, "a failure")
     text = seen.failures[-1].error
     assert disk.error in text and f"where: {disk.folder}" in text and "in KeyedProcess" in text
-    assert f"what to do: See that the disk is there and has room ({LOCAL} says which)" in text
+    assert f"what to do: Check that the disk is mounted and has room ({LOCAL} says which)" in text
     wait_for(client, lambda seen: seen.restarts > 1, "another one, as long as it is full")
     completed = seen.checkpoints.counts.completed
     disk.free(client)

@@ -69,7 +69,7 @@ def test_a_file_has_a_span_for_each_checkpoint_and_each_start(jobs: Jobs) -> Non
     ("settings", "said"),
     [
         ({"traces.reporters": "otel"}, "no trace reporter 'otel'"),
-        ({"traces.reporters": "file"}, "no path for it"),
+        ({"traces.reporters": "file"}, "no path is set"),
     ],
 )
 def test_reporters_that_cannot_be_are_refused_at_once(

@@ -359,7 +359,7 @@ def test_what_is_no_list_fails(world: World, given: object) -> None:
         step.pass_time(1)
     assert caught.value.what == (
         "The result of AsyncFunction should be of list type: the function of operator "
-        f"'lookup' gave {given!r}, which is no list"
+        f"'lookup' gave {given!r}, which is not a list"
     )
     assert caught.value.where == "operator 'lookup', at the row 'x'"
 

@@ -85,7 +85,7 @@ def due(keys: str, rules: dict[str, int], first: int = 1) -> list[tuple[object, 
 def test_a_broadcast_record_sets_no_timer_for_the_key_before_it(world: World) -> None:
     job = keyed_job(world, 1)
     job.feed(0, ("a", 10, 0))
-    with pytest.raises(UserError, match="no current key") as caught:
+    with pytest.raises(UserError, match="without a current key") as caught:
         job.tell(1, ("timer", 5))
     assert "for a broadcast record" in caught.value.where
 

@@ -127,6 +127,6 @@ def test_a_sink_may_have_no_committer_of_its_own(world: World) -> None:
 
 def test_what_is_no_committable_is_refused_by_operator(world: World) -> None:
     step = Hosted(CommitterOperator(Texts().committer), world, name="table")
-    with pytest.raises(UserError, match="'a', which is no CommittableMessage") as refused:
+    with pytest.raises(UserError, match="'a', which is not a CommittableMessage") as refused:
         step.rows("a")
     assert refused.value.where == "operator 'table'" and refused.value.remedy

@@ -63,7 +63,7 @@ def test_a_function_that_raises_is_named_with_its_row() -> None:
 
 @pytest.mark.parametrize("wrong", [None, 1.0, "5", 2**63, NAIVE])
 def test_what_is_no_number_of_milliseconds_is_told_with_its_row(wrong: object) -> None:
-    with pytest.raises(UserCodeFailed, match=r"gave .* no number of milliseconds") as caught:
+    with pytest.raises(UserCodeFailed, match=r"gave .* not a number of milliseconds") as caught:
         stamps(lambda value, before: value, 1, wrong, 3)
     assert caught.value.where == f"operator 'times', at the row {wrong!r}"
 
@@ -125,7 +125,7 @@ def test_a_record_without_names_has_no_column(row: object) -> None:
 
 @pytest.mark.parametrize("field", [None, "2020-01-01", 1.5])
 def test_a_field_that_is_no_time_is_told_with_its_row(field: object) -> None:
-    with pytest.raises(BadRecord, match=r"the column 't' holds .* no time") as caught:
+    with pytest.raises(BadRecord, match=r"the column 't' holds .* not a time") as caught:
         stamps("t", {"t": 1}, {"t": field})
     assert caught.value.where == f"operator 'times', at the row {{'t': {field!r}}}"
 
@@ -175,7 +175,7 @@ def test_an_unknown_column_is_told_with_those_there_are() -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64(), pa.uint64(), pa.bool_()], ids=str)
 def test_a_column_that_is_no_time_is_told_with_its_type(kind: pa.DataType) -> None:
-    with pytest.raises(GraphError, match=f"holds {kind}, which is no time"):
+    with pytest.raises(GraphError, match=f"holds {kind}, which is not a time"):
         column_stamps(pa.array([1]).cast(kind))
 
 

@@ -345,7 +345,7 @@ def test_event_time_ends_for_an_idle_stream_too_and_nothing_is_said_after_it(wor
 
 @pytest.mark.parametrize("gives", [None, Commanded, 5])
 def test_a_supplier_of_no_generator_is_named(world: World, gives: object) -> None:
-    with pytest.raises(GraphError, match=r"gave .* which is none") as caught:
+    with pytest.raises(GraphError, match=r"gave .* which is not one") as caught:
         hosted(world, WatermarkStrategy.for_generator(lambda: gives))
     assert caught.value.where == "operator 'times'"
 

@@ -133,7 +133,7 @@ def test_a_configuration_keeps_bytes_and_lists() -> None:
     configuration.set("my.list", ["a", "b"])
     listed = Configuration.parse_list_value(configuration.get_string("my.list", ""))
     assert listed == ["a", "b"]
-    with pytest.raises(ConfigError, match="no Base64"):
+    with pytest.raises(ConfigError, match="not Base64"):
         configuration.get_bytearray("my.list", bytearray())
 
 

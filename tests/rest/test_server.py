@@ -177,6 +177,6 @@ def test_without_its_library_the_job_says_what_to_install(monkeypatch: pytest.Mo
     settings = Configuration.from_dict({"rest.port": "0"})
     env = StreamExecutionEnvironment.local(configuration=settings)
     env.from_collection([1]).print()
-    with pytest.raises(ConfigError, match="What serves HTTP is not installed") as missing:
+    with pytest.raises(ConfigError, match="The HTTP server's package is not installed") as missing:
         env.execute()
     assert "tidegate[rest]" in missing.value.remedy

@@ -73,7 +73,7 @@ def test_a_savepoint_that_is_disposed_of_is_gone_and_cannot_be_disposed_of_again
 
 def test_what_is_no_savepoint_or_not_alone_in_its_folder_is_not_deleted(kept: Path) -> None:
     (kept / NATIVE / "notes.txt").write_text("mine")
-    for path, text in ((CHECKPOINT, "is a checkpoint"), (NATIVE, "none of its own: notes.txt")):
+    for path, text in ((CHECKPOINT, "is a checkpoint"), (NATIVE, "files of others: notes.txt")):
         before = sorted((kept / path).iterdir())
         with pytest.raises(ConfigError, match=text) as refused:
             dispose_savepoint(kept / path)

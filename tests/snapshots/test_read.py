@@ -337,7 +337,7 @@ def test_a_value_of_another_type_than_those_before_is_told_with_the_way_out(
     snapshot = filled(
         plain, ValueStateDescriptor("x"), values, lambda s, key: s.update(values[key])
     )
-    with pytest.raises(FormatError, match="'x' holds a value that is no") as refused:
+    with pytest.raises(FormatError, match="'x' holds a value that is not of") as refused:
         list(snapshot.entries(UID, "x"))
     assert UID in refused.value.where and "PICKLED" in refused.value.remedy
 
@@ -455,7 +455,7 @@ def test_what_is_not_there_is_named_with_what_may_be_meant(plain: Snapshots) -> 
     with pytest.raises(ConfigError, match=f"'{UID}' has no state 'counts'") as refused:
         list(snapshot.rows(UID, "counts"))
     assert "'count' may be meant" in refused.value.remedy
-    with pytest.raises(ConfigError, match="'1' is no key") as refused:
+    with pytest.raises(ConfigError, match="'1' is not a key") as refused:
         list(snapshot.rows(UID, "count", key="1"))
     assert UID in refused.value.where
 

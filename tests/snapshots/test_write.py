@@ -241,14 +241,14 @@ def test_bad_rows_are_refused_by_name(plain: Snapshots) -> None:
     with pytest.raises(ConfigError, match="no column value") as refused:
         writer.put_state(UID, "count", pa.table({"key": ["a"], "valeu": [1]}))
     assert UID in refused.value.where and "valeu" in refused.value.remedy
-    with pytest.raises(ConfigError, match="5 is no key of type String"):
+    with pytest.raises(ConfigError, match="5 is not a key of type String"):
         writer.put_state(UID, "count", {5: 1})
     with pytest.raises(UserError, match="declared type, Long") as wrong:
         writer.put_state(UID, "count", {"a": "x"})
     assert "key 'a'" in wrong.value.where and "count" in wrong.value.where
     with pytest.raises(ConfigError, match="no state 'counts'"):
         writer.put_state(UID, "counts", {"a": 1})
-    with pytest.raises(ConfigError, match="type is not known") as unknown:
+    with pytest.raises(ConfigError, match="type is unknown") as unknown:
         writer.put_state(f"{UID}s", "count", {"a": 1})
     assert f"'{UID}' may be meant" in unknown.value.remedy
     with pytest.raises(ConfigError, match="no operator"):

@@ -297,9 +297,9 @@ def test_what_cannot_become_a_frame_is_refused_early(
         numbers.to_spark(pa.schema([("d", pa.duration("s"))]), spark=spark)
     with pytest.raises(ConfigError, match="variant"):
         numbers.to_spark("v variant", spark=spark)
-    with pytest.raises(ConfigError, match="no schema of Spark"):
+    with pytest.raises(ConfigError, match="not a schema of Spark"):
         numbers.to_spark("v nonsense", spark=spark)
-    with pytest.raises(ConfigError, match="int is no schema"):
+    with pytest.raises(ConfigError, match="int is not a schema"):
         numbers.to_spark(7, spark=spark)
     with pytest.raises(GraphError, match="'endless' has no end"):
         local_jobs.env(1).generate(lambda n: n).name("endless").to_spark(spark=spark)
@@ -307,10 +307,10 @@ def test_what_cannot_become_a_frame_is_refused_early(
         numbers.to_spark(spark="session")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "part-1.parquet").write_bytes(b"somebody's")
-    with pytest.raises(ConfigError, match="holds files already"):
+    with pytest.raises(ConfigError, match="holds other files"):
         numbers.to_spark(spark=spark, folder=str(tmp_path / "full"))
     resumed = local_jobs.env(1, **{"execution.state-recovery.path": "latest"})
-    with pytest.raises(ConfigError, match="has to be told where its output is"):
+    with pytest.raises(ConfigError, match="needs the folder of its output"):
         resumed.from_sequence(1, 3).to_spark(spark=spark)
 
 

@@ -127,7 +127,9 @@ def test_what_is_not_there_is_told_when_it_is_loaded(reading: SparkSession, fold
     with pytest.raises(PySparkException, match="The option 'operator' is missing"):
         reading.read.format("tidegate.state").option("state", "count").load(str(folder))
     sized = reading.read.format("tidegate.state").option("operator", UID).option("state", "count")
-    with pytest.raises(PySparkException, match="'partitionBytes' is 'many', which is no positive"):
+    with pytest.raises(
+        PySparkException, match="'partitionBytes' is 'many', which is not a positive"
+    ):
         sized.option("partitionBytes", "many").load(str(folder)).count()
 
 
@@ -144,9 +146,9 @@ def test_what_is_not_there_is_told_when_it_is_loaded(reading: SparkSession, fold
 )
 def test_a_key_may_be_given_as_text(text: str, key_type: TypeInformation, key: object) -> None:
     assert key_from_text(text, key_type) == key
-    with pytest.raises(ConfigError, match="'key' is no Long: x"):
+    with pytest.raises(ConfigError, match="'key' is not of type Long: x"):
         key_from_text("x", Types.LONG())
-    with pytest.raises(ConfigError, match="'key' is no Long"):
+    with pytest.raises(ConfigError, match="'key' is not of type Long"):
         key_from_text("[" * 10_000, Types.LONG())
 
 

@@ -285,9 +285,9 @@ def test_a_column_of_a_type_without_values_of_its_own_is_refused(arrow: pa.DataT
 
 
 def test_a_default_that_is_no_value_of_the_type_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no default"):
+    with pytest.raises(ConfigError, match="is not a default"):
         Subtask().backend.column_state(ColumnStateDescriptor("v", pa.int64(), default="many"))
-    with pytest.raises(ConfigError, match="'' is no default for a column of object"):
+    with pytest.raises(ConfigError, match="'' is not a default for a column of object"):
         Subtask().backend.column_state(ColumnStateDescriptor("v", pa.string(), default=""))
 
 
@@ -295,7 +295,9 @@ def test_values_of_another_type_are_refused_by_column_when_they_are_written() ->
     columns = Columns(Subtask())
     state = columns.subtask.backend.column_state(ColumnStateDescriptor("name", pa.string()))
     state.put(columns.index(pa.array([1])), np.array([5], object))
-    with pytest.raises(UserError, match="column 'name' of state holds values that are no string"):
+    with pytest.raises(
+        UserError, match="column 'name' of state holds values that are not of type string"
+    ):
         snapshot(columns.subtask)
 
 
@@ -439,7 +441,7 @@ def test_keys_of_another_type_are_refused() -> None:
         columns.rows.index(pa.array(["a"]), groups)
     with pytest.raises(UnsupportedKey, match="null"):
         columns.rows.index(pa.array([None], pa.int64()), groups)
-    with pytest.raises(UnsupportedKey, match="no type of key for columns"):
+    with pytest.raises(UnsupportedKey, match="not a type of keys for columns"):
         Subtask().backend.keyed_columns(Types.TUPLE([Types.LONG()]))
 
 

@@ -214,7 +214,7 @@ def test_a_name_that_is_used_twice_is_refused_with_both_types() -> None:
 def test_state_without_a_current_key_is_an_error_that_says_so() -> None:
     state = Subtask().backend.keyed_state(ValueStateDescriptor("v"))
     for use in (state.value, state.clear, lambda: state.update(1)):
-        with pytest.raises(UserError, match="no current key"):
+        with pytest.raises(UserError, match="without a current key"):
             use()
 
 

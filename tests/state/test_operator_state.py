@@ -82,7 +82,7 @@ def test_who_may_only_read_a_broadcast_map_sees_it_and_cannot_change_it() -> Non
         lambda: view.__setitem__("a", 2),
         lambda: view.__delitem__("a"),
     ):
-        with pytest.raises(UserError, match="can only be read"):
+        with pytest.raises(UserError, match="it is read-only"):
             write()
     assert dict(state.items()) == {"a": 1}
 

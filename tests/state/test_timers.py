@@ -133,7 +133,7 @@ def test_what_is_no_time_is_refused(time: Any) -> None:
 
 
 def test_without_a_key_there_are_none() -> None:
-    with pytest.raises(UserError, match="no current key"):
+    with pytest.raises(UserError, match="without a current key"):
         event_timers(Subtask()).register(1)
 
 

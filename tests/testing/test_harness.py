@@ -256,7 +256,7 @@ def test_results_are_of_the_types_that_are_declared_for_them() -> None:
         with pytest.raises(UserCodeFailed, match=unfit):
             harness.process("four")
         harness.process(3)
-        with pytest.raises(UserCodeFailed, match="is no Long"):
+        with pytest.raises(UserCodeFailed, match="is not of type Long"):
             harness.take_side_output(OutputTag("odd", Types.LONG()))
 
 

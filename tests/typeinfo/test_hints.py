@@ -168,7 +168,7 @@ def test_a_function_says_what_it_returns() -> None:
 
 @pytest.mark.parametrize("given", [3, "int", len, (int, str)])
 def test_what_is_no_type_is_refused(given: Any) -> None:
-    with pytest.raises(GraphError, match="is no type"):
+    with pytest.raises(GraphError, match="is not a type"):
         declared_type(given, where="map")
 
 

@@ -345,7 +345,7 @@ def test_an_integer_beyond_64_bits_is_refused() -> None:
 def test_a_declared_type_without_a_stable_hash_is_refused_before_any_key(
     declared: TypeInformation,
 ) -> None:
-    with pytest.raises(UnsupportedKey, match="is no type of key"):
+    with pytest.raises(UnsupportedKey, match="is not a type of key"):
         KeyHasher(declared, 128)
 
 

@@ -63,8 +63,8 @@ def of_kind(kind: type[T], value: object, *, name: str) -> T:
         raise RestoreRefused(
             f"The state of {name} is a {type(value).__module__}.{type(value).__qualname__}, and "
             f"what reads it now takes a {kind.__module__}.{kind.__qualname__}",
-            remedy="Give what replaces it another uid, so that it begins anew; positions of the "
-            "old one are not carried over.",
+            remedy="Give its replacement another uid, so that it starts from nothing; positions "
+            "of the old one are not carried over.",
         )
     return value
 

@@ -77,7 +77,7 @@ def check(
         raise ConfigError(
             "The program has executed no job, so there is nothing to check",
             where=str(script),
-            remedy="Check it with the arguments with which it runs one.",
+            remedy="Pass the arguments with which it runs a job.",
         )
     click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     if not report.fits:

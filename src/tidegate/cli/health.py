@@ -148,7 +148,7 @@ def _variables() -> Iterator[Finding]:
         value = os.environ[name]
         if name == LEVEL_VARIABLE and value.lower() not in LEVELS:
             remedy = f"Use one of: {', '.join(LEVELS)}."
-            yield Finding(name, Verdict.MISSING, f"{value}, which is no level", remedy)
+            yield Finding(name, Verdict.MISSING, f"{value}, which is not a level", remedy)
         else:
             yield Finding(name, Verdict.OK, value)
 

@@ -44,7 +44,7 @@ def folder_of(dynamic: tuple[str, ...], config: Path | None, checkpoints: str | 
     directory = checkpoints or configured
     if directory is None:
         raise ConfigError(
-            "It is not said in which checkpoint folder the job keeps its records",
+            "No checkpoint folder with the job's records is given",
             where="command line",
             remedy="Name it with --checkpoints, or set "
             f"{checkpointing.CHECKPOINT_DIRECTORY.key} by -D or --config. "

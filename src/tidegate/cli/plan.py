@@ -69,5 +69,5 @@ def planned_by(
     raise ConfigError(
         "The program has executed no job, so there is nothing to show",
         where=str(script),
-        remedy="Give it the arguments with which it runs one.",
+        remedy="Pass the arguments with which it runs a job.",
     )

@@ -21,15 +21,15 @@ ENABLED: Final = ConfigOption(
     "state.changelog.enabled",
     BooleanType(),
     False,
-    "Write changes of keyed state to a log all the time, so that a checkpoint has to write but the "
-    "end of it, whatever the size of the state.",
+    "Write changes of keyed state to a log all the time, so that a checkpoint only has to write "
+    "the end of the log, whatever the size of the state.",
     old_keys=("state.backend.changelog.enabled",),
 )
 STORAGE: Final = ConfigOption(
     "state.changelog.storage",
     ChoiceType(("memory", "filesystem")),
     "filesystem",
-    "Where the log is: in files of the checkpoint folder, or in the metadata (memory).",
+    "Where the log is kept: in files of the checkpoint folder, or in the metadata (memory).",
     old_keys=("state.backend.changelog.storage",),
     differs="in the metadata, the log of ten minutes would be written again with each checkpoint",
 )
@@ -37,35 +37,36 @@ MATERIALIZE: Final = ConfigOption(
     "state.changelog.periodic-materialize.enabled",
     BooleanType(),
     True,
-    "Write the whole state now and then, in the background, so that the log can begin anew.",
+    "Write the whole state from time to time, in the background, so that the log can start anew.",
     old_keys=("state.backend.changelog.periodic-materialize.enabled",),
 )
 MATERIALIZE_INTERVAL: Final = ConfigOption(
     "state.changelog.periodic-materialize.interval",
     DurationType(at_least_ms=1),
     600_000,
-    "How often that is.",
+    "Time between two such writes.",
     old_keys=("state.backend.changelog.periodic-materialize.interval",),
 )
 FAILURES_MAX: Final = ConfigOption(
     "state.changelog.max-failures-allowed",
     IntegerType(at_least=0),
     3,
-    "How many times in a row it may fail before the subtask does.",
+    "Number of consecutive failures of such writes before the subtask fails.",
     old_keys=("state.backend.changelog.max-failures-allowed",),
 )
 PERSIST_THRESHOLD: Final = ConfigOption(
     "state.changelog.dstl.dfs.preemptive-persist-threshold",
     _BYTES,
     5 * _MIB,
-    "Changes of one operator that are written to the log before a checkpoint asks for them, about.",
+    "Approximate size of the changes of one operator that are written to the log before a "
+    "checkpoint asks for them.",
     old_keys=("dstl.dfs.preemptive-persist-threshold",),
 )
 IN_FLIGHT_MAX: Final = ConfigOption(
     "state.changelog.dstl.dfs.upload.max-in-flight",
     _BYTES,
     100 * _MIB,
-    "Bytes of one operator's log that may be on their way; beyond it, changes wait for the next "
+    "Bytes of one operator's log that may be in upload; beyond it, changes wait for the next "
     "checkpoint.",
     old_keys=("dstl.dfs.upload.max-in-flight",),
 )

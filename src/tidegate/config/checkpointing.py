@@ -39,74 +39,78 @@ CHECKPOINT_INTERVAL: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval",
     _DURATION,
     None,
-    "Time between two periodic checkpoints; unset or below 10 ms takes none. A value below the "
-    "minimum pause is raised to it.",
+    "Time between two periodic checkpoints; unset or below 10 ms, none are taken. A value below "
+    "the minimum pause is raised to it.",
 )
 CHECKPOINT_MODE: Final = ConfigOption(
     "execution.checkpointing.mode",
     EnumType(CheckpointingMode),
     CheckpointingMode.EXACTLY_ONCE,
-    "The guarantee of checkpoints; at-least-once never holds back a channel.",
+    "Guarantee of checkpoints; at-least-once never blocks a channel.",
 )
 CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.timeout",
     DurationType(at_least_ms=10),
     10 * _MINUTE_MS,
-    "A checkpoint that takes longer is given up.",
+    "A checkpoint that takes longer is aborted.",
 )
 CHECKPOINT_MIN_PAUSE: Final = ConfigOption(
     "execution.checkpointing.min-pause",
     _DURATION,
     0,
-    "Least time from the end of one checkpoint to the start of the next periodic one; at most a "
-    "year counts.",
+    "Minimum time from the end of one checkpoint to the start of the next periodic one; capped at "
+    "a year.",
 )
 MAX_CONCURRENT_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.max-concurrent-checkpoints",
     _POSITIVE,
     1,
-    "How many checkpoints may be under way at once; 1 with unaligned checkpoints.",
+    "Maximum number of checkpoints in progress; 1 with unaligned checkpoints.",
 )
 TOLERABLE_FAILED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.tolerable-failed-checkpoints",
     _COUNT,
     0,
-    "Failed checkpoints in a row that the job survives without a restart.",
+    "Number of consecutive failed checkpoints that the job survives without a restart.",
 )
 CHECKPOINT_INTERVAL_DURING_BACKLOG: Final[ConfigOption[int | None]] = ConfigOption(
     "execution.checkpointing.interval-during-backlog",
     _DURATION,
     None,
-    "Interval while a source reports a backlog; 0 takes none meanwhile, unset keeps the interval.",
+    "Interval while a source reports a backlog; 0 takes no checkpoints then, unset keeps the "
+    "interval.",
 )
 CHECKPOINT_RETENTION: Final = ConfigOption(
     "execution.checkpointing.externalized-checkpoint-retention",
     EnumType(RetentionPolicy),
     RetentionPolicy.RETAIN_ON_CANCELLATION,
-    "Which checkpoints stay when the job is cancelled or fails; those of a finished job go.",
-    differs="Flink keeps none, and its documentation tells everybody to change that. Driver and "
-    "job are one here, so that a cancelled or failed job is one that somebody wants to go on with.",
+    "Checkpoints that are kept when the job is cancelled or fails; those of a finished job are "
+    "deleted.",
+    differs=(
+        "Flink keeps none, and its documentation tells everybody to change that. Driver and job "
+        "are one here, so somebody will probably want to resume a cancelled or failed job."
+    ),
 )
 RETAINED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.num-retained",
     IntegerType(),
     2,
-    "How many completed checkpoints are kept; a value below 1 counts as the default.",
+    "Number of completed checkpoints to keep; a value below 1 means the default.",
     old_keys=("state.checkpoints.num-retained",),
-    differs="Flink keeps one. A second one is there when a file of the newest is damaged.",
+    differs="Flink keeps one. A second one helps if a file of the newest is damaged.",
 )
 CHECKPOINTS_AFTER_TASKS_FINISH: Final = ConfigOption(
     "execution.checkpointing.checkpoints-after-tasks-finish",
     _BOOLEAN,
     True,
-    "Go on with checkpoints when some tasks have finished; tasks wait for a last one.",
+    "Continue to take checkpoints after some tasks have finished; tasks wait for a last one.",
     old_keys=("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
 UNALIGNED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.unaligned.enabled",
     _BOOLEAN,
     False,
-    "Barriers overtake batches under way, which become part of the checkpoint; needs "
+    "Let barriers overtake batches in flight, which become part of the checkpoint; needs "
     "exactly-once and one checkpoint at a time.",
     old_keys=("execution.checkpointing.unaligned",),
 )
@@ -114,47 +118,51 @@ ALIGNED_CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "execution.checkpointing.aligned-checkpoint-timeout",
     _DURATION,
     0,
-    "With unaligned checkpoints: start aligned, turn unaligned after this time; 0 turns at once.",
+    "With unaligned checkpoints: start aligned, and switch to unaligned after this time; 0 "
+    "switches at once.",
     old_keys=("execution.checkpointing.alignment-timeout",),
 )
 PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT: Final = ConfigOption(
     "pipeline.sources.pause-until-first-checkpoint",
     _BOOLEAN,
     False,
-    "Sources give no rows until the first checkpoint after each start and restart is complete; "
-    "it is triggered early.",
+    "Pause sources until the first checkpoint after each start and restart is complete; it is "
+    "triggered early.",
 )
 FORCE_UNALIGNED_CHECKPOINTS: Final = ConfigOption(
     "execution.checkpointing.unaligned.forced",
     _BOOLEAN,
     False,
-    "Permit unaligned checkpoints where they are refused, such as with custom partitioners.",
+    "Allow unaligned checkpoints where they are refused, such as with custom partitioners.",
 )
 CHECKPOINTS_DURING_RECOVERY: Final = ConfigOption(
     "execution.checkpointing.during-recovery.enabled",
     _BOOLEAN,
     True,
     "Take checkpoints while restored in-flight data are still being read.",
-    differs="In Flink it is experimental. Here such data are saved again as any others, and "
-    "without it a job under backpressure has no new checkpoint until they are read.",
+    differs=(
+        "In Flink it is experimental. Here such data are saved again like any others; without it, "
+        "a job under backpressure has no new checkpoint until they are read."
+    ),
 )
 SUBTASKS_PER_CHANNEL_STATE_FILE: Final = ConfigOption(
     "execution.checkpointing.unaligned.max-subtasks-per-channel-state-file",
     IntegerType(1),
     5,
-    "How many subtasks of one slot share a file of in-flight data; 1 for a file each.",
+    "Number of subtasks of one slot that share a file of in-flight data; 1 gives each its own "
+    "file.",
 )
 LAST_CHECKPOINT_TIMEOUT: Final = ConfigOption(
     "tidegate.interrupt.checkpoint-timeout",
     _DURATION,
     10_000,
-    "How long Ctrl-C and SIGTERM wait for a last checkpoint before the job is suspended.",
+    "Time that Ctrl-C and SIGTERM wait for a last checkpoint before the job is suspended.",
 )
 CHECKPOINT_STORAGE: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.storage",
     ChoiceType(("jobmanager", "filesystem")),
     None,
-    "Where checkpoints are kept; unset means the file system where a directory is given, else "
+    "Where checkpoints are kept; by default, in the file system if a directory is set, else in "
     "the driver's memory.",
     old_keys=("state.checkpoint-storage",),
 )
@@ -162,56 +170,57 @@ CHECKPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.dir",
     _TEXT,
     None,
-    "Folder of checkpoints, a path or URL that the driver and all slots reach.",
+    "Folder of checkpoints: a path or URL that the driver and all slots can reach.",
     old_keys=("state.checkpoints.dir", "state.backend.fs.checkpointdir"),
 )
 SAVEPOINT_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.savepoint-dir",
     _TEXT,
     None,
-    "Folder of savepoints that are asked for without one.",
+    "Folder of savepoints that are requested without a folder.",
     old_keys=("state.savepoints.dir", "savepoints.state.backend.fs.dir"),
 )
 INLINE_THRESHOLD: Final = ConfigOption(
     "execution.checkpointing.data-inline-threshold",
     MemoryType(at_most=_KIB * _KIB),
     20 * _KIB,
-    "State smaller than this is kept inside the metadata file.",
+    "State smaller than this is stored in the metadata file.",
     old_keys=("state.storage.fs.memory-threshold", "state.backend.fs.memory-threshold"),
 )
 FILE_MERGING: Final = ConfigOption(
     "execution.checkpointing.file-merging.enabled",
     _BOOLEAN,
     False,
-    "Write the states of one subtask in a checkpoint into one file instead of a file each; not "
-    "those of savepoints, which can be moved.",
+    "Write all states of a subtask in a checkpoint to one file instead of a file each. Does not "
+    "apply to savepoints, which can be moved.",
 )
 MERGED_FILE_SIZE: Final = ConfigOption(
     "execution.checkpointing.file-merging.max-file-size",
     MemoryType(),
     32 * _KIB * _KIB,
-    "A merged file of this size takes no further state; the next one begins another file.",
+    "Size at which a merged file is full; later states go to another file.",
 )
 SNAPSHOT_COMPRESSION: Final = ConfigOption(
     "execution.checkpointing.snapshot-compression",
     _BOOLEAN,
     False,
-    "Compress keyed and operator state where it is written; not the files of state on disk, which "
-    "have a compression of their own. Snapshots of either kind are restored whatever is set.",
+    "Compress keyed and operator state in snapshots, except for files of state on disk, which "
+    "have a compression of their own. Compressed and uncompressed snapshots are restored under "
+    "either setting.",
 )
 SNAPSHOTS_KEY: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.security.snapshots.key-file",
     TextType(),
     None,
-    "File of the driver with a key of at least 16 characters that signs checkpoints and "
-    "savepoints (HMAC-SHA256), and without whose signature none is restored. Only its owner may "
-    "read it.",
+    "File on the driver's machine with a key of at least 16 characters that signs checkpoints and "
+    "savepoints (HMAC-SHA256). If set, no snapshot without this signature is restored. Only its "
+    "owner may have access to it.",
 )
 CHECKPOINT_HISTORY: Final = ConfigOption(
     "web.checkpoints.history",
     _COUNT,
     10,
-    "Checkpoints that statistics remember.",
+    "Number of checkpoints in the statistics.",
     old_keys=("jobmanager.web.checkpoints.history",),
 )
 
@@ -343,7 +352,7 @@ def _refuse_contradictions(settings: CheckpointSettings, configuration: Readable
     if settings.pause_sources and not settings.periodic:
         faults.append(
             (
-                "Sources shall wait for the first checkpoint, but none is ever taken by itself",
+                "Sources are set to wait for the first checkpoint, but no periodic one is taken",
                 PAUSE_SOURCES_UNTIL_FIRST_CHECKPOINT,
                 f"Set {CHECKPOINT_INTERVAL.key}, or switch the pause off.",
             )
@@ -351,7 +360,7 @@ def _refuse_contradictions(settings: CheckpointSettings, configuration: Readable
     if settings.storage == "filesystem" and settings.directory is None:
         faults.append(
             (
-                "Checkpoints shall be kept in the file system, but there is no folder for them",
+                "Checkpoints are set to be kept in the file system, but no folder is set",
                 CHECKPOINT_STORAGE,
                 f"Set {CHECKPOINT_DIRECTORY.key}.",
             )

@@ -110,7 +110,7 @@ class Configuration:
         for key, value in map.items():
             if not isinstance(cast("object", key), str):
                 raise ConfigError(
-                    f"A setting has the key {key!r}, which is not a text",
+                    f"The key of a setting is {key!r}, which is not text",
                     where="configuration",
                     remedy='Give settings by key, such as {"parallelism.default": 4}.',
                 )
@@ -206,7 +206,7 @@ class Configuration:
             return bytearray(b64decode(self._texts[key], validate=True))
         except ValueError:
             raise ConfigError(
-                f"{key} is {self._texts[key]!r}, which is no Base64",
+                f"{key} is {self._texts[key]!r}, which is not Base64",
                 where=self._where.get(key, ""),
                 remedy="Set it by set_bytearray.",
             ) from None

@@ -12,32 +12,32 @@ ENABLED: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.enabled",
     BooleanType(),
     False,
-    "Make row batches in front of a slow step so small that what is in flight takes the target "
-    "time; they have no more rows than take the step 20 ms without it.",
+    "Make row batches in front of a slow step so small that the rows in flight take the target "
+    "time. Without it, a batch takes the step at most 20 ms.",
 )
 TARGET: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.target",
     DurationType(at_least_ms=1),
     1_000,
-    "How long a subtask should need for the rows that are in flight to it.",
+    "Time that a subtask should need for the rows in flight to it.",
 )
 PERIOD: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.period",
     DurationType(at_least_ms=1),
     200,
-    "Time between two measurements, of the time in which a subtask is not idle.",
+    "Time between two measurements; only time in which a subtask is not idle counts.",
 )
 SAMPLES: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.samples",
     IntegerType(at_least=1),
     20,
-    "Measurements over which the size is averaged.",
+    "Number of measurements over which the size is averaged.",
 )
 THRESHOLD: Final = ConfigOption(
     "taskmanager.network.memory.buffer-debloat.threshold-percentages",
     IntegerType(at_least=0, at_most=100),
     25,
-    "The least change of the size, in percent, that senders are told.",
+    "Smallest change of the size, in percent, that is sent to senders.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (ENABLED, TARGET, PERIOD, SAMPLES, THRESHOLD)

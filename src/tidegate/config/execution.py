@@ -35,7 +35,10 @@ class RuntimeExecutionMode(Enum):
 
 
 PARALLELISM: Final = ConfigOption(
-    "parallelism.default", _POSITIVE, 1, "Parallel instances of an operator that sets none."
+    "parallelism.default",
+    _POSITIVE,
+    1,
+    "Number of parallel instances of an operator that sets none.",
 )
 MAX_PARALLELISM: Final = ConfigOption(
     "pipeline.max-parallelism",
@@ -50,7 +53,7 @@ RUNTIME_MODE: Final = ConfigOption(
     "STREAMING, BATCH (bounded input, no checkpoints, final results only), or AUTOMATIC.",
 )
 JOB_NAME: Final[ConfigOption[str | None]] = ConfigOption(
-    "pipeline.name", _TEXT, None, "Name of the job; unset takes the script's."
+    "pipeline.name", _TEXT, None, "Name of the job; by default, the name of the script."
 )
 GLOBAL_JOB_PARAMETERS: Final[ConfigOption[dict[str, str] | None]] = ConfigOption(
     "pipeline.global-job-parameters",
@@ -62,26 +65,26 @@ PYTHON_FILES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "python.files",
     ListType(),
     (),
-    "Python files, archives and folders that functions can import, wherever they run.",
+    "Python files, archives and folders that functions can import wherever they run.",
 )
 OPERATOR_CHAINING: Final = ConfigOption(
     "pipeline.operator-chaining.enabled",
     _BOOLEAN,
     True,
-    "Run operators that follow one another in one task.",
+    "Run consecutive operators in one task.",
     old_keys=("pipeline.operator-chaining",),
 )
 AUTO_GENERATE_UIDS: Final = ConfigOption(
     "pipeline.auto-generate-uids",
     _BOOLEAN,
     True,
-    "Derive ids for operators without a uid; off refuses such operators.",
+    "Derive ids for operators without a uid; if off, such operators are refused.",
 )
 OBJECT_REUSE: Final = ConfigOption(
     "pipeline.object-reuse",
     _BOOLEAN,
     False,
-    "Pass values of mutable types on without a copy.",
+    "Pass values of mutable types on without copying them.",
 )
 AUTO_WATERMARK_INTERVAL: Final = ConfigOption(
     "pipeline.auto-watermark-interval",
@@ -93,26 +96,26 @@ BUFFER_TIMEOUT_ENABLED: Final = ConfigOption(
     "execution.buffer-timeout.enabled",
     _BOOLEAN,
     True,
-    "Send batches that are not full after a time; off sends full ones only.",
+    "Send partly filled batches after a time; if off, send only full ones.",
 )
 BUFFER_TIMEOUT: Final = ConfigOption(
     "execution.buffer-timeout.interval",
     _DURATION,
     100,
-    "Age at which a batch that is not full is sent; 0 sends at once.",
+    "Age at which a partly filled batch is sent; 0 sends it at once.",
     old_keys=("execution.buffer-timeout",),
 )
 COMMITTER_RETRIES: Final = ConfigOption(
     "sink.committer.retries",
     _COUNT,
     10,
-    "Tries to commit what a sink has prepared, beside the first, before the job fails over.",
+    "Number of times a failed commit of a sink is retried before the job fails over.",
 )
 DEAD_LETTERS: Final[ConfigOption[str | None]] = ConfigOption(
     "pipeline.dead-letters",
     _TEXT,
     None,
-    "Folder for rows at which steps without state fail, as JSON lines; unset, they fail the job.",
+    "Folder for rows that fail in steps without state, as JSON lines; if unset, they fail the job.",
 )
 LOCAL_IN_PROCESS: Final = ConfigOption(
     "tidegate.local.in-process",

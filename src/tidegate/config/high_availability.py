@@ -17,16 +17,16 @@ HIGH_AVAILABILITY: Final = ConfigOption(
     "high-availability.type",
     ChoiceType(("NONE", "ZOOKEEPER")),
     "NONE",
-    "ZOOKEEPER keeps there who leads a job and which checkpoints it has, and a driver that is "
-    "started again goes on with its job. NONE keeps that in the checkpoint folder, and a job goes "
-    "on when it is told to, with execution.state-recovery.path: latest.",
+    "With ZOOKEEPER, ZooKeeper records who leads a job and which checkpoints it has, and a "
+    "restarted driver resumes its job. With NONE, the checkpoint folder records this, and a job "
+    "resumes only on request, with execution.state-recovery.path: latest.",
     old_keys=("high-availability", "recovery.mode"),
 )
 HA_CLUSTER: Final = ConfigOption(
     "high-availability.cluster-id",
     TextType(),
     "/default",
-    "Keeps jobs of the same name apart that share one ZooKeeper.",
+    "Separates jobs of the same name that share one ZooKeeper.",
     old_keys=(
         "high-availability.zookeeper.path.namespace",
         "recovery.zookeeper.path.namespace",
@@ -36,14 +36,14 @@ ZOOKEEPER_QUORUM: Final[ConfigOption[str | None]] = ConfigOption(
     "high-availability.zookeeper.quorum",
     TextType(),
     None,
-    "The servers, as host:port,host:port.",
+    "Servers of ZooKeeper, as host:port,host:port.",
     old_keys=("recovery.zookeeper.quorum",),
 )
 ZOOKEEPER_ROOT: Final = ConfigOption(
     "high-availability.zookeeper.path.root",
     TextType(),
     "/tidegate",
-    "The node below which Tidegate keeps everything.",
+    "Node below which Tidegate keeps everything.",
     old_keys=("recovery.zookeeper.path.root",),
     differs="Flink keeps other nodes below its own; both can share one ZooKeeper.",
 )
@@ -51,7 +51,7 @@ ZOOKEEPER_SESSION_TIMEOUT: Final = ConfigOption(
     "high-availability.zookeeper.client.session-timeout",
     DurationType(at_least_ms=1_000),
     10_000,
-    "A server that has not been heard of for two thirds of this is left for another.",
+    "A server that has been silent for two thirds of this time is replaced by another.",
     old_keys=("recovery.zookeeper.client.session-timeout",),
     differs="In Flink a leader ends with its session. Here nothing depends on it, so a server that "
     "does not answer is noticed sooner.",
@@ -60,22 +60,22 @@ ZOOKEEPER_CONNECTION_TIMEOUT: Final = ConfigOption(
     "high-availability.zookeeper.client.connection-timeout",
     DurationType(at_least_ms=100),
     15_000,
-    "How long connecting, and each call, waits for an answer.",
+    "Time that connecting, and each call, waits for an answer.",
     old_keys=("recovery.zookeeper.client.connection-timeout",),
 )
 ZOOKEEPER_ACL: Final = ConfigOption(
     "high-availability.zookeeper.client.acl",
     ChoiceType(("open", "creator")),
     "open",
-    "creator lets nobody but this user read and change what the job keeps in ZooKeeper; it needs "
-    "tidegate.ha.zookeeper.username, or a keystore whose certificate the servers take for a user. "
-    "What is there already of the job is locked at the start.",
+    "With creator, only this user can read and change what the job keeps in ZooKeeper. This needs "
+    "tidegate.ha.zookeeper.username, or a keystore whose certificate the servers accept as a "
+    "user. Existing nodes of the job are locked at the start.",
 )
 ZOOKEEPER_USERNAME: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.ha.zookeeper.username",
     TextType(),
     None,
-    "User as whom the driver logs in to ZooKeeper, by SASL with DIGEST-MD5.",
+    "User name of the driver at ZooKeeper, by SASL with DIGEST-MD5.",
 )
 ZOOKEEPER_PASSWORD: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.ha.zookeeper.password",
@@ -87,13 +87,13 @@ ZOOKEEPER_SASL_DISABLED: Final = ConfigOption(
     "zookeeper.sasl.disable",
     BooleanType(),
     False,
-    "Do not log in to ZooKeeper, whatever user is named.",
+    "Do not log in to ZooKeeper, even if a user is named.",
 )
 ZOOKEEPER_TLS: Final = ConfigOption(
     "tidegate.ha.zookeeper.ssl.enabled",
     BooleanType(),
     False,
-    "Reach ZooKeeper's servers over TLS, 1.2 or newer, at their secure client port.",
+    "Connect to ZooKeeper's servers over TLS, 1.2 or newer, at their secure client port.",
 )
 ZOOKEEPER_STORES: Final = store_options(
     "tidegate.ha.zookeeper.ssl",
@@ -104,19 +104,19 @@ ZOOKEEPER_NAMES_CHECKED: Final = ConfigOption(
     "tidegate.ha.zookeeper.ssl.hostname-verification",
     BooleanType(),
     True,
-    "Whether a server's certificate has to be that of the host that the quorum names.",
+    "Require that a server's certificate names the host in the quorum.",
 )
 LEADER_BEAT_INTERVAL: Final = ConfigOption(
     "tidegate.ha.beat-interval",
     DurationType(at_least_ms=10),
     500,
-    "Time between two signs of life of a job's leader.",
+    "Time between two heartbeats of a job's leader.",
 )
 LEADER_LEASE: Final = ConfigOption(
     "tidegate.ha.lease",
     DurationType(at_least_ms=20),
     3_000,
-    "A leader whose sign of life has not changed for this long is taken for dead.",
+    "A leader whose heartbeat has not changed for this long is considered dead.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
@@ -160,7 +160,7 @@ def zookeeper_settings(
     proved = tls is not None and tls.stores is not None and tls.stores.keystore is not None
     if creator_only and login is None and not proved:
         raise ConfigError(
-            f"{ZOOKEEPER_ACL.key} is creator, and ZooKeeper is not told who the creator is",
+            f"{ZOOKEEPER_ACL.key} is creator, but no user is set for ZooKeeper",
             where=configuration.where_set(ZOOKEEPER_ACL),
             remedy=f"Set {ZOOKEEPER_USERNAME.key} and its password, or "
             f"{ZOOKEEPER_STORES.keystore.key}.",
@@ -185,8 +185,8 @@ def _quorum(configuration: ReadableConfig) -> str:
             raise ConfigError(
                 f"{ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper servers",
                 where=configuration.where_set(ZOOKEEPER_QUORUM),
-                remedy="Write host:port, several with commas between them; the node below which "
-                f"Tidegate keeps its own is {ZOOKEEPER_ROOT.key}.",
+                remedy="Write host:port, separated by commas; the node for Tidegate's records is set "
+                f"by {ZOOKEEPER_ROOT.key}.",
             )
     return ",".join(servers)
 

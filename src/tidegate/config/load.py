@@ -89,13 +89,13 @@ def _compose(text: str, file: Path) -> Node | None:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
         raise ConfigError(
-            f"The configuration file is no YAML: {error.problem}",
+            f"The configuration file is not valid YAML: {error.problem}",
             where=f"{file}, line {line}",
             remedy="Write one 'key: value' a line.",
         ) from error
     except yaml.YAMLError as error:
         raise ConfigError(
-            f"The configuration file is no YAML: {error}",
+            f"The configuration file is not valid YAML: {error}",
             where=str(file),
             remedy="Write one 'key: value' a line, as plain text.",
         ) from error

@@ -36,7 +36,7 @@ def process_log() -> FilteringBoundLogger:
     level = os.environ.get(LEVEL_VARIABLE, "warning").lower()
     if level not in LEVELS:
         raise ConfigError(
-            f"{level!r} is no log level",
+            f"{level!r} is not a log level",
             where=f"the environment variable {LEVEL_VARIABLE}",
             remedy=f"Use one of: {', '.join(LEVELS)}.",
         )

@@ -22,37 +22,37 @@ RESTORE_CLAIM_MODE: Final = ConfigOption(
     "execution.state-recovery.claim-mode",
     EnumType(ClaimMode),
     ClaimMode.NO_CLAIM,
-    "Who owns the files of the snapshot that the job starts from.",
+    "Ownership of the files of the snapshot that the job starts from.",
     old_keys=("execution.savepoint-restore-mode",),
 )
 IGNORE_UNCLAIMED_STATE: Final = ConfigOption(
     "execution.state-recovery.ignore-unclaimed-state",
     _BOOLEAN,
     False,
-    "Allow state in that snapshot which no operator takes.",
+    "Ignore state in that snapshot that no operator takes.",
     old_keys=("execution.savepoint.ignore-unclaimed-state",),
 )
 RESTORE_WITHOUT_IN_FLIGHT_DATA: Final = ConfigOption(
     "execution.state-recovery.without-channel-state.checkpoint-id",
     IntegerType(-1),
     -1,
-    "Where exactly this checkpoint is restored, lose its in-flight data; -1 for none.",
+    "If this checkpoint is restored, drop its in-flight data; -1 for none.",
     old_keys=("execution.checkpointing.recover-without-channel-state.checkpoint-id",),
 )
 RESTORE_FALL_BACK: Final = ConfigOption(
     "tidegate.restore.fall-back",
     _BOOLEAN,
     False,
-    "Go back to an older checkpoint where the newest is damaged; what came after it is read and "
-    "written again. Else the job is suspended.",
+    "If the newest checkpoint is damaged, fall back to an older one; everything after it is read "
+    "and written again. Otherwise the job is suspended.",
 )
 FORK_NAME: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.fork.name",
     _TEXT,
     None,
-    "Run the program as a fork of the job whose snapshot it starts from: under this name, whatever "
-    "it calls itself, and with sinks that start empty, so that what that job has not committed is "
-    "left to it. Set by `tidegate fork`.",
+    "Run the program as a fork, under this name, of the job whose snapshot it starts from. Its "
+    "sinks start empty, so the original job commits what it has not committed yet. Set by "
+    "`tidegate fork`.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (

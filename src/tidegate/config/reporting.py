@@ -17,24 +17,24 @@ SUMMARY: Final = ConfigOption(
     "tidegate.job.summary",
     _BOOLEAN,
     True,
-    "Say on standard error, when a job ends, what became of its rows, checkpoints and restarts.",
+    "Print a summary of rows, checkpoints and restarts on standard error when a job ends.",
 )
 SUMMARY_FILE: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.job.summary-file",
     _TEXT,
     None,
-    "File of the driver's machine to which the driver adds a line of JSON when a job ends: its id, "
-    "name, status, duration, rows, checkpoints and restarts. Set by `tidegate run --json`.",
+    "File on the driver's machine to which the driver adds a line of JSON when a job ends: its "
+    "id, name, status, duration, rows, checkpoints and restarts. Set by `tidegate run --json`.",
 )
 PRINTED_LINES: Final = ConfigOption(
     "tidegate.print.lines-to-driver",
     _COUNT,
     0,
-    "How many lines a second each slot sends to the driver, which prints them, of what functions "
-    "print and log; the others are counted. With 0 they stay where the slot runs.",
+    "Number of lines a second, of what functions print and log, that each slot sends to the "
+    "driver to be printed; the others are counted. With 0, all lines stay where the slot runs.",
 )
 EXCEPTION_HISTORY: Final = ConfigOption(
-    "web.exception-history-size", _COUNT, 16, "Failures that are remembered for each job."
+    "web.exception-history-size", _COUNT, 16, "Number of failures that are remembered for each job."
 )
 TRACE_REPORTERS: Final[ConfigOption[tuple[str, ...] | None]] = ConfigOption(
     "traces.reporters",
@@ -73,7 +73,7 @@ def trace_file(configuration: ReadableConfig) -> str | None:
         return None
     if path is None:
         raise ConfigError(
-            "Spans shall be written to a file, and there is no path for it",
+            "Spans are set to be written to a file, but no path is set",
             where=configuration.where_set(TRACE_REPORTERS),
             remedy=f"Set {TRACE_FILE.key}.",
         )

@@ -20,16 +20,19 @@ REST_PORT: Final[ConfigOption[tuple[int, int] | None]] = ConfigOption(
     PortRangeType(),
     None,
     "Port at which the job's driver serves the REST interface, or a range of which it takes the "
-    "first that is free; 0 takes any. Unset, and with rest.bind-port unset, none is served.",
+    "first free port; 0 takes any. If this and rest.bind-port are unset, the interface is not "
+    "served.",
     old_keys=("web.port",),
-    differs="Flink's cluster always serves 8081. Here each job has a driver of its own, and opens "
-    "a port only where it is told to.",
+    differs=(
+        "Flink's cluster always serves 8081. Here each job has a driver of its own, and opens a "
+        "port only on request."
+    ),
 )
 REST_BIND_PORT: Final[ConfigOption[tuple[int, int] | None]] = ConfigOption(
     "rest.bind-port",
     PortRangeType(),
     None,
-    "The same, and goes before rest.port.",
+    "Overrides rest.port.",
     old_keys=("jobmanager.web.port",),
     differs="As rest.port.",
 )
@@ -37,16 +40,16 @@ REST_ADDRESS: Final[ConfigOption[str | None]] = ConfigOption(
     "rest.address",
     TextType(),
     None,
-    "Name under which clients reach the interface, for what is said of it; unset takes the "
-    "address that it is bound to.",
+    "Name under which clients reach the interface, used in messages; by default, the address that "
+    "it is bound to.",
     old_keys=("jobmanager.rpc.address",),
 )
 REST_BIND_ADDRESS: Final = ConfigOption(
     "rest.bind-address",
     TextType(),
     LOCALHOST,
-    "Address that the REST interface is bound to. Whoever reaches it can stop the job: leave it on "
-    "this machine, or let only those in whom you trust; 0.0.0.0 is every address.",
+    "Address that the REST interface is bound to. Whoever reaches it can stop the job: leave it "
+    "on this machine, or admit only people you trust; 0.0.0.0 means every address.",
     old_keys=("web.address", "jobmanager.web.address"),
     differs="Flink binds every address.",
 )
@@ -54,29 +57,29 @@ REST_STORE_DURATION: Final = ConfigOption(
     "rest.async.store-duration",
     DurationType(),
     300_000,
-    "How long the result of an operation that was asked for can be read after its end.",
+    "Time for which the result of an operation can be read after its end.",
 )
 REST_ALLOWED_HOSTS: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "tidegate.rest.allowed-hosts",
     ListType(),
     (),
-    "Names under which the REST interface is asked, beside localhost, rest.address and the address "
-    "that was dialled. Requests under any other name are refused, since a page of another site can "
+    "Names under which clients may address the REST interface, beside localhost, rest.address and "
+    "the dialled address. Requests under any other name are refused, since a foreign page can "
     "give its own name to this machine.",
 )
 REST_SAVEPOINT_DIRECTORIES: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "tidegate.rest.savepoint-dirs",
     ListType(),
     (),
-    "Folders below which requests may put savepoints, or dispose of them, beside "
-    "execution.checkpointing.savepoint-dir; '*' allows every place that the driver reaches.",
+    "Folders, beside execution.checkpointing.savepoint-dir, below which requests may create or "
+    "delete savepoints; '*' allows every place that the driver can reach.",
 )
 REST_TOKEN_FILE: Final[ConfigOption[str | None]] = ConfigOption(
     "tidegate.rest.token-file",
     TextType(),
     None,
-    "File with a token of at least 16 characters that every request has to bring, as "
-    "'Authorization: Bearer <token>'. Only its owner may read it.",
+    "File with a token of at least 16 characters that every request must carry, as "
+    "'Authorization: Bearer <token>'. Only its owner may have access to it.",
 )
 REST_TLS: Final = ConfigOption(
     "security.ssl.rest.enabled",
@@ -88,7 +91,7 @@ REST_CLIENTS_PROVED: Final = ConfigOption(
     "security.ssl.rest.authentication-enabled",
     BooleanType(),
     False,
-    "Answer only those who have a certificate that security.ssl.rest.truststore knows.",
+    "Answer only clients with a certificate that security.ssl.rest.truststore accepts.",
 )
 REST_STORES: Final = store_options(
     "security.ssl.rest", "the REST interface", "its clients are known"

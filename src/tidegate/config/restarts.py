@@ -37,7 +37,7 @@ RESTART_STRATEGY: Final[ConfigOption[str | None]] = ConfigOption(
         ),
     ),
     None,
-    "When a failed job is restarted; unset means exponential delay with checkpointing, never "
+    "Restart strategy of a failed job; by default, exponential delay with checkpointing, never "
     "without.",
     old_keys=("restart-strategy",),
 )
@@ -45,7 +45,7 @@ FIXED_DELAY_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.fixed-delay.attempts",
     _COUNT,
     1,
-    "Restarts before the job fails for good.",
+    "Number of restarts before the job fails for good.",
 )
 FIXED_DELAY: Final = ConfigOption(
     "restart-strategy.fixed-delay.delay", _DURATION, 1_000, "Wait before each restart."
@@ -54,7 +54,7 @@ FAILURE_RATE_MAX: Final = ConfigOption(
     "restart-strategy.failure-rate.max-failures-per-interval",
     _POSITIVE,
     1,
-    "Failures allowed within the interval.",
+    "Number of failures allowed within the interval.",
 )
 FAILURE_RATE_INTERVAL: Final = ConfigOption(
     "restart-strategy.failure-rate.failure-rate-interval",
@@ -81,47 +81,47 @@ EXPONENTIAL_MULTIPLIER: Final = ConfigOption(
     "restart-strategy.exponential-delay.backoff-multiplier",
     NumberType(above=1.0),
     1.5,
-    "Growth of the wait from failure to failure.",
+    "Factor by which the wait grows with each failure.",
 )
 EXPONENTIAL_RESET_THRESHOLD: Final = ConfigOption(
     "restart-strategy.exponential-delay.reset-backoff-threshold",
     DurationType(at_least_ms=1),
     60 * _MINUTE_MS,
-    "Time without failure after which the wait is the first one again.",
+    "Time without failures after which the wait is reset to the first one.",
 )
 EXPONENTIAL_JITTER: Final = ConfigOption(
     "restart-strategy.exponential-delay.jitter-factor",
     NumberType(at_least=0.0, at_most=1.0),
     0.1,
-    "Random share by which the wait is lengthened or shortened.",
+    "Random share by which the wait is made longer or shorter.",
 )
 EXPONENTIAL_ATTEMPTS: Final = ConfigOption(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     _POSITIVE,
     2**31 - 1,
-    "Restarts without a reset of the wait before the job fails for good.",
+    "Number of restarts without a reset of the wait before the job fails for good.",
 )
 FAILOVER_STRATEGY: Final = ConfigOption(
     "jobmanager.execution.failover-strategy",
     ChoiceType(("region", "full")),
     "region",
-    "What a failed subtask takes along in a restart: the subtasks that it is connected with, or "
-    "all.",
+    "Extent of a restart after a subtask fails: the subtasks connected with it, or all.",
 )
 RESCALE_MAX_DELAY: Final[ConfigOption[int | None]] = ConfigOption(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-delay",
     DurationType(),
     None,
-    "Longest wait of a rescale for the next checkpoint; then it starts from the newest there is. "
-    "Unset, it is the interval of checkpoints times one more than "
-    "`jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures`; without periodic "
-    "checkpoints it is 0.",
+    "Longest time that a rescale waits for the next checkpoint; after that it starts from the "
+    "newest one. By default, the interval of checkpoints times one more than "
+    "`jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures`; 0 without periodic "
+    "checkpoints.",
 )
 RESCALE_CHECKPOINT_FAILURES: Final = ConfigOption(
     "jobmanager.adaptive-scheduler.rescale-trigger.max-checkpoint-failures",
     IntegerType(at_least=1),
     2,
-    "Failed checkpoints after which a rescale waits no longer and starts from the newest there is.",
+    "Number of failed checkpoints after which a rescale stops waiting and starts from the newest "
+    "one.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (

@@ -24,22 +24,22 @@ MEMORY: Final = ConfigOption(
     "state.backend.rocksdb.memory.fixed-per-slot",
     _BYTES,
     256 * _MIB,
-    "Memory of a slot for blocks that were read and for write buffers, over all its states.",
+    "Memory of a slot for cached blocks and write buffers, over all its states.",
     differs="there is no managed memory to take a share of",
 )
 WRITE_BUFFER_RATIO: Final = ConfigOption(
     "state.backend.rocksdb.memory.write-buffer-ratio",
     NumberType(at_least=0.05, at_most=0.95),
     0.5,
-    "The share of that memory that write buffers may take.",
+    "Share of that memory for write buffers.",
 )
 CACHE_ENTRIES: Final = ConfigOption(
     "tidegate.state.rocksdb.cache-entries",
     IntegerType(at_least=1_000),
     200_000,
-    "Entries of a slot that were written or read lately and are kept as Python values, in front of "
-    "RocksDB, those of maps and elements of lists among them; those just written may be up to four "
-    "times as many while a checkpoint is written.",
+    "Number of recently used entries of a slot that are kept as Python values in front of "
+    "RocksDB; each entry of a map and element of a list counts. While a checkpoint is written, "
+    "entries just written may be up to four times as many.",
 )
 BLOCK_SIZE: Final = ConfigOption(
     "state.backend.rocksdb.block.blocksize", _BYTES, 4096, "Size of the blocks of a file."
@@ -48,13 +48,13 @@ WRITE_BUFFER_SIZE: Final = ConfigOption(
     "state.backend.rocksdb.writebuffer.size",
     _BYTES,
     64 * _MIB,
-    "Bytes that are gathered in memory before they become a file.",
+    "Bytes that are collected in memory before they become a file.",
 )
 WRITE_BUFFER_COUNT: Final = ConfigOption(
     "state.backend.rocksdb.writebuffer.count",
     IntegerType(at_least=1),
     2,
-    "Write buffers, of which all but one may be on their way to a file.",
+    "Number of write buffers; all but one may be waiting to become a file.",
 )
 COMPACTION_STYLE: Final = ConfigOption(
     "state.backend.rocksdb.compaction.style",
@@ -66,7 +66,7 @@ LEVEL_BASE: Final = ConfigOption(
     "state.backend.rocksdb.compaction.level.max-size-level-base",
     _BYTES,
     256 * _MIB,
-    "Bytes of the first level of files.",
+    "Size of the first level of files.",
 )
 TARGET_FILE_SIZE: Final = ConfigOption(
     "state.backend.rocksdb.compaction.level.target-file-size-base",
@@ -78,38 +78,39 @@ DYNAMIC_LEVEL_SIZE: Final = ConfigOption(
     "state.backend.rocksdb.compaction.level.use-dynamic-size",
     BooleanType(),
     False,
-    "Size the levels from the last one up, so that fewer bytes are kept twice.",
+    "Size the levels from the last one up, so that fewer bytes are stored twice.",
 )
 COMPRESSION: Final = ConfigOption(
     "state.backend.rocksdb.compression.per.level",
     ListType(),
     ("SNAPPY_COMPRESSION",),
-    f"Compression of the files, by level, the last one for all deeper: {', '.join(COMPRESSIONS)}.",
+    "Compression of files for each level; the last one holds for all deeper levels. One of "
+    f"{', '.join(COMPRESSIONS)}.",
 )
 USE_BLOOM_FILTER: Final = ConfigOption(
     "state.backend.rocksdb.use-bloom-filter",
     BooleanType(),
     True,
-    "Keep a filter a file, so that keys that are not there are seldom looked for on disk.",
-    differs="every first record of a key looks for what is not there",
+    "Keep a filter for each file, so that missing keys are rarely searched on disk.",
+    differs="the first record of every key looks for a missing entry",
 )
 BLOOM_BITS: Final = ConfigOption(
     "state.backend.rocksdb.bloom-filter.bits-per-key",
     NumberType(at_least=1, at_most=64),
     10.0,
-    "Bits of the filter a key.",
+    "Bits of the filter for each key.",
 )
 THREADS: Final = ConfigOption(
     "state.backend.rocksdb.thread.num",
     IntegerType(at_least=1),
     2,
-    "Threads of a key space that flush and merge files.",
+    "Number of threads of a key space that flush and merge files.",
 )
 FILES_OPEN: Final = ConfigOption(
     "state.backend.rocksdb.files.open",
     IntegerType(at_least=-1),
     -1,
-    "Files that one key space keeps open; -1 for all.",
+    "Number of files that one key space keeps open; -1 for all.",
 )
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (
     MEMORY,

@@ -58,10 +58,7 @@ class StoreOptions:
 
 
 def store_options(prefix: str, whose: str, other: str) -> StoreOptions:
-    """Options below a prefix. whose: named as own side in texts.
-
-    other: what proves the other side.
-    """
+    """Options below a prefix. whose: the own end. other: such as "its clients are known"."""
 
     def option(key: str, text: str) -> Text:
         return ConfigOption(f"{prefix}.{key}", TextType(), None, text)
@@ -73,7 +70,7 @@ def store_options(prefix: str, whose: str, other: str) -> StoreOptions:
             f"File with the key and the certificate of {whose}: PEM (both in one file) or PKCS12.",
         ),
         option("keystore-password", "Password of that file."),
-        option("key-password", "Password of the key in it, where it has one of its own."),
+        option("key-password", "Password of the key in it, if that has its own."),
         option("truststore", f"File with the certificates by which {other}: PEM or PKCS12."),
         option("truststore-password", "Password of that file."),
     )
@@ -83,16 +80,16 @@ INTERNAL: Final = ConfigOption(
     "tidegate.security.internal",
     EnumType(LinkProtection),
     LinkProtection.AUTO,
-    "Whether links between driver and slots speak TLS 1.3, each end with a certificate that the "
-    "driver has made for this run: on, off, or auto, which is on where links leave the machine. "
-    "Where it is off and they leave it, every frame carries a tag instead, and others can read it.",
+    "Use TLS 1.3 on links between driver and slots, each end with a certificate that the driver "
+    "makes for this run: on, off, or auto, which is on for links that leave the machine. If it is "
+    "off for such a link, every frame carries a tag instead, and others can read it.",
 )
 INTERNAL_TLS: Final = ConfigOption(
     "security.ssl.internal.enabled",
     BooleanType(),
     False,
-    "The same as tidegate.security.internal: on, with the certificates of "
-    "security.ssl.internal.keystore where that is set.",
+    "Turns tidegate.security.internal on, with the certificates of security.ssl.internal.keystore "
+    "if that is set.",
 )
 INTERNAL_STORES: Final = store_options(
     "security.ssl.internal", "driver and slots alike", "driver and slots know each other"

@@ -20,7 +20,8 @@ BATCH_ROWS: Final = ConfigOption(
     "tidegate.batch.rows",
     IntegerType(at_least=1, at_most=65_536),
     2_048,
-    "Rows of a full row batch; 1024 to 4096 is fastest. In front of a slow step it has fewer.",
+    "Rows of a full row batch; 1024 to 4096 is fastest. Batches are smaller in front of a slow "
+    "step.",
 )
 BATCH_ARROW_ROWS: Final = ConfigOption(
     "tidegate.batch.arrow-rows",
@@ -32,8 +33,8 @@ CHANNEL_CREDIT: Final = ConfigOption(
     "tidegate.net.credit",
     IntegerType(at_least=1, at_most=1_024),
     4,
-    "Batches that may be under way in one channel before its sender waits; fewer where they have "
-    "one row or two.",
+    "Number of batches in flight in one channel before its sender waits; fewer if batches have "
+    "only one or two rows.",
 )
 PORT_RANGE: Final = ConfigOption(
     "tidegate.net.port-range",
@@ -45,72 +46,77 @@ SLOTS_START_TIMEOUT: Final = ConfigOption(
     "tidegate.slots.start-timeout",
     DurationType(at_least_ms=100),
     60_000,
-    "Time within which a slot has to come while some are missing; as long as they keep coming, the "
-    "job waits.",
+    "Time within which the next missing slot must arrive; the job waits as long as slots keep "
+    "arriving.",
 )
 HEARTBEAT_INTERVAL: Final = ConfigOption(
     "heartbeat.interval",
     DurationType(at_least_ms=10),
     1_000,
-    "Time between two signs of life of a slot.",
-    differs="Flink beats each 10 s. A beat here costs next to nothing, and a dead slot is what "
-    "users wait for.",
+    "Time between two heartbeats of a slot.",
+    differs=(
+        "Flink beats every 10 s. A heartbeat here costs next to nothing, and users wait for the "
+        "detection of a dead slot."
+    ),
 )
 HEARTBEAT_TIMEOUT: Final = ConfigOption(
     "heartbeat.timeout",
     DurationType(at_least_ms=100),
     10_000,
-    "A peer without a sign of life for this long is taken for dead.",
-    differs="Flink waits 50 s. A closed connection tells most losses at once; this bounds the "
-    "rest.",
+    "A peer without a heartbeat for this long is considered dead.",
+    differs=(
+        "Flink waits 50 s. A closed connection reveals most losses at once; this bounds the rest."
+    ),
 )
 CANCELLATION_INTERVAL: Final = ConfigOption(
     "task.cancellation.interval",
     DurationType(),
     200,
-    "Time between two tries to break off the call of a user's function that a cancelled subtask is "
-    "in, by an exception raised in it; the first is made at once, with 0 the only one.",
-    differs="Python functions come to an end sooner or not at all.",
+    "Time between two attempts to interrupt a user's function in a cancelled subtask, by raising "
+    "an exception in it. The first attempt is made at once; with 0 it is the only one.",
+    differs="Python functions end sooner or not at all.",
 )
 CANCELLATION_TIMEOUT: Final = ConfigOption(
     "task.cancellation.timeout",
     DurationType(),
     1_000,
-    "When a call has gone on for so long after its subtask was cancelled, the slot's process is "
-    "ended; operators that are being closed have 10 s at least. 0 waits for ever.",
-    differs="A slot's process is replaced in milliseconds, and holds nothing that is not in a "
-    "checkpoint.",
+    "Time that a call may continue after its subtask was cancelled; then the slot's process is "
+    "ended. Operators that are being closed have at least 10 s. 0 waits for ever.",
+    differs=(
+        "A slot's process is replaced within milliseconds, and holds nothing that is not in a "
+        "checkpoint."
+    ),
 )
 LOOP_YIELD: Final = ConfigOption(
     "tidegate.loop.yield-ms",
     NumberType(above=0.0),
     1.0,
-    "Milliseconds of work after which a slot's loop looks at everything else.",
+    "Milliseconds of work after which a slot's loop attends to everything else.",
 )
 SNAPSHOT_SLICE_IDLE: Final = ConfigOption(
     "tidegate.snapshot.slice-idle-ms",
     NumberType(above=0.0),
     0.3,
-    "Milliseconds a slot encodes state at a time while its input is paced.",
+    "Milliseconds that a slot encodes state at a time while its input is slow.",
 )
 SNAPSHOT_SLICE_BUSY: Final = ConfigOption(
     "tidegate.snapshot.slice-busy-ms",
     NumberType(above=0.0),
     10.0,
-    "Milliseconds a slot encodes state at a time while it is saturated.",
+    "Milliseconds that a slot encodes state at a time while it is saturated.",
 )
 SNAPSHOT_PART_SIZE: Final = ConfigOption(
     "tidegate.snapshot.part-size",
     MemoryType(),
     8 * _KIB * _KIB,
-    "State of an operator in memory that is encoded before it is written, while more is encoded; "
-    "up to four times as much waits for its turn, then encoding does.",
+    "Size of encoded state of an operator in memory that is written as one part while more is "
+    "encoded. Up to four times as much may wait; then encoding waits.",
 )
 UPLOAD_THREADS: Final = ConfigOption(
     "tidegate.io.threads",
     IntegerType(at_least=1, at_most=256),
     4,
-    "Threads of a slot for uploads and for connectors' blocking calls.",
+    "Number of threads of a slot for uploads and for connectors' blocking calls.",
 )
 
 OPTIONS: Final[tuple[ConfigOption[object], ...]] = (

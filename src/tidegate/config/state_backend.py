@@ -13,51 +13,50 @@ STATE_BACKEND: Final = ConfigOption(
     "state.backend.type",
     ChoiceType(("hashmap", "rocksdb")),
     "hashmap",
-    "Where a running job keeps its keyed state: in memory, or on the local disk (rocksdb).",
+    "Where a running job keeps keyed state: in memory (hashmap), or on the local disk (rocksdb).",
     old_keys=("state.backend",),
 )
 INCREMENTAL: Final[ConfigOption[bool | None]] = ConfigOption(
     "execution.checkpointing.incremental",
     BooleanType(),
     None,
-    "Write only what no completed checkpoint has written yet; unset, that is so for state on disk.",
+    "Write only what no completed checkpoint has written yet; by default, on for state on disk.",
     old_keys=("state.backend.incremental",),
-    differs="state on disk is made of files that never change, so that naming them again costs "
-    "nothing",
+    differs="state on disk consists of files that never change, so naming them again costs nothing",
 )
 TRANSFER_THREADS: Final = ConfigOption(
     "state.backend.rocksdb.checkpoint.transfer.thread.num",
     IntegerType(at_least=1, at_most=256),
     4,
-    "Files of one operator's state that are written or read at a time.",
+    "Number of files of one operator's state that are written or read at a time.",
 )
 LOCAL_DIRECTORIES: Final[ConfigOption[str | None]] = ConfigOption(
     "state.backend.rocksdb.localdir",
     TextType(),
     None,
-    "Folders of each machine in which state that is kept in files is worked with, several with "
-    "commas between them; unset takes one below the system's folder for temporary files.",
+    "Folders on each machine for the files of state on disk, separated by commas; by default, one "
+    "below the system's folder for temporary files.",
 )
 FROM_LOCAL: Final = ConfigOption(
     "execution.state-recovery.from-local",
     BooleanType(),
     False,
-    "Restore from a copy on the same machine where there is one, before the snapshot is read.",
+    "Restore from a copy on the same machine, if there is one, rather than from the snapshot.",
     old_keys=("state.backend.local-recovery",),
 )
 LOCAL_BACKUP: Final[ConfigOption[bool | None]] = ConfigOption(
     "execution.checkpointing.local-backup.enabled",
     BooleanType(),
     None,
-    "Keep a copy of the last checkpoint on the machine that has made it; unset does so where "
+    "Keep a copy of the last checkpoint on the machine that wrote it; by default, on if "
     "execution.state-recovery.from-local is on.",
 )
 LOCAL_BACKUP_DIRECTORY: Final[ConfigOption[str | None]] = ConfigOption(
     "execution.checkpointing.local-backup.dirs",
     TextType(),
     None,
-    "Folder of each machine for those copies; unset takes the first of "
-    "state.backend.rocksdb.localdir, where a copy is made of links and takes no room.",
+    "Folder on each machine for those copies; by default, the first of "
+    "state.backend.rocksdb.localdir, where copies are links that need no space.",
     old_keys=("taskmanager.state.local.root-dirs",),
 )
 

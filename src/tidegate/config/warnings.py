@@ -45,7 +45,7 @@ class _WarningsType:
         names = ListType().parse(given)
         for name in names:
             if name not in _NAMES:
-                raise ValueError(f"no list of warnings: there is none called {name!r}")
+                raise ValueError(f"not a list of warnings: none is called {name!r}")
         return names
 
     def render(self, value: object) -> str:
@@ -56,7 +56,7 @@ SILENCED: Final[ConfigOption[tuple[str, ...]]] = ConfigOption(
     "tidegate.warnings.silenced",
     _WarningsType(),
     (),
-    "Names of warnings that are not logged; docs/guides/warnings.md has them all.",
+    "Names of warnings that are not logged; docs/guides/warnings.md lists them all.",
 )
 OPTIONS: Final = (SILENCED,)
 

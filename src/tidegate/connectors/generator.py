@@ -241,7 +241,7 @@ def check_rate(rate: float | None, where: str) -> None:
         raise ConfigError(
             f"The rate is {rate!r} rows a second",
             where=where,
-            remedy="Give a number above 0, or none for as fast as rows are taken.",
+            remedy="Give a number above 0, or None for no limit.",
         )
 
 

@@ -608,7 +608,7 @@ class StreamExecutionEnvironment:
         """
         if not callable(getattr(listener, "on_event", None)):
             raise ConfigError(
-                f"{listener!r} is no job status listener",
+                f"{listener!r} is not a job status listener",
                 where="register_job_listener",
                 remedy="Give an instance of a class derived from JobStatusChangedListener.",
             )
@@ -701,7 +701,7 @@ def _environment(
 ) -> StreamExecutionEnvironment:
     if isinstance(parallelism, Configuration | Mapping):
         raise ConfigError(
-            "Settings were given where the parallelism is due",
+            "Settings were passed as the parallelism",
             where="StreamExecutionEnvironment",
             remedy="Give them by name: configuration={...}.",
         )

@@ -388,7 +388,7 @@ class KeyedStream(DataStream[T]):
 
     def _step(self, call: str) -> OperatorTransformation:
         raise GraphError(
-            f"{call} has nothing to apply to: key_by is no operator of its own",
+            f"{call} has nothing to apply to: key_by does not make an operator",
             where=call,
             remedy=f"Call {call} on the step before or after key_by.",
         )

@@ -665,7 +665,7 @@ class DataStream(Generic[T]):
         if isinstance(self._transformation, OperatorTransformation):
             return self._transformation
         raise GraphError(
-            f"{call} has nothing to apply to: a union or a partitioning is no operator of its own",
+            f"{call} has nothing to apply to: a union or a partitioning does not make an operator",
             where=call,
             remedy=f"Call {call} on the step before or after it.",
         )

@@ -106,7 +106,7 @@ def _stream(made: object, name: str) -> DataStream[Any]:
     if isinstance(made, streams.DataStream):
         return cast("DataStream[Any]", made)
     raise GraphError(
-        f"add_pre_commit_topology of {name} gives {made!r:.100}, which is no DataStream",
+        f"add_pre_commit_topology of {name} gives {made!r:.100}, which is not a DataStream",
         where="sink_to",
         remedy="Return the stream of committables that the committer is to get.",
     )

@@ -130,7 +130,7 @@ def _with_mode(graph: StreamGraph, configuration: Configuration) -> Configuratio
     ]
     if mode is RuntimeExecutionMode.BATCH and endless:
         raise GraphError(
-            "A job in BATCH mode needs sources that come to an end",
+            "A job in BATCH mode needs bounded sources",
             where=f"operator '{endless[0]}'",
             remedy="Use a bounded source, or leave execution.runtime-mode at STREAMING.",
         )
@@ -272,7 +272,7 @@ def _refuse_custom_partitioners(graph: StreamGraph) -> None:
     if behind:
         raise GraphError(
             "Unaligned checkpoints are not supported for custom partitioners: rows that a barrier "
-            "has overtaken could not be dealt out anew at another parallelism",
+            "has overtaken could not be redistributed at another parallelism",
             where="before " + ", ".join(f"'{name}'" for name in behind),
             remedy=f"Switch {checkpointing.UNALIGNED_CHECKPOINTS.key} off, or set "
             f"{checkpointing.FORCE_UNALIGNED_CHECKPOINTS.key} to true where the parallelism stays.",

@@ -238,7 +238,7 @@ def _parallelism_faults(
                 GraphError(
                     f"The parallelism of non parallel operator must be 1, not {node.parallelism}",
                     where=where,
-                    remedy="Leave out set_parallelism here; what reads it may have another.",
+                    remedy="Remove set_parallelism here; the next step may have its own.",
                 )
             )
         try:

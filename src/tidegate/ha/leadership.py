@@ -402,7 +402,7 @@ class Leadership:
             await self._put_once(path, data)
         except StorageFailed as error:
             raise OutcomeUnknown(
-                f"It is not known whether a record of job '{self._name}' was written: {error.what}",
+                f"It is unknown whether a record of job '{self._name}' was written: {error.what}",
                 where=error.where or path,
                 remedy=error.remedy or "Check that the checkpoint folder can be written.",
             ) from error
@@ -418,7 +418,7 @@ class Leadership:
         return LeadershipLost(
             f"Another driver leads job '{self._name}'",
             where=f"epoch {self.epoch}",
-            remedy="Nothing is to be done: this one stops, the other one goes on.",
+            remedy="Do nothing: this driver stops, the other one continues.",
         )
 
     async def _forget_old(self) -> None:

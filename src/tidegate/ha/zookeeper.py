@@ -157,7 +157,7 @@ class ZooKeeperHaStore:
             raise self._unknown_user() from error
         except NoAuthError as error:
             raise StorageFailed(
-                f"ZooKeeper does not permit to {what}",
+                f"ZooKeeper does not permit this user to {what}",
                 where=self._where,
                 remedy="Let the driver create, read, write and delete below "
                 "high-availability.zookeeper.path.root, or name another root; servers may ask "
@@ -177,7 +177,7 @@ class ZooKeeperHaStore:
 
     def _unknown_user(self) -> StorageFailed:
         return StorageFailed(
-            "ZooKeeper does not know who the driver is",
+            "ZooKeeper does not accept the driver's login",
             where=self._where,
             remedy="Check tidegate.ha.zookeeper.username and its password, and that the servers "
             "know that user; or that they take the driver's certificate for one.",
@@ -185,9 +185,9 @@ class ZooKeeperHaStore:
 
     def _gone(self) -> StorageFailed:
         return StorageFailed(
-            "The job's node in ZooKeeper is gone, and with it who leads the job",
+            "The job's node in ZooKeeper is gone, and with it the record of its leader",
             where=self._where,
-            remedy="Somebody has deleted it. Start the job anew from a checkpoint by its path.",
+            remedy="Somebody has deleted it. Start the job again from the path of a checkpoint.",
         )
 
     @property

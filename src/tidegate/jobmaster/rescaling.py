@@ -45,7 +45,7 @@ def rescaled(topology: Topology, parallelism: int) -> Topology:
     if all(vertex.parallelism_set for vertex in topology.vertices):
         raise RescaleRefused(
             "Each step of the job has a parallelism of its own, or is chained to one that has",
-            remedy="Leave out set_parallelism where the step shall follow the job's parallelism.",
+            remedy="Remove set_parallelism from steps that should follow the job's parallelism.",
         )
     vertices = tuple(
         vertex if vertex.parallelism_set else replace(vertex, parallelism=parallelism)

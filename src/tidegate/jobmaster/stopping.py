@@ -121,7 +121,7 @@ class Stopper:
         saved = self._saved
         assert saved is not None and saved.pointer is not None, "its savepoint is complete"
         return StopWithSavepointFailed(
-            f"Job '{self._job_name}' has not stopped in order behind its savepoint "
+            f"Job '{self._job_name}' failed after its savepoint "
             f"{saved.pointer}{f': {cause.what}' if cause else ''}",
             where=cause.where if cause else "",
             remedy="The savepoint is whole, and sinks commit on it: if the job may restart, it "

@@ -79,7 +79,7 @@ class _Types:
         while position < len(text.rstrip()):
             token = _TOKEN.match(text, position)
             if token is None:
-                raise _refused(where, f"{text[position:]!r} is no type")
+                raise _refused(where, f"{text[position:]!r} is not a type")
             self._tokens.append(token[1])
             position = token.end()
 
@@ -103,7 +103,7 @@ class _Types:
             return getattr(Types, name)()
         if name not in _OF_MANY and name not in _OF_PARTS:
             known = ", ".join((*_PLAIN, *_OF_MANY, *_OF_PARTS))
-            raise _refused(self._where, f"{name or 'nothing'!r} is no type; there are {known}")
+            raise _refused(self._where, f"{name or 'nothing'!r} is not a type; there are {known}")
         if self._tokens[:1] != ["("]:
             raise _refused(self._where, f"{name} has the types of its parts in parentheses")
         self._tokens.pop(0)

@@ -169,7 +169,7 @@ def _read_decimal(reader: Reader) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation as error:
-        raise ValueError(f"{text[:60]!r} is no decimal number") from error
+        raise ValueError(f"{text[:60]!r} is not a decimal number") from error
 
 
 def _read_date(reader: Reader) -> datetime.date:

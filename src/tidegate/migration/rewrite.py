@@ -170,7 +170,7 @@ class _Rewrite:
             return state
         if state.input_channel or state.result_subpartition:
             raise ConfigError(
-                "The snapshot holds data in flight, which no savepoint can",
+                "The snapshot holds data in flight, which a savepoint cannot hold",
                 where=f"{self._snapshot.path}, subtask {index}",
                 remedy="Name an aligned checkpoint or a savepoint.",
             )

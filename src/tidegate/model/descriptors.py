@@ -16,8 +16,8 @@ SHORTAGES: Final = {errno.EMFILE: "this process", errno.ENFILE: "this machine"}
 """Errors of the system that say so, with whose limit it is."""
 
 REMEDY: Final = (
-    "Raise the limit of open files (ulimit -Hn, or LimitNOFILE of systemd), or look for what opens "
-    "files and does not close them."
+    "Raise the limit of open files (ulimit -Hn, or LimitNOFILE of systemd), or find the code that "
+    "opens files without closing them."
 )
 
 _CODECS: Final = ("ascii", "latin-1", "idna", "utf-16-le", "utf-16-be")

@@ -69,14 +69,14 @@ class FailureReason(Enum):
         "ChannelState file.",
         False,
         False,
-        "See the cause at the subtask that failed first; the next checkpoint is tried anew.",
+        "See the cause at the subtask that failed first; the next checkpoint is tried again.",
     )
     CHECKPOINT_EXPIRED = (
         "Checkpoint expired before completing.",
         False,
         True,
-        "See which subtasks are missing in this checkpoint's figures. Where barriers wait behind "
-        "slow rows, set execution.checkpointing.unaligned.enabled; where the state is large, raise "
+        "See which subtasks are missing in this checkpoint's figures. If barriers wait behind "
+        "slow rows, set execution.checkpointing.unaligned.enabled; if the state is large, raise "
         "execution.checkpointing.timeout.",
     )
     CHECKPOINT_SUBSUMED = (
@@ -95,20 +95,20 @@ class FailureReason(Enum):
         "Checkpoint was declined (tasks not ready)",
         False,
         False,
-        "Nothing: the subtask was just starting or ending; the next checkpoint is tried anew.",
+        "Do nothing: the subtask was just starting or ending; the next checkpoint is tried again.",
     )
     CHECKPOINT_DECLINED_TASK_CLOSING = (
         "Checkpoint was declined (task is closing)",
         False,
         False,
-        "Nothing where a source ends: the next checkpoint is tried anew. With union list state it "
+        "Do nothing if a source ends: the next checkpoint is tried again. With union list state it "
         "succeeds once all subtasks of the vertex have finished.",
     )
     CHECKPOINT_DECLINED_SUBSUMED = (
         "Checkpoint was canceled because a barrier from newer checkpoint was received.",
         False,
         False,
-        "Nothing where it is rare. Else let checkpoints overlap less: a lower "
+        "Do nothing if it is rare. Else let checkpoints overlap less: a lower "
         "execution.checkpointing.max-concurrent-checkpoints or a longer interval.",
     )
     CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER = (
@@ -121,7 +121,7 @@ class FailureReason(Enum):
         "Checkpoint was declined because one input stream is finished",
         False,
         False,
-        "Nothing: an input has just ended; the next checkpoint is tried anew.",
+        "Do nothing: an input has just ended; the next checkpoint is tried again.",
     )
     CHECKPOINT_COORDINATOR_SHUTDOWN = (
         "CheckpointCoordinator shutdown.",
@@ -151,13 +151,13 @@ class FailureReason(Enum):
         "Task local checkpoint failure.",
         False,
         False,
-        "Nothing where the job has just restarted: the subtask was not there yet, or no more.",
+        "Do nothing if the job has just restarted: the subtask was not there yet, or no more.",
     )
     UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = (
         "Unknown task for the checkpoint to notify.",
         False,
         False,
-        "Nothing: the subtask is gone; what it missed, the next checkpoint tells its successor.",
+        "Do nothing: the subtask is gone, and its successor learns of it with the next checkpoint.",
     )
     FINALIZE_CHECKPOINT_FAILURE = (
         "Failure to finalize checkpoint.",

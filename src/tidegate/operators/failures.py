@@ -64,7 +64,7 @@ def user_code_failed(
     if returned is not None and not are_records(returned):
         return UserCodeFailed(
             f"the function of operator '{operator}' returned {shown(returned)}, "
-            f"{with_article(type(returned))}, which are no records one by one",
+            f"{with_article(type(returned))}, and not single records",
             where=f"operator '{operator}', {place}",
             remedy="Yield each record, or return a list of them; None is for no record.",
         )

@@ -40,7 +40,7 @@ class SharedKeys:
                 if not may_be_alike(held, found):
                     raise UnsupportedKey(
                         f"The keys of the two streams have two types, {held} and {found}: key "
-                        f"{key!r} of input {port + 1} is none of the other input",
+                        f"{key!r} of input {port + 1} does not fit the other input",
                         where=self._where,
                         remedy="Let both key selectors give keys of one type.",
                     )

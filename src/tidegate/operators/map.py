@@ -80,7 +80,7 @@ class FlatMapOperator(FunctionOperator):
                 results = call(value)
                 if results is not None:
                     if texts and type(results) in TEXTS:
-                        raise TypeError("text is no iterable of records")
+                        raise TypeError("text is not an iterable of records")
                     beside = yield from results if own is None else map(own, results)
                     if beside is not None:
                         raise ReturnedBeside(beside)

@@ -93,7 +93,7 @@ class RowLoop:
                 results = call(value, context)
                 if results is not None:
                     if texts and type(results) in TEXTS:
-                        raise TypeError("text is no iterable of records")
+                        raise TypeError("text is not an iterable of records")
                     beside = yield from results if own is None else map(own, results)
                     if beside is not None:
                         raise ReturnedBeside(beside)

@@ -297,7 +297,7 @@ ABSENT: Final = {
 """Classes that are not here, in whatever module, and what to use in their place."""
 
 _TABLES: Final = "It has no Table API and no SQL: env.from_spark(df) takes any query of Spark SQL."
-_NO_JVM: Final = "No JVM runs beside the program; leave out what takes objects of Java's."
+_NO_JVM: Final = "No JVM runs beside the program; remove calls that take objects of Java."
 _NO_CONNECTOR: Final = "It wraps a connector of Java's; write a Source or a Sink in Python."
 
 ABSENT_MODULES: Final = {
@@ -310,7 +310,7 @@ ABSENT_MODULES: Final = {
     "pyflink.datastream.connectors.rabbitmq": _NO_CONNECTOR,
     "pyflink.datastream.formats.avro": "Use JSON, CSV or Parquet.",
     "pyflink.datastream.formats.orc": "Use Parquet.",
-    "pyflink.fn_execution": "It is what runs PyFlink's own functions.",
+    "pyflink.fn_execution": "It runs PyFlink's own functions.",
     "pyflink.java_gateway": _NO_JVM,
     "pyflink.pyflink_gateway_server": _NO_JVM,
     "pyflink.table": _TABLES,

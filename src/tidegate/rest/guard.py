@@ -144,7 +144,7 @@ def check_target(location: str | None, folders: tuple[str, ...]) -> None:
     inside = any(wanted.startswith(paths.join(folder, "")) for folder in allowed)
     if not inside or ".." in wanted.split("/") or any(sign in wanted for sign in signs):
         raise Forbidden(
-            f"{location} is none of the folders that may be named over HTTP: those below "
+            f"{location} is not one of the folders that may be named over HTTP: those below "
             "execution.checkpointing.savepoint-dir and tidegate.rest.savepoint-dirs."
         )
 

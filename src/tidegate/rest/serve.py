@@ -27,7 +27,7 @@ def rest_server(graph: JobGraph) -> RestServer | None:
         from tidegate.rest.server import RestServer
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "What serves HTTP is not installed where the driver runs",
+            "The HTTP server's package is not installed where the driver runs",
             where="rest.port, rest.bind-port",
             remedy=f"Install it: pip install 'tidegate[rest]'. {error}",
         ) from error

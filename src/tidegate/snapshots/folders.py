@@ -110,7 +110,7 @@ def dispose_savepoint(path: str | PathLike[str]) -> None:
     if foreign:
         more = " …" if len(foreign) > _SHOWN_MAX else ""
         raise ConfigError(
-            f"The folder of the savepoint holds {len(foreign)} files that are none of its own: "
+            f"The folder of the savepoint holds {len(foreign)} files of others: "
             f"{', '.join(map(paths.name, foreign[:_SHOWN_MAX]))}{more}",
             where=location,
             remedy="Move them elsewhere; nothing has been deleted.",

@@ -199,7 +199,8 @@ class Rows:
                 arrays.append(_as_column(values, type_info))
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise FormatError(
-                    f"The state '{info.name}' holds a {name} that is no {type_info}: {error}",
+                    f"The state '{info.name}' holds a {name} that is not of type "
+                    f"{type_info}: {error}",
                     where=where,
                     remedy="Read it as rows, or with value_type=Types.PICKLED_BYTE_ARRAY().",
                 ) from error

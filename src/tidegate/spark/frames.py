@@ -57,7 +57,7 @@ class StagedFrame:
     def __init__(self, frame: object, folder: str | None) -> None:
         if not isinstance(frame, DataFrame):
             raise ConfigError(
-                f"This is no Spark DataFrame but {with_article(type(frame))}",
+                f"This is not a Spark DataFrame but {with_article(type(frame))}",
                 where="from_spark",
                 remedy="Give one, such as spark.table('orders') or spark.read.parquet(…).",
             )
@@ -88,8 +88,8 @@ class StagedFrame:
             raise StorageFailed(
                 f"Spark could not write the DataFrame: {_first_line(error)}",
                 where=folder,
-                remedy="Run frame.count() to see what is wrong with it; the folder has to be one "
-                "that Spark can write.",
+                remedy="Run frame.count() to see the problem; Spark must be able to write to the "
+                "folder.",
             ) from error
         written, found = int(counted.get["rows"]), rows_in(folder)
         if written != found:
@@ -139,14 +139,14 @@ class FrameOutput:
             self.folder = paths.absolute(folder)
             if not resumed and holds_files(self.folder):
                 raise ConfigError(
-                    "The folder holds files already, which would be read along",
+                    "The folder holds other files, which would be read as well",
                     where=self.folder,
                     remedy="Name an empty folder.",
                 )
             return
         if resumed:
             raise ConfigError(
-                "A job that goes on from a checkpoint has to be told where its output is",
+                "A job that resumes from a checkpoint needs the folder of its output",
                 where="to_spark",
                 remedy="Name the folder of the first run: to_spark(…, folder=…), in both runs.",
             )
@@ -175,11 +175,11 @@ def declared_schema(schema: object) -> pa.Schema:
             schema = spark_types.StructType.fromDDL(schema)
         except PySparkException as error:
             raise ConfigError(
-                f"This is no schema of Spark: {_first_line(error)}", where="to_spark"
+                f"This is not a schema of Spark: {_first_line(error)}", where="to_spark"
             ) from error
     if not isinstance(schema, spark_types.StructType):
         raise ConfigError(
-            f"{with_article(type(schema))} is no schema",
+            f"{with_article(type(schema))} is not a schema",
             where="to_spark",
             remedy="Give a StructType, 'id bigint, name string' in words, or an Arrow schema.",
         )
@@ -245,7 +245,7 @@ def _check(frame: DataFrame) -> None:
         raise ConfigError(
             "A streaming DataFrame never ends, so it cannot be written first",
             where="from_spark",
-            remedy="Read what it reads with a source of your own (FileSource watches a folder).",
+            remedy="Read its input with another source (FileSource watches a folder).",
         )
     names = frame.columns
     if frame.sparkSession.conf.get("spark.sql.caseSensitive") != "true":
@@ -268,7 +268,7 @@ def _refuse(schema: spark_types.StructType, where: str) -> None:
         raise ConfigError(
             f"Columns have types that would not arrive as they are: {', '.join(unfit)}",
             where=where,
-            remedy="Do for each what stands beside it.",
+            remedy="Apply the remedy beside each column.",
         )
 
 

@@ -17,5 +17,6 @@ def tell_of_plain_rpc(spark: SparkSession, log: structlog.typing.FilteringBoundL
     if not any((conf.get(key) or "false").lower() == "true" for key in _ENCRYPTS):
         log.warning(
             "Spark's own connections are not encrypted, and carry the keys of the job's links; "
-            "set spark.network.crypto.enabled with spark.authenticate where others can read along"
+            "set spark.network.crypto.enabled with spark.authenticate if others can read that "
+            "traffic"
         )

@@ -27,7 +27,7 @@ def session_for(spark: object | None, slots: int) -> SparkSession:
         "pyspark.sql.connect"
     ):
         raise ConfigError(
-            f"{type(spark).__module__}.{type(spark).__name__} is no classic SparkSession",
+            f"{type(spark).__module__}.{type(spark).__name__} is not a classic SparkSession",
             where="StreamExecutionEnvironment.on_spark",
             remedy="Spark Connect is not supported yet: build a session with "
             "SparkSession.builder.master(...), or use StreamExecutionEnvironment.local().",

@@ -156,7 +156,7 @@ def _number(options: Any, name: str, otherwise: int) -> int:
     given = str(options.get(name.lower(), otherwise))
     if not given.isdecimal() or not int(given):
         raise ConfigError(
-            f"The option '{name}' is {given!r}, which is no positive whole number",
+            f"The option '{name}' is {given!r}, which is not a positive whole number",
             where=f"format '{NAME}'",
             remedy=f"Write a number such as {otherwise}.",
         )
@@ -313,7 +313,7 @@ def key_from_text(text: str, key_type: TypeInformation) -> Any:
         return rebuilt(json.loads(text), key_type)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"The option 'key' is no {key_type}: {text}",
+            f"The option 'key' is not of type {key_type}: {text}",
             where=f"format '{NAME}'",
             remedy='Give a number, or JSON such as ["EWR", 3] for a tuple; bytes in hexadecimal '
             "digits.",

@@ -368,7 +368,7 @@ class OperatorBackend:
                 f"Keyed state in the form of {type(handle).__name__} can't be read by the HashMap"
                 " backend",
                 where=self._where,
-                remedy="Set state.backend.type: rocksdb where that has written it, or start from a "
+                remedy="Set state.backend.type: rocksdb if that has written it, or start from a "
                 "savepoint in canonical form ('tidegate savepoint --type canonical').",
             )
         where = handle.delegate.physical_id

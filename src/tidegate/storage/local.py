@@ -40,7 +40,7 @@ _REMEDIES = {
     errno.EFBIG: "Raise the limit of a file's size (ulimit -f), or name another folder.",
     errno.ENOENT: "No folder can be made there; name another one.",
     errno.EEXIST: "A file of that name stands there; name another folder.",
-    errno.ENOTDIR: "A file stands where a folder is needed; name another folder.",
+    errno.ENOTDIR: "A file has the folder's name; name another folder.",
 }
 
 _SYNC_BYTES: Final = 32 << 20

@@ -32,8 +32,8 @@ T = TypeVar("T", bound="SnapshotPart")
 
 _REMEDY: Final = f"Name the folder of a checkpoint (…/chk-7) or savepoint, or its {paths.METADATA}."
 _SUBSUMED: Final = (
-    "A running job deletes a checkpoint as soon as it needs it no more: take one that is still "
-    "there, or a savepoint ('tidegate savepoint'), which stays."
+    "A running job deletes a checkpoint as soon as it is not needed: take an existing one, or "
+    "a savepoint ('tidegate savepoint'), which stays."
 )
 
 

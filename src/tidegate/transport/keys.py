@@ -152,7 +152,7 @@ class _Store:
         if key is None or not certificates:
             raise self._unfit(
                 "holds no private key, or no certificate",
-                "A PEM file needs both, the key and the certificate chain, one behind the other.",
+                "A PEM file needs both the key and the certificate chain, one after the other.",
             )
         own = key.private_bytes(
             serialization.Encoding.PEM,

@@ -42,7 +42,7 @@ class Seal:
         if len(frame) < TAG_BYTES or not hmac.compare_digest(self.tag([body]), tag):
             raise PeerLost(
                 "a frame was changed on its way, or put there by somebody else",
-                remedy="Look for who can write into connections between the machines; "
+                remedy="Find out who can write into connections between the machines; "
                 "tidegate.security.internal: auto encrypts them.",
             )
         return body

@@ -39,7 +39,7 @@ class ReturnedLazily(TypeError):
     """
 
     def __init__(self, kind: str) -> None:
-        super().__init__(f"a {kind} is no record")
+        super().__init__(f"a {kind} is not a record")
         self.kind = kind
 
 

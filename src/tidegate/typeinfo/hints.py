@@ -78,7 +78,7 @@ def declared_type(given: TypeHint | None, *, where: str) -> TypeInformation | No
     if isinstance(given, type | typing.NewType) or typing.get_origin(given) or given is Any:
         return type_of_hint(given)
     raise GraphError(
-        f"{given!r} is no type",
+        f"{given!r} is not a type",
         where=where,
         remedy="Give one of Types, such as Types.LONG(), or a Python type such as "
         "tuple[str, int], a dataclass or a NamedTuple.",

@@ -194,7 +194,7 @@ def kind_of_type(declared: TypeInformation, where: str) -> Kind:
             return Plain(declared, *PLAIN[declared])
         case _:
             raise UnsupportedKey(
-                f"{declared} is no type of key: its hash is not the same in every process",
+                f"{declared} is not a type of keys: its hash is not the same in every process",
                 where=where,
                 remedy="Key by a text, a number, bytes, a date or time, a UUID, an enumeration, a "
                 "frozen dataclass or a tuple of these; lists are keys as tuples.",
@@ -257,8 +257,8 @@ def _module_of(key: object, where: str) -> str:
         raise refusal(
             key,
             where,
-            f"restored state could not find the class {kind.__name__}, which is no part of a "
-            "module that can be imported",
+            f"restored state could not find the class {kind.__name__}, which is not part of "
+            "an importable module",
             f"Declare it: key_by(…, key_type={kind.__name__}).",
         )
     return kind.__module__

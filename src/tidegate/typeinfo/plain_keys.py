@@ -70,7 +70,7 @@ def _of_numpy(key: Any, where: str) -> Any:
     if isinstance(plain, np.generic):  # a long double, which Python has no type for
         plain = float(cast("Any", plain))
     if plain is None or (isinstance(key, np.datetime64 | np.timedelta64) and type(plain) is int):
-        raise refusal(key, where, "it is no point or length of time in whole microseconds")
+        raise refusal(key, where, "it is not a time or duration in whole microseconds")
     if plain == plain and plain != key:
         raise refusal(key, where, "Python has no number that is equal to it")
     return plain_key(plain, where)

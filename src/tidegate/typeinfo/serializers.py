@@ -116,7 +116,7 @@ class SerializerSnapshot:
         try:
             return SerializerSnapshot.from_json(json.loads(data))
         except (ValueError, AttributeError, RecursionError) as error:
-            raise FormatError("A serializer's snapshot is no JSON", offset=0) from error
+            raise FormatError("A serializer's snapshot is not JSON", offset=0) from error
 
 
 class Reader(Protocol):

@@ -46,7 +46,7 @@ def coordinator_findings(
                 f"'{label}' had a coordinator, such as a source has, and has none now: its state "
                 "would be dropped",
                 where=f"operator '{info.name}'",
-                remedy="Give what replaces the operator another uid.",
+                remedy="Give the replacement of the operator another uid.",
                 operator=label,
             )
         ]
@@ -67,14 +67,14 @@ def coordinator_findings(
         late = UserCodeFailed(
             f"The coordinator was not made within {limit_s:g} s, so its state is not judged",
             where=where,
-            remedy="See what it waits for, such as a server that does not answer; a job that "
-            "starts makes it too.",
+            remedy="Find out what it waits for, such as a server that does not answer; a starting "
+            "job makes it too.",
         )
         severity = UpgradeSeverity.WARNING
         return [finding_of(UpgradeFault.COORDINATOR, late, operator=label, severity=severity)]
     for failed in failures:
         failed.where = where
-        failed.remedy = failed.remedy or "Let it read what its former version has written."
+        failed.remedy = failed.remedy or "Make it read what its earlier version wrote."
     return [finding_of(UpgradeFault.COORDINATOR, failed, operator=label) for failed in failures]
 
 
@@ -93,14 +93,14 @@ def hook_findings(graph: JobGraph, metadata: CheckpointMetadata) -> list[Upgrade
                 check_hooks(replace(metadata, master_states=(state,)), names)
                 await hooks.deserialized(metadata.checkpoint_id, [state], allow_unmatched=False)
             except TidegateError as error:
-                error.remedy = error.remedy or "Let it read what its former version has written."
+                error.remedy = error.remedy or "Make it read what its earlier version wrote."
                 findings.append(finding_of(UpgradeFault.HOOK, error, state=state.name))
 
     # A thread of its own also because the caller may be within a loop.
     if not ended_within(RESTORE_TIMEOUT_S, "check hooks", lambda: asyncio.run(judge())):
         late = UserCodeFailed(
             f"The states of the master hooks were not read within {RESTORE_TIMEOUT_S:g} s",
-            remedy="See what the deserialize of their serializers waits for.",
+            remedy="Find out what the deserialize of their serializers waits for.",
         )
         return [*findings, finding_of(UpgradeFault.HOOK, late)]
     return findings

@@ -97,7 +97,7 @@ class DryOpening:
                 UserCodeFailed(
                     f"The operator was not open after {self._limit_s:g} s",
                     where=f"operator '{info.name}'",
-                    remedy="See what its open waits for; a dry run calls it too.",
+                    remedy="Find out what its open waits for; a dry run calls it too.",
                 )
             )
         failure = failures[0] if failures else None

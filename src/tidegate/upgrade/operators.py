@@ -222,8 +222,8 @@ def _state_left(
     return UpgradeFinding(
         UpgradeFault.STATE_LEFT,
         UpgradeSeverity.WARNING,
-        f"The operator does not ask for the state '{name}' in open: what it holds stays unread in "
-        "each snapshot, and is judged if it is asked for later",
+        f"The operator does not ask for the state '{name}' in open: its content stays in each "
+        "snapshot unread, and is checked if it is requested later",
         where=f"operator '{info.name}', state '{name}'",
         remedy=f"{renamed}Where it is not needed any more there is nothing to do.",
         operator=label,

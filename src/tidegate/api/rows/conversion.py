@@ -71,7 +71,9 @@ class Conversion:
             f"operator '{self._operator}' gave what is not of its declared type{field}: "
             f"{misfit_text(misfit)}",
             where=f"operator '{self._operator}'{field}, at the result {shown(value)}",
-            remedy=f"Return what output_type says, {self._type}, or declare what is returned.",
+            remedy=(
+                f"Return values of output_type, {self._type}, or declare the type that is returned."
+            ),
         )
 
 
@@ -85,4 +87,4 @@ def misfit_text(misfit: Misfit) -> str:
     value = misfit.value
     found = "None" if value is None else f"{shown(value)}, {with_article(type(value))},"
     reason = f" ({misfit.reason})" if misfit.reason else ""
-    return f"{found} is no {misfit.expected}{reason}"
+    return f"{found} is not of type {misfit.expected}{reason}"

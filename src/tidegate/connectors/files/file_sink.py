@@ -171,7 +171,7 @@ def _made(
 ) -> FileSink:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", prefix):
         raise ConfigError(
-            f"The prefix is {prefix!r}, which readers may take for hidden or a path",
+            f"The prefix is {prefix!r}, which readers may treat as hidden or as a path",
             where="FileSink",
             remedy="Begin with a letter or digit; go on with these, '.', '-' and '_'.",
         )

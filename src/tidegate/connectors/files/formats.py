@@ -37,9 +37,12 @@ class StreamFormat:
             ends_alike = False
         if not ends_alike:
             raise ConfigError(
-                f"Lines of the charset {charset_name!r} cannot be told apart",
+                f"Lines of the charset {charset_name!r} cannot be separated",
                 where="StreamFormat.text_line_format",
-                remedy="Name one that Python knows, whose line end is one byte, such as UTF-8.",
+                remedy=(
+                    "Name a charset that Python knows and whose line end is one byte, such as "
+                    "UTF-8."
+                ),
             )
         return StreamFormat(TextFormat(charset=charset_name))
 

@@ -142,7 +142,7 @@ class LineBlocks:
             raise BadRecord(
                 f"A line is longer than {LINE_BYTES_MAX} bytes",
                 where=f"{self._path}, byte {position}",
-                remedy="This is no file of lines, or its line ends are not '\\n'.",
+                remedy="This is not a file of lines, or its line ends are not '\\n'.",
             )
 
 

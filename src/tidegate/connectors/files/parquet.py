@@ -103,5 +103,5 @@ def _opened(stores: Stores, path: str) -> Generator[pq.ParquetFile]:
             raise BadRecord(
                 f"The file cannot be read as Parquet: {error}",
                 where=path,
-                remedy="Write it anew, or take it out of the folder.",
+                remedy="Write the file again, or remove it from the folder.",
             ) from error

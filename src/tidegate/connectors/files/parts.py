@@ -91,7 +91,7 @@ class PartCommittable:
             return PartCommittable(fields["folder"], fields["name"], fields["rows"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"This is no committable of a file sink: {error}", found=repr(data[:80])
+                f"This is not a committable of a file sink: {error}", found=repr(data[:80])
             ) from error
 
 

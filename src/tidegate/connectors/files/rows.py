@@ -57,7 +57,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch
     except (pa.ArrowException, KeyError, ValueError) as error:
         found = ", ".join(map(str, batch.schema))
         raise BadRecord(
-            f"The columns cannot become what is declared: {error}",
+            f"The columns cannot be converted to the declared type: {error}",
             where=path,
             remedy=f"Declare them as they are: {found}.".replace("\n", " "),
         ) from error

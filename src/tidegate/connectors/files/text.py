@@ -426,7 +426,7 @@ def _first_block(stores: Stores, path: str, *, quoted: bool = False) -> bytes:
 def _look(read: Callable[[], pa.Table], path: str) -> pa.Schema:
     try:
         schema = read().schema
-        assert schema.names is not None, "names that are no text raise"
+        assert schema.names is not None, "names that are not text raise"
         return schema
     except _UNREADABLE as error:
         raise BadRecord(

@@ -166,7 +166,7 @@ def database_of(url: str) -> Database:
         )
     if not path or path.startswith(":"):
         raise ConfigError(
-            f"The URL {url!r} names no file, so that rows would go with the process",
+            f"The URL {url!r} names no file, so rows would be lost with the process",
             where="JdbcConnectionOptions",
             remedy=f"Give a path: {_SQLITE}/data/totals.db.",
         )

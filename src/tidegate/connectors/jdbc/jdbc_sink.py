@@ -151,7 +151,8 @@ class JdbcWriter:
         except Misfit as misfit:
             field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
             raise BadRecord(
-                f"A row is not of the sink's type: {field}{misfit.value!r} is no {misfit.expected}",
+                f"A row is not of the sink's type: {field}{misfit.value!r} is not "
+                f"of type {misfit.expected}",
                 where=f"{self._where}, row {misfit.index} of a batch",
                 remedy=f"Map to rows of the fields {list(self._type.field_names)}.",
             ) from None

@@ -71,7 +71,7 @@ class Session:
             return StorageFailed(
                 f"The database did not take rows: {said}",
                 where=where,
-                remedy="Look at the database: whether it is there, has room, and who holds locks.",
+                remedy="Check that the database runs and has room, and who holds locks.",
             )
         return BadRecord(
             f"The database refused a statement: {said}",

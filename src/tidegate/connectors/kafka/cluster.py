@@ -71,7 +71,7 @@ def int_property(properties: Mapping[str, str], key: str, where: str, *, default
         return int(text)
     except ValueError:
         raise ConfigError(
-            f"The property '{key}' is {text!r}, which is no number",
+            f"The property '{key}' is {text!r}, which is not a number",
             where=where,
             remedy="Write a whole number.",
         ) from None
@@ -108,7 +108,7 @@ def topics_of(client: AdminClient, servers: str, where: str) -> dict[str, TopicM
             f"No server of Kafka has answered within {ANSWER_S:g} s: {fault(error).str()}",
             where=f"{where}, bootstrap.servers '{servers}'",
             remedy="Check set_bootstrap_servers and the security properties, and that driver and "
-            "slots can reach what the servers advertise.",
+            "slots can reach the advertised addresses.",
         ) from error
 
 

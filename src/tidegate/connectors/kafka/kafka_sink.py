@@ -189,7 +189,7 @@ class KafkaSinkBuilder:
             raise ConfigError(
                 f"The prefix of transactional ids has {size} bytes, more than {PREFIX_BYTES_MAX}"
                 if size
-                else "EXACTLY_ONCE needs a prefix of transactional ids, and none is given",
+                else "EXACTLY_ONCE needs a prefix of transactional ids, but none is set",
                 where=WHERE,
                 remedy="Give one that is this sink's alone: set_transactional_id_prefix('…').",
             )

@@ -250,9 +250,9 @@ class KafkaSourceBuilder:
     def _subscription(self) -> Subscription:
         if len(self._subscriptions) != 1:
             raise ConfigError(
-                "Nothing says what is to be read"
+                "No topics or partitions to read are set"
                 if not self._subscriptions
-                else "It is said more than once what is to be read",
+                else "Topics or partitions to read are set more than once",
                 where=WHERE,
                 remedy="Call exactly one of set_topics, set_topic_pattern, set_partitions.",
             )
@@ -265,7 +265,7 @@ class KafkaSourceBuilder:
             re.compile(found.pattern or "")
         except re.error as error:
             raise ConfigError(
-                f"The topic pattern {found.pattern!r} is no regular expression: {error}",
+                f"The topic pattern {found.pattern!r} is not a regular expression: {error}",
                 where=WHERE,
                 remedy="It is Python's, and has to match whole names: 'orders-.*'.",
             ) from error

@@ -52,7 +52,7 @@ class KafkaRecordSerializationSchema:
         try:
             topic = self.topic if self.selector is None else self.selector(element)
             if not isinstance(topic, str):
-                raise TypeError(f"the topic is {topic!r}, which is no text")
+                raise TypeError(f"the topic is {topic!r}, which is not text")
             part = "key schema"
             key = None if self.key_schema is None else self.key_schema.serialize(element)
             part = "value schema"
@@ -103,7 +103,7 @@ class KafkaRecordSerializationSchemaBuilder:
         where = "KafkaRecordSerializationSchema"
         if (self._topic is None) == (self._selector is None):
             raise ConfigError(
-                "Nothing says which topic records go to"
+                "No topic for the records is set"
                 if self._topic is None
                 else "Both a topic and a topic selector are given",
                 where=where,

@@ -139,7 +139,7 @@ class TransactionName:
             return TransactionName(fields["id"], fields["producer"], fields["epoch"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise FormatError(
-                f"This is no committable of a Kafka sink: {error}", found=repr(data[:80])
+                f"This is not a committable of a Kafka sink: {error}", found=repr(data[:80])
             ) from error
 
 

@@ -112,7 +112,7 @@ class Sending:
             raise BadRecord(
                 f"An element cannot become a record of Kafka: {type(error).__name__}: {error}",
                 where=f"{self._where}, {part}",
-                remedy="Use the schema that fits the elements, or map them to what it takes.",
+                remedy="Use a schema that fits the elements, or map them to its type.",
             ) from error
 
 

@@ -103,13 +103,13 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         try:
             lines = list(csv.reader(io.StringIO(text, newline=""), **self._form.dialect))
         except csv.Error as error:
-            raise ValueError(f"{text!r} is no line of CSV: {error}") from None
+            raise ValueError(f"{text!r} is not a line of CSV: {error}") from None
         if len(lines) > 1:
-            raise ValueError(f"{text!r} is {len(lines)} lines of CSV, where one is due")
+            raise ValueError(f"{text!r} is {len(lines)} lines of CSV, but must be one")
         fields = lines[0] if lines and lines[0] else [""]
         count = len(self._type.field_names)
         if len(fields) != count:
-            raise ValueError(f"{text!r} has {len(fields)} fields, where {count} are due")
+            raise ValueError(f"{text!r} has {len(fields)} fields, but must have {count}")
         return fields
 
     def _row(self, fields: list[str]) -> object:
@@ -121,7 +121,9 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self._converter.batch([Row.named(self._type.field_names, values)])[0]
         except Misfit as misfit:
             field = ".".join(misfit.path)
-            raise ValueError(f"field '{field}': {misfit.value!r} is no {misfit.expected}") from None
+            raise ValueError(
+                f"field '{field}': {misfit.value!r} is not of type {misfit.expected}"
+            ) from None
 
     def _value(self, name: str, of: TypeInformation, text: str) -> object:
         if text == self._form.null:
@@ -133,7 +135,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             parts = text.split(self._form.between_elements) if text else []
             return [None if part == self._form.null else _READS[element](part) for part in parts]
         except (ValueError, LookupError, ArithmeticError):
-            raise ValueError(f"field '{name}': {text!r} is no {of}") from None
+            raise ValueError(f"field '{name}': {text!r} is not of type {of}") from None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_converter": None}
@@ -218,7 +220,7 @@ class CsvRowSerializationSchema(SerializationSchema):
             [row] = self._converter.batch([value])
         except Misfit as misfit:
             field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
-            raise ValueError(f"{field}{misfit.value!r} is no {misfit.expected}") from None
+            raise ValueError(f"{field}{misfit.value!r} is not of type {misfit.expected}") from None
         if row is None:
             return None
         fields = zip(self._type.field_types, values_of_row(row), strict=True)

@@ -72,7 +72,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self._converter.batch([self._reads(value)])[0]
         except Misfit as misfit:
             field = f"field '{'.'.join(misfit.path)}': " if misfit.path else ""
-            raise ValueError(f"{field}{misfit.value!r} is no {misfit.expected}") from None
+            raise ValueError(f"{field}{misfit.value!r} is not of type {misfit.expected}") from None
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_reads": None, "_converter": None}

@@ -28,7 +28,7 @@ def type_of_json_schema(text: str) -> TypeInformation:
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise _refused(f"it is no JSON: {error}", "#") from error
+        raise _refused(f"it is not JSON: {error}", "#") from error
     except RecursionError as error:
         raise _refused("it is nested too deeply", "#") from error
     try:
@@ -47,7 +47,7 @@ class _Reading:
     def type_at(self, schema: Any, place: str) -> TypeInformation:
         """Type of a part of the schema."""
         if not isinstance(schema, dict):
-            raise _refused("it is no object", place)
+            raise _refused("it is not an object", place)
         fields = cast("dict[str, Any]", schema)
         if "$ref" in fields:
             return self._referred(str(fields["$ref"]), place)

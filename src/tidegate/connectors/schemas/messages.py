@@ -76,7 +76,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
     def serialize(self, value: Any) -> bytes | None:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r} is no text; map it to one, or use another schema")
+            raise TypeError(f"{value!r} is not text; map it to text, or use another schema")
         return value.encode(self._charset)
 
     def deserialize(self, data: bytes) -> Any:
@@ -92,7 +92,7 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
     def serialize(self, value: Any) -> bytes | None:
         if not isinstance(value, bytes):
-            raise TypeError(f"{value!r} is no bytes; use the schema that fits the value")
+            raise TypeError(f"{value!r} is not bytes; use the schema that fits the value")
         return value
 
     def deserialize(self, data: bytes) -> Any:

@@ -72,7 +72,7 @@ def _check_awaits_nothing(given: Function, kind: type[Function], call: str) -> N
         if not name.startswith("_") and _is_async(getattr(given, name)):
             raise GraphError(
                 f"{call} takes a function of plain methods, and {type(given).__name__}.{name} is "
-                "an `async def`, which nobody awaits",
+                "an `async def`, which is not awaited",
                 where=call,
                 remedy="Make it a `def`; calls of services go to AsyncDataStream.unordered_wait or "
                 "ordered_wait.",
@@ -295,7 +295,7 @@ def set_parallelism(made: OperatorTransformation, parallelism: int) -> None:
         raise GraphError(
             f"The parallelism of non parallel operator must be 1, not {parallelism}",
             where=f"operator '{made.name}'",
-            remedy="Leave out set_parallelism here; what reads it may have another.",
+            remedy="Remove set_parallelism here; the next step may have its own.",
         )
     made.parallelism, made.parallelism_set = parallelism, True
 

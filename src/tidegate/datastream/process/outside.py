@@ -49,14 +49,14 @@ def _settings_from_outside() -> Mapping[str, str]:
     except ValueError as error:
         raise _bad_settings(str(error)) from error
     if not isinstance(settings, dict):
-        raise _bad_settings("it is no object")
+        raise _bad_settings("it is not an object")
     pairs = cast("dict[str, object]", settings)
     return {key: str(value) for key, value in pairs.items()}
 
 
 def _bad_settings(problem: str) -> ConfigError:
     return ConfigError(
-        f"{SETTINGS_VARIABLE} is no JSON object of settings: {problem}",
+        f"{SETTINGS_VARIABLE} is not a JSON object of settings: {problem}",
         where=f"environment variable {SETTINGS_VARIABLE}",
         remedy="Unset it, or give settings by key.",
     )

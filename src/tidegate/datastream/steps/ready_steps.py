@@ -221,7 +221,7 @@ def _event_time(ctx: KeyedCoProcessFunction.Context) -> int:
     at = ctx.timestamp()
     if at is None:
         raise UserError(
-            "Records have no event time, which an as-of join goes by",
+            "Records have no event time, which an as-of join needs",
             where="as_of_join",
             remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
             "assign_timestamps_and_watermarks before key_by.",

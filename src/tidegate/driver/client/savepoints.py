@@ -65,12 +65,11 @@ def savepoint_asked(
         raise ConfigError(
             "The folder for the savepoint has no name",
             where="savepoint_directory",
-            remedy="Name a folder, or leave it out where execution.checkpointing.savepoint-dir is "
-            "set.",
+            remedy="Name a folder, or omit it if execution.checkpointing.savepoint-dir is set.",
         )
     if not isinstance(format, SavepointFormatType):
         raise ConfigError(
-            f"{format!r} is no format of savepoints",
+            f"{format!r} is not a format of savepoints",
             where="format",
             remedy="Write SavepointFormatType.CANONICAL or SavepointFormatType.NATIVE.",
         )

@@ -257,7 +257,7 @@ def check_own(completed: CompletedCheckpoint) -> None:
     """The state is in our form, so far as the snapshot says who wrote it; raises RestoreRefused."""
     if provenance_of(completed.metadata) is None and completed.metadata.state_size:
         raise RestoreRefused(
-            "The snapshot was written by Flink, whose state has another form",
+            "The snapshot was written by Flink, whose state has a different format",
             where=completed.pointer,
             remedy="Make one of ours from it: tidegate migrate "
             f"{completed.pointer} TARGET, and start from TARGET.",

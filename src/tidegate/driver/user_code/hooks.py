@@ -90,7 +90,7 @@ class MasterHooks:
             raise UserCodeFailed(
                 f"the master hooks were not restored within {RESTORE_TIMEOUT_S:g} s",
                 where=f"master hooks {', '.join(self._hooks)}",
-                remedy="See what their reset or restore_checkpoint waits for.",
+                remedy="Find out what their reset or restore_checkpoint waits for.",
             ) from error
 
     async def _restore(

@@ -31,7 +31,7 @@ def check_form(form: str, call: str) -> None:
         )
     if form in ("pandas", "polars") and find_spec(form) is None:
         raise GraphError(
-            f"Batches are wanted in the form of {form}, which is not installed",
+            f"The form of batches is set to {form}, which is not installed",
             where=call,
             remedy=f"Install it: pip install 'tidegate[{form}]', here and on the executors.",
         )

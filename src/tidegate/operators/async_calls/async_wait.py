@@ -386,7 +386,7 @@ class AsyncWaitOperator(FunctionOperator):
             return cast("list[object]", given)
         raise UserCodeFailed(
             "The result of AsyncFunction should be of list type: the function of operator "
-            f"'{self._name}' gave {shown(given)}, which is no list",
+            f"'{self._name}' gave {shown(given)}, which is not a list",
             where=f"operator '{self._name}', at the row {shown(value)}",
             remedy="Give a list of results: [result] for one, [] for none.",
         )

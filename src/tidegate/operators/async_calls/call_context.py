@@ -129,5 +129,5 @@ class CallContext:
             f"{call}: an AsyncFunction has no state and no timers, since its calls end in any "
             "order and are made again after a failure",
             where=f"operator '{self.operator}'",
-            remedy="Keep state in a process function before or behind this step.",
+            remedy="Keep state in a process function before or after this step.",
         )

@@ -172,8 +172,8 @@ class CallProcesses:
             f"the process in which operator '{operator}' calls its function died "
             f"{DEATHS_MAX} times in a row; the last one {how}",
             where=f"operator '{operator}', {place}",
-            remedy="See what the row makes the function do: a crash in a library and a lack of "
-            "memory end a process without an exception.",
+            remedy="Find out what the function does with the row: a crash in a library or a lack "
+            "of memory ends a process without an exception.",
         )
 
     def _taken(self) -> _Process:

@@ -260,7 +260,7 @@ def _made(supplier: Callable[[], object], operator: str) -> WatermarkGenerator[A
         raise user_code_failed(error, operator=operator, call=call) from error
     if not isinstance(made, WatermarkGenerator):
         raise GraphError(
-            f"the supplier of watermark generators gave {made!r}, which is none",
+            f"the supplier of watermark generators gave {made!r}, which is not one",
             where=f"operator '{operator}'",
             remedy="Return an object of a class derived from WatermarkGenerator.",
         )

@@ -72,7 +72,7 @@ class FunctionStamps:
         index = _first_misfit(found)
         return UserCodeFailed(
             f"the timestamp assigner of operator '{self._operator}' gave {shown(found[index])}, "
-            "which is no number of milliseconds",
+            "which is not a number of milliseconds",
             where=f"operator '{self._operator}', at the row {shown(values[index])}",
             remedy="Return milliseconds since 1970 as an int of 64 bits.",
         )
@@ -119,7 +119,7 @@ class ColumnStamps:
             stamp = _millis(field)
             if stamp is None:
                 raise BadRecord(
-                    f"the column '{self._column}' holds {shown(field)}, which is no time",
+                    f"the column '{self._column}' holds {shown(field)}, which is not a time",
                     where=f"operator '{self._operator}', at the row {shown(value)}",
                     remedy="Event time is an int of milliseconds since 1970, or a datetime.",
                 )
@@ -134,14 +134,14 @@ class ColumnStamps:
         if column.null_count:
             row = batch.slice(column.is_null().to_pylist().index(True), 1).to_pylist()[0]
             raise BadRecord(
-                f"the column '{self._column}' holds a null, which is no time",
+                f"the column '{self._column}' holds a null, which is not a time",
                 where=f"operator '{self._operator}', at the row {shown(row)}",
                 remedy="Leave such rows out before event time is taken from them.",
             )
         stamps = arrow_millis(column)
         if stamps is None:
             raise GraphError(
-                f"the column '{self._column}' holds {column.type}, which is no time",
+                f"the column '{self._column}' holds {column.type}, which is not a time",
                 where=f"operator '{self._operator}'",
                 remedy="Event time is a column of integers, milliseconds since 1970, or of "
                 "timestamps or dates.",

@@ -99,7 +99,7 @@ class BroadcastContext(_BaseContext, RowContext):
         return UserError(
             f"A broadcast record has no {what}: every subtask gets it, whatever its keys",
             where=f"{self.states.where}, in process_broadcast_element",
-            remedy="Put into broadcast state what is to happen, and do it in process_element or "
+            remedy="Record in broadcast state what must happen, and do it in process_element or "
             "on_timer; current_watermark() and current_processing_time() tell the time.",
         )
 

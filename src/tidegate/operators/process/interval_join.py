@@ -118,7 +118,7 @@ class IntervalJoinOperator(FunctionOperator):
         stamps, watermark_ms = rows.timestamps_ms, self._watermark_ms
         if stamps is None:
             raise UserError(
-                "Records have no event time, which an interval join goes by",
+                "Records have no event time, which an interval join needs",
                 where=f"operator '{self._name}', {('left', 'right')[port]} input",
                 remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
                 "assign_timestamps_and_watermarks before key_by.",
@@ -157,7 +157,7 @@ class IntervalJoinOperator(FunctionOperator):
                         results = call(left, right, pair)
                         if results is not None:
                             if texts and type(results) in TEXTS:
-                                raise TypeError("text is no iterable of records")
+                                raise TypeError("text is not an iterable of records")
                             beside = yield from results if own is None else map(own, results)
                             if beside is not None:
                                 raise ReturnedBeside(beside)

@@ -49,7 +49,10 @@ class ReinterpretOperator(Operator):
                 f"the key {shown(keys[row])} is in subtask {context.subtask + 1}, and key_by would "
                 f"send it to {targets[row] + 1}",
                 where=f"operator '{self._name}', at the row {shown(rows.values[row])}",
-                remedy="Reinterpret only what was partitioned by this very key; else use key_by.",
+                remedy=(
+                    "Reinterpret only streams that were partitioned by this very key; else use "
+                    "key_by."
+                ),
             )
         out.emit(RowBatch(rows.values, rows.timestamps_ms, list(keys), groups.tolist()))
 

@@ -123,7 +123,7 @@ class CommitterOperator(Operator):
         for message in messages:
             if not isinstance(message, CommittableMessage):
                 raise UserError(
-                    f"A committer is given {message!r:.100}, which is no CommittableMessage",
+                    f"A committer is given {message!r:.100}, which is not a CommittableMessage",
                     where=f"operator '{self._context.name}'",
                     remedy="Give committables on as they come, or make new ones in "
                     "add_pre_commit_topology.",

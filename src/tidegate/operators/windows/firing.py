@@ -155,7 +155,7 @@ class WindowContents(AggregateFunction[Any, Any, Any]):
         """The accumulator. Raises TypeError for None, which a function has returned by mistake."""
         if accumulator is None:
             call = "the reduce function" if self._aggregate is None else "AggregateFunction.add"
-            raise TypeError(f"{call} has returned None; it has to return what was gathered")
+            raise TypeError(f"{call} has returned None; it must return the accumulated value")
         return accumulator
 
     @property
@@ -223,7 +223,7 @@ class Evaluation:
             return cast("list[object]", results)
         if not are_records(results):
             raise UserError(
-                f"The window function has returned {results!r}, which are no results one by one",
+                f"The window function has returned {results!r}, and not single results",
                 where=f"operator '{self._operator}', key {key!r}, {window}",
                 remedy="Yield each result, or return a list of them.",
             )
@@ -485,7 +485,7 @@ def event_times(rows: RowBatch, operator: str) -> list[int]:
     """The rows' event times. Raises UserError where they have none, or one that is no time."""
     if rows.timestamps_ms is None:
         raise UserError(
-            "Records have no event time, which windows of event time go by",
+            "Records have no event time, which event-time windows need",
             where=f"operator '{operator}'",
             remedy="Give the source a WatermarkStrategy with a timestamp assigner, or call "
             "assign_timestamps_and_watermarks before the window.",

@@ -236,7 +236,7 @@ class WindowOperator(FiringOperator):
         """Do with a window of the current key what its trigger says."""
         if not isinstance(result, TriggerResult):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(
-                f"The trigger has returned {result!r} for {window}, which is no TriggerResult",
+                f"The trigger has returned {result!r} for {window}, which is not a TriggerResult",
                 where=f"operator '{self._name}', key {self._cell.key!r}",
                 remedy="Return one of TriggerResult, such as TriggerResult.CONTINUE.",
             )

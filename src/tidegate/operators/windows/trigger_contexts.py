@@ -143,7 +143,7 @@ class WindowTriggerContext:
                 raise UserError(
                     f"The trigger's state '{descriptor.name}' is of a kind that cannot be merged",
                     where=f"operator '{self._name}'",
-                    remedy="Use list, reducing or aggregating state where windows merge.",
+                    remedy="Use list, reducing or aggregating state if windows merge.",
                 )
 
     def _aggregating(self, descriptor: AggregatingStateDescriptor) -> _Aggregating:

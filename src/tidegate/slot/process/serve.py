@@ -228,6 +228,6 @@ def address_towards(driver: str) -> str:
     except OSError as error:
         raise PeerLost(
             f"the driver at {driver} cannot be reached: {error}",
-            remedy="See whether the job is over by now. On Spark, see whether executors reach "
+            remedy="Check if the job is over by now. On Spark, check that executors reach "
             "spark.driver.host, and the ports of tidegate.net.port-range.",
         ) from error

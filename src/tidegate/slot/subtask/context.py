@@ -303,7 +303,7 @@ class SlotRuntimeContext:
             raise UserError(
                 f"{call} asks for keyed state on a stream without keys",
                 where=f"operator '{self._context.name}', state '{given.name}'",
-                remedy="Call key_by before the step; or keep what is the subtask's own with "
+                remedy="Call key_by before the step; or keep state of the subtask with "
                 "get_operator_list_state.",
             )
         return self._context.keyed_state(given)

@@ -70,7 +70,7 @@ class SubtaskEnd:
                 "Stop-with-savepoint failed: the savepoint was given up, and the subtask has "
                 "stopped for it already",
                 where=f"checkpoint {checkpoint}",
-                remedy="See why the savepoint was given up. The job goes on from its newest "
+                remedy="Find out why the savepoint was aborted. The job resumes from its newest "
                 "checkpoint, if it may restart.",
             )
 

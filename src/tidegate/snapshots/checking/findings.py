@@ -37,7 +37,7 @@ _REMEDIES: Final = {
     Fault.UNREADABLE: "Give this process the right to read it, or look after the disk.",
     Fault.SIZE: _DISK,
     Fault.CHECKSUM: _DISK,
-    Fault.UNSIGNED: "Give the key of the snapshot; else trust it no more than who could write it.",
+    Fault.UNSIGNED: "Give the key of the snapshot; without it, trust it as far as its writers.",
     Fault.CONTENTS: _DISK,
     Fault.OUTSIDE: "Copy it before you delete anything.",
     Fault.RECORD: "Start by path, not with '--from latest'.",

@@ -105,7 +105,7 @@ class Orphans:
                         Fault.MISSING,
                         paths.join(folder, paths.METADATA),
                         f"The records of job '{job.name}' name checkpoint {pointer.checkpoint} "
-                        "there, and there is none",
+                        "there, which does not exist",
                     )
 
     def _is_there(self, folder: str) -> bool:
@@ -248,4 +248,4 @@ def _orphan(file: str, size: int) -> Finding:
 
 
 def _foreign(file: str) -> Finding:
-    return Finding(Fault.FOREIGN, file, "It is none of Tidegate's, and not to be deleted by it")
+    return Finding(Fault.FOREIGN, file, "Tidegate did not write it, and does not delete it")

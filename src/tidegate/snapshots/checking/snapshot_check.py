@@ -200,7 +200,7 @@ class SnapshotChecker:
             crcs = f"crc32c {seen.crc32c:08x} for {written.crc32c:08x}"
             return Fault.CHECKSUM, place, f"Its bytes are not those that were written: {crcs}"
         if written.sha256 and written.sha256 != seen.sha256:
-            return Fault.UNSIGNED, place, "Its SHA-256 is not that which was signed"
+            return Fault.UNSIGNED, place, "Its SHA-256 is not the signed one"
         return None
 
     def _seen(self, place: str, *, sha256: bool) -> FileChecksum | FileMissing | StorageFailed:

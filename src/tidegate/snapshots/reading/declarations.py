@@ -91,8 +91,7 @@ class DeclaredTypes:
         state = self.state
         if state.serializer.name == "pickle" and has_records(state.serializer.type_info):
             raise ConfigError(
-                f"The state '{state.name}' holds records that are pickled, for which their class "
-                "is needed",
+                f"The state '{state.name}' holds pickled records, which need their class",
                 where=f"state '{state.name}'",
                 remedy="Declare the types of all their fields, or use SavepointWriter.",
             )
@@ -124,7 +123,7 @@ class DeclaredTypes:
             raise ConfigError(
                 "The option 'descriptor' declares no state",
                 where=f"state '{name}'",
-                remedy="Give what state_options(descriptor) makes.",
+                remedy="Pass the result of state_options(descriptor).",
             ) from error
 
 

@@ -96,7 +96,7 @@ class KeyedStates:
                 keys, values = self._serializer(stream.key), self._serializer(newest.serializer)
                 return StateForm(info, header, keys, values)
         raise ConfigError(
-            f"The state '{info.name}' is empty, so that the type of its keys is not known",
+            f"The state '{info.name}' is empty, so the type of its keys is unknown",
             where=self._where,
             remedy="Put it with its descriptor, and key_type.",
         )
@@ -113,7 +113,7 @@ class KeyedStates:
             [plain], [group] = KeyHasher(key_type, self._max_parallelism).keyed([own])
         except (Misfit, UnsupportedKey) as error:
             raise ConfigError(
-                f"{key!r} is no key of the state '{info.name}', whose keys are {key_type}",
+                f"{key!r} is not a key of the state '{info.name}', whose keys are {key_type}",
                 where=self._where,
                 remedy="Give a key of that type.",
             ) from error

@@ -72,7 +72,7 @@ def _run_of_rows(rows: Sequence[StateRow], info: StateInfo, where: str) -> Run:
             return [recast(value, type_info) for value in values]
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"A {name} is no {type_info}: {error}",
+                f"A {name} is not of type {type_info}: {error}",
                 where=where,
                 remedy="Give records of the same fields as those that are read.",
             ) from error
@@ -102,7 +102,7 @@ def _run_of_batch(batch: pa.RecordBatch, info: StateInfo, where: str) -> Run:
             return values_of(batch.column(name), type_info)
         except (TypeError, ValueError, KeyError) as error:
             raise ConfigError(
-                f"The column '{name}' holds what is no {type_info}: {error}",
+                f"The column '{name}' holds a value that is not of type {type_info}: {error}",
                 where=where,
                 remedy="Give the rows the columns that reading the state gives.",
             ) from error
@@ -201,7 +201,7 @@ class RowsEncoder:
 
     def _no_key(self, key: object) -> ConfigError:
         return ConfigError(
-            f"{key!r} is no key of type {self._form.info.key_type}",
+            f"{key!r} is not a key of type {self._form.info.key_type}",
             where=self._where,
             remedy="Give each row a key of that type.",
         )

@@ -262,7 +262,7 @@ class SavepointWriter:
         info = base.state(found, state)
         if info.kind in _KEPT:
             raise ConfigError(
-                f"The state '{state}' is of kind {info.kind.value}, which can't be left out alone",
+                f"The state '{state}' is of kind {info.kind.value}, which can't be removed alone",
                 where=f"{base.path}, operator '{found}'",
                 remedy="Leave out the whole operator with remove_operator.",
             )
@@ -441,7 +441,7 @@ class SavepointWriter:
             names = [] if self._base is None else [str(each) for each in self._base.operators]
             other = f" Of operators: {likely(target.uid or '', names)}" if names else ""
             raise ConfigError(
-                f"The state '{state}' is not there yet, so that its type is not known",
+                f"The state '{state}' does not exist yet, so its type is unknown",
                 where=where,
                 remedy=f"Put it with its descriptor, as the job has it.{other}",
             )

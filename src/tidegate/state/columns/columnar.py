@@ -189,7 +189,7 @@ class KeyedColumnStates:
         return SerializerIncompatible(
             f"The columnar state was of {before} and is now of {now}",
             where=self._where,
-            remedy="Give the operator a new uid, so that it begins without state.",
+            remedy="Give the operator a new uid, so that it starts without state.",
         )
 
 
@@ -277,8 +277,8 @@ class ColumnsSnapshot:
             return array_of(np.concatenate(parts), column.arrow)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise UserError(
-                f"The column '{column.name}' of state holds values that are no {column.arrow}: "
-                f"{error}",
+                f"The column '{column.name}' of state holds values that are not of "
+                f"type {column.arrow}: {error}",
                 where=self.where,
                 remedy="Put values of the descriptor's type, or change the descriptor.",
             ) from error

@@ -182,7 +182,7 @@ def _default(default: object, dtype: np.dtype[Any], where: str) -> NDArray[Any]:
         return np.asarray(default).astype(dtype)
     except (ValueError, TypeError) as error:
         raise ConfigError(
-            f"{default!r} is no default for a column of {dtype}",
+            f"{default!r} is not a default for a column of {dtype}",
             where=where,
             remedy="Give the descriptor a default of the column's type, or none.",
         ) from error

@@ -165,7 +165,7 @@ def arrow_key_type(key_type: TypeInformation) -> pa.DataType:
     found = _NUMBERS.get(written) or _TEXTS.get(written)
     if found is None:
         raise UnsupportedKey(
-            f"{key_type} is no type of key for columns",
+            f"{key_type} is not a type of keys for columns",
             where="keyed columns",
             remedy="Key Arrow batches by a text, a number, bytes, a date or a time.",
         )

@@ -293,8 +293,9 @@ class RocksDBStore:
             failure = StorageFailed(
                 f"State on the local disk can't be {done}: {error}",
                 where=str(self.folder),
-                remedy="See that the disk is there and has room (state.backend.rocksdb.localdir "
-                "says which); the job goes on from its last checkpoint.",
+                remedy="Check that the disk is mounted and has room "
+                "(state.backend.rocksdb.localdir says which); the job resumes from its last "
+                "checkpoint.",
             )
             if done in _WRITING:
                 self.lost = self.lost or failure
@@ -319,7 +320,7 @@ def _library() -> Any:
         import rocksdict
     except ImportError as error:
         raise ConfigError(
-            "The RocksDB state backend needs the package 'rocksdict', which is not there",
+            "The RocksDB state backend needs the package 'rocksdict', which is not installed",
             where="option state.backend.type",
             remedy="Install it on the driver and on every worker: pip install 'tidegate[rocksdb]'.",
         ) from error

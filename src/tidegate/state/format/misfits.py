@@ -96,8 +96,9 @@ def _check(
             field = f", field '{field_name(misfit.path)}'" if misfit.path else ""
             under = "" if key is None else f", key {shown(key(index))}"
             raise UserError(
-                f"The state holds what is not of its declared type, {serializer.type_info}{field}: "
+                "The state holds a value that is not of its declared type, "
+                f"{serializer.type_info}{field}: "
                 f"{misfit_text(misfit)}",
                 where=f"{where}{under}, at the entry {shown(value)}",
-                remedy="Put in values of the declared type, or declare the type of what is put in.",
+                remedy="Put values of the declared type, or declare the type that you put.",
             ) from None

@@ -74,7 +74,7 @@ class Keys:
 def _remedy(held: TypeInformation, found: TypeInformation) -> str:
     if isinstance(held, BasicTypeInfo) and found == NumberTypeInfo(held):
         return f"Declare the keys, as in key_by(…, key_type=Types.{held.name.upper()}())."
-    return "Go back to the old key; where a key lies depends on its type."
+    return "Go back to the old key; the place of a key depends on its type."
 
 
 def paired(keys: Serializer, namespace: TypeInformation | None) -> Serializer:

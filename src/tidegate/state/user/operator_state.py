@@ -132,7 +132,7 @@ class ReadBroadcastState:
     def put(self, *_: object) -> NoReturn:
         """Refused, like every other write: raises UserError."""
         raise UserError(
-            "Broadcast state was written where it can only be read",
+            "Broadcast state was written in a place where it is read-only",
             where=f"{self._where}, on the side of the stream that is not broadcast",
             remedy="Write it in process_broadcast_element only: there every subtask does the same.",
         )

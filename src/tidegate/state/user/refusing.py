@@ -45,7 +45,7 @@ def refusing_maps(key_groups: KeyGroupRange, max_parallelism: int) -> list[Entri
 
 def _no_key() -> Exception:
     return UserError(
-        "Keyed state was used where there is no current key",
+        "Keyed state was used without a current key",
         where="outside of the processing of a keyed record, such as in open or close, or for a "
         "broadcast record",
         remedy="Read and write keyed state only while a keyed record or a timer is processed.",

@@ -84,7 +84,7 @@ def _read_layout(reader: Reader) -> Layout:
     magic = reader.i32("the magic number")
     if magic != MAGIC:
         raise reader.fail(
-            "Unexpected magic number: the file is from Flink 1.0, or it is no checkpoint or "
+            "Unexpected magic number: the file is from Flink 1.0, or it is not checkpoint or "
             "savepoint metadata at all, or it is corrupted",
             expected=f"{MAGIC:08x}",
             found=f"{magic & 0xFFFFFFFF:08x}",

@@ -95,7 +95,7 @@ def read_properties(reader: Reader) -> CheckpointProperties | None:
     header = reader.i32("the header of a Java object stream") & 0xFFFFFFFF
     if header != STREAM_HEADER:
         raise reader.fail(
-            "the checkpoint properties are no Java object stream",
+            "the checkpoint properties are not a Java object stream",
             expected=f"{STREAM_HEADER:08x}",
             found=f"{header:08x}",
             offset=start,

@@ -196,7 +196,7 @@ class _Stream:
         """Bytes from an offset to another, or to the end."""
         if start > self._handle.state_size:
             raise FormatError(
-                "A key group lies behind the end of its stream",
+                "A key group begins after the end of its stream",
                 where=self._files.where,
                 offset=start,
                 expected=f"an offset below {self._handle.state_size}",

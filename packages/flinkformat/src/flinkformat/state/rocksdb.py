@@ -165,7 +165,8 @@ class _Database:
 def _refuse_without_library() -> None:
     if find_spec("rocksdict") is None:
         raise ConfigError(
-            "State of Flink's RocksDB backend needs the package 'rocksdict', which is not there",
+            "State of Flink's RocksDB backend needs the package 'rocksdict', which is not "
+            "installed",
             where="reading a snapshot of Flink",
             remedy="pip install 'flinkformat[rocksdb]', or take a savepoint in canonical form.",
         )

@@ -134,7 +134,7 @@ def _read_string(reader: Reader) -> str | None:
     units = [_read_units(reader) for _ in range(length)]
     if any(unit > 0xFFFF for unit in units):
         raise reader.fail(
-            "a text has a character that is none",
+            "a text has an invalid character",
             expected="units of 16 bits",
             found=str(max(units)),
             offset=start,
@@ -222,7 +222,7 @@ def _write_big_dec(writer: Writer, value: Decimal | None) -> None:
         return
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise ValueError(f"{value} is no number")
+        raise ValueError(f"{value} is not a number")
     unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
     words = {number: word for word, number in _SHORT_FORMS.items()}
     # Java keeps the small numbers of a BigDecimal as shared ones, which have a word each.

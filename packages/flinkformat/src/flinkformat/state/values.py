@@ -149,7 +149,7 @@ def _python_container(value: object) -> object:
 def _micros(nano: int) -> int:
     micros, rest = divmod(nano, 1000)
     if rest:
-        raise ValueError(f"{nano} ns are no whole number of microseconds, with which Python counts")
+        raise ValueError(f"{nano} ns are not a whole number of microseconds, Python's unit")
     return micros
 
 

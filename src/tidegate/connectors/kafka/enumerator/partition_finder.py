@@ -88,7 +88,7 @@ class PartitionFinder:
                 slow = fault(error).code() == KafkaError._TIMED_OUT  # pyright: ignore[reportPrivateUsage]
                 if slow or not left:
                     raise StorageFailed(
-                        f"The offsets of partitions were not told: {fault(error).str()}",
+                        f"The offsets of partitions could not be read: {fault(error).str()}",
                         where=self._where,
                         remedy="Check that the servers answer, and that this user may describe the "
                         "topics and the group.",
@@ -122,7 +122,7 @@ class PartitionFinder:
             raise ConfigError(
                 f"There is no {how.kind} offset for {', '.join(map(str, missing))}",
                 where=f"{self._where}, group '{self._properties['group.id']}'",
-                remedy="Commit some, or say where to begin without: "
+                remedy="Commit offsets, or set a start for partitions without them: "
                 "KafkaOffsetResetStrategy.EARLIEST or LATEST.",
             )
         if missing:
