@@ -185,8 +185,8 @@ def _quorum(configuration: ReadableConfig) -> str:
             raise ConfigError(
                 f"{ZOOKEEPER_QUORUM.key} is {given!r}, which names no ZooKeeper servers",
                 where=configuration.where_set(ZOOKEEPER_QUORUM),
-                remedy="Write host:port, separated by commas; the node for Tidegate's records is set "
-                f"by {ZOOKEEPER_ROOT.key}.",
+                remedy="Write host:port, separated by commas; the node for Tidegate's records is "
+                f"set by {ZOOKEEPER_ROOT.key}.",
             )
     return ",".join(servers)
 
