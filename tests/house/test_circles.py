@@ -17,7 +17,6 @@ CIRCLES = [
     "slot.slot slot.snapshots slot.subtask.hosting",
     "state.backend state.disk.files state.disk.restore state.disk.rocksdb state.pending "
     "state.user.timers",
-    "typeinfo.key_columns typeinfo.key_kinds",
     "upgrade.report upgrade.table",
 ]
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from flinkformat.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsStateHandle
 from tidegate.errors import FileMissing, RestoreRefused
-from tidegate.snapshots.reading.key_spaces import key_space
+from tidegate.snapshots.reading.keyed_streams import key_space
 from tidegate.state.disk.by_entry import name_of
 from tidegate.state.disk.store import PREFIX_BYTES
 from tidegate.state.format.blocks import COLUMNS, PRESENT, all_sections

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 import numpy as np
 
 from flinkformat import java_hash
-from flinkformat.row import Row, RowKind
 from tidegate.typeinfo import hash_columns
 from tidegate.typeinfo.plain_keys import (
     code_of_decimal,
@@ -33,7 +32,6 @@ from tidegate.typeinfo.types import (
     INSTANT,
     INTEGER_BITS,
     LONG,
-    PICKLED,
     SQL_DATE,
     SQL_TIME,
     SQL_TIMESTAMP,
@@ -43,7 +41,6 @@ from tidegate.typeinfo.types import (
     BasicTypeInfo,
     EnumTypeInfo,
     NumberTypeInfo,
-    RowTypeInfo,
     TypeInformation,
 )
 
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tidegate.typeinfo.hash_columns import Codes
-    from tidegate.typeinfo.key_columns import KeyColumn
 
 _EPOCH_DAY: Final = datetime.date(1970, 1, 1).toordinal()
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -279,88 +275,6 @@ class Members:
     def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
         names = keys if self.python_type is str else [key.name for key in keys]
         return keys, _codes_of_strings(cast("list[str]", names))
-
-
-class Fields:
-    """Tuples and objects of a class with fields: each field a column of its own.
-
-    A field may hold None. as_type: gives the type from those of the fields.
-    """
-
-    def __init__(
-        self,
-        python_type: type,
-        names: tuple[str, ...],
-        columns: list[KeyColumn],
-        as_type: Callable[[tuple[TypeInformation, ...]], TypeInformation],
-    ) -> None:
-        self.python_type = python_type
-        self._names = names
-        self._columns = columns
-        self._as_type = as_type
-        self._is_tuple = issubclass(python_type, tuple)
-
-    @property
-    def type_info(self) -> TypeInformation:
-        return self._as_type(tuple(column.type_info or PICKLED for column in self._columns))
-
-    def bring(self, key: Any) -> Any:
-        """The equal tuple of this kind, for one with or without names."""
-        if not (self._is_tuple and isinstance(key, tuple)):
-            raise NoKey(key)
-        values = cast("tuple[Any, ...]", key)
-        if len(values) != len(self._columns):
-            raise NoKey(key)
-        return self._made(values)
-
-    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
-        count = len(self._columns)
-        if self._is_tuple and list(map(len, keys)).count(count) != len(keys):
-            raise NoKey(next(key for key in keys if len(key) != count))
-        if count == 0 or not keys:
-            return keys, np.zeros(len(keys), np.uint32)
-        parts = list(zip(*(keys if self._is_tuple else map(self._get, keys)), strict=True))
-        read = [column.read(part) for column, part in zip(self._columns, parts, strict=True)]
-        if any(now is not then for (now, _), then in zip(read, parts, strict=True)):
-            keys = list(map(self._made, zip(*(now for now, _ in read), strict=True)))
-        return keys, hash_columns.codes_of_tuples([codes for _, codes in read])
-
-    def _get(self, key: Any) -> tuple[Any, ...]:
-        return tuple(getattr(key, name) for name in self._names)
-
-    def _made(self, values: tuple[Any, ...]) -> Any:
-        if self.python_type is tuple:
-            return tuple(values)
-        if self._is_tuple:
-            return self.python_type(*values)
-        return self.python_type(**dict(zip(self._names, values, strict=True)))
-
-
-class Rows:
-    """Rows of kind INSERT, as PyFlink keys by; no field may be None."""
-
-    python_type = Row
-
-    def __init__(self, type_info: RowTypeInfo, columns: list[KeyColumn]) -> None:
-        self.type_info = type_info
-        self._columns = columns
-
-    def bring(self, key: Any) -> Any:
-        raise NoKey(key)
-
-    def read(self, keys: Sequence[Any]) -> tuple[Sequence[Any], Codes]:
-        for key in keys:
-            if len(key) != len(self._columns) or key.get_row_kind() is not RowKind.INSERT:
-                raise NoKey(key)
-        parts = list(zip(*keys, strict=True))
-        read = [column.read(part) for column, part in zip(self._columns, parts, strict=True)]
-        if any(now is not then for (now, _), then in zip(read, parts, strict=True)):
-            rows = zip(*(now for now, _ in read), strict=True)
-            keys = [
-                Row.of_parts(list(values), key.names, RowKind.INSERT)
-                for key, values in zip(keys, rows, strict=True)
-            ]
-        return keys, hash_columns.codes_of_rows([codes for _, codes in read], len(keys))
 
 
 def _codes_of_strings(keys: list[str]) -> Codes:
