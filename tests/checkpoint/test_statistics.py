@@ -208,6 +208,7 @@ def test_the_summary_looks_back_on_a_window(monkeypatch: pytest.MonkeyPatch) -> 
     assert (spread.count, spread.min, spread.max) == (2, 3, 4)
 
 
+@pytest.mark.slow
 def test_no_statistics_are_kept_for_the_summary_alone() -> None:
     """A job at a checkpoint a second completes 86,400 a day; five numbers of each are enough."""
     world = started(replace(EVERY_SECOND, history_max=2))

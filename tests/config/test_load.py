@@ -91,6 +91,7 @@ def test_what_is_no_file_of_options_is_refused(
     assert caught.value.where.endswith(f"line {line}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

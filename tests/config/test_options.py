@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import ast
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +10,6 @@ from tidegate.config import configuration as options
 from tidegate.config.flink_keys import FLINK_KEYS
 from tidegate.config.option import ConfigOption
 from tidegate.config.security import StoreOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize("option", options.ALL, ids=lambda option: option.key)
@@ -67,33 +62,6 @@ def test_the_defaults_that_differ_from_flinks_say_why() -> None:
         "task.cancellation.interval",
         "task.cancellation.timeout",
     }
-
-
-def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:
-    room = Path(options.__file__).parent
-    read = {name for path in room.parent.rglob("*.py") for name in names_read(path)}
-    topics = {
-        path.stem: vars(import_module(f"tidegate.config.{path.stem}")) for path in room.glob("*.py")
-    }
-    unread = {
-        name
-        for topic in topics.values()
-        for name, value in topic.items()
-        if isinstance(value, ConfigOption) and name not in read
-    }
-    assert unread == set()
-
-
-def names_read(path: Path) -> Iterator[str]:
-    """Names and attributes of a module, without those that only stand in the tuple of a topic."""
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "OPTIONS":
-            continue
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute):
-                yield node.attr
-            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-                yield node.id
 
 
 def test_all_are_the_options_of_the_topics() -> None:

@@ -479,6 +479,7 @@ def test_rows_that_cannot_be_read_are_skipped_and_counted_where_that_is_said(
     assert job.readers[0].context.rows_skipped == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "deep",
     ['{"n":' * 50_000, '{"n":\n' * 50_000, '{"n": NaN}\n' + '{"n":' + "[" * 50_000],

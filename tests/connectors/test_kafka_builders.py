@@ -322,6 +322,7 @@ def test_a_json_schema_says_what_the_rows_are() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schema", "place"),
     [

@@ -140,6 +140,7 @@ class Rare(Pages):
         return Page([], position) if self.asked % 2 else super().poll(split, position)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause", [9, 9.0, "9 s", timedelta(seconds=9)])
 def test_a_pause_is_a_number_of_seconds_or_a_length_of_time(world: World, pause: Any) -> None:
     def rare() -> SourceReaderOperator:

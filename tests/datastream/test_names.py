@@ -98,6 +98,7 @@ told(lambda: env.from_spark(None))
 """
 
 
+@pytest.mark.slow
 def test_all_that_needs_no_pyspark_can_be_had_without_it() -> None:
     run = subprocess.run(
         [sys.executable, "-c", WITHOUT_SPARK],

@@ -60,6 +60,7 @@ def test_a_table_with_a_damaged_block_is_named(folder: Path) -> None:
     assert table.name in told.value.where
 
 
+@pytest.mark.slow
 def test_options_that_are_damaged_are_not_asked(folder: Path) -> None:
     whole = entries(folder)
     for file in folder.iterdir():

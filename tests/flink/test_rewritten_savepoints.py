@@ -37,6 +37,7 @@ def without_backend(state: Any) -> Any:
     return state and {name: value for name, value in state.items() if name != "backend"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in JOBS if name != IN_FLIGHT])
 def test_state_is_the_same_in_the_new_savepoint(name: str, tmp_path: Path) -> None:
     before, after = opened(name), rewritten(name, tmp_path)

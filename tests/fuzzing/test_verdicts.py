@@ -105,6 +105,7 @@ def test_a_child_that_does_not_come_back_is_a_fault_of_the_input_it_was_at(
     assert any(fault.replay in line for line in report([tally], with_traces=True))
 
 
+@pytest.mark.slow
 def test_another_child_goes_on_behind_the_input_that_ended_one() -> None:
     def end(_: int, data: bytes) -> None:
         os._exit(3)

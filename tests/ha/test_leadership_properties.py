@@ -226,6 +226,7 @@ RARE = {"seals only the epoch below": 350}
 """Where the search for a rare fault begins, so that it ends soon."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", PLANTED)
 def test_the_check_finds_a_planted_fault(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*PLANTED[fault])

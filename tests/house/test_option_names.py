@@ -3,13 +3,16 @@
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.house.source import ROOT
+from tests.house.source import ROOT, nodes, parsed
+from tidegate.config import configuration as options
 from tidegate.config.configuration import ALL
 from tidegate.config.flink_keys import FLINK_KEYS
+from tidegate.config.option import ConfigOption
 
 KEYS = {key for option in ALL for key in (option.key, *option.old_keys)} | set(FLINK_KEYS)
 # Examples call an environment `env`.
@@ -37,9 +40,8 @@ def is_module(folder: str, name: str) -> bool:
 
 def said(path: Path) -> Iterator[str]:
     """Texts of a module that somebody reads at run time: those with a space, no docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    statements = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    for node in nodes(path):
         text = node.value if isinstance(node, ast.Constant) and id(node) not in statements else None
         if isinstance(text, str) and " " in text:
             yield text
@@ -68,3 +70,30 @@ def test_pages_name_options_that_there_are(folder: str) -> None:
         if not is_known(name)
     }
     assert unknown == set()
+
+
+def test_each_option_is_read_by_the_translation_or_by_another_room() -> None:
+    room = Path(options.__file__).parent
+    read = {name for path in room.parent.rglob("*.py") for name in names_read(path)}
+    topics = {
+        path.stem: vars(import_module(f"tidegate.config.{path.stem}")) for path in room.glob("*.py")
+    }
+    unread = {
+        name
+        for topic in topics.values()
+        for name, value in topic.items()
+        if isinstance(value, ConfigOption) and name not in read
+    }
+    assert unread == set()
+
+
+def names_read(path: Path) -> Iterator[str]:
+    """Names and attributes of a module, without those that only stand in the tuple of a topic."""
+    for statement in parsed(path).body:
+        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "OPTIONS":
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute):
+                yield node.attr
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield node.id

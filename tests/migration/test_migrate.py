@@ -52,6 +52,7 @@ def entries(folder: Path, uid: str) -> dict[str, list[tuple[int | None, Any, Any
     }
 
 
+@pytest.mark.slow
 def test_state_of_java_is_taken_as_its_serializers_say(tmp_path: Path) -> None:
     """Every entry of RocksDB's files, timers too, in the key groups that they were in."""
     source = FIXTURES / "keyed-rocks-savepoint-native"

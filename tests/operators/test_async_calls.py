@@ -243,6 +243,7 @@ def test_coroutines_that_open_and_close_are_awaited_around_all_calls(world: Worl
     assert session.life == ["open of step (1/1), low", "close"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("executor", Executor)
 def test_what_opening_raises_is_the_functions_failure(world: World, executor: Executor) -> None:
     class Closed(Session):
@@ -306,6 +307,7 @@ def in_processes(workers: int = 1) -> CallSettings:
     return CallSettings(LONG_MS, executor=Executor.PROCESS, workers=workers)
 
 
+@pytest.mark.slow
 def test_functions_are_opened_called_and_closed_in_processes(world: World, tmp_path: Path) -> None:
     step = Step(Elsewhere(tmp_path), world, in_processes())
     step.rows("a", "b")
@@ -318,6 +320,7 @@ def test_functions_are_opened_called_and_closed_in_processes(world: World, tmp_p
         os.kill(pid, 0)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_repeats_its_row(world: World, tmp_path: Path) -> None:
     step = Step(Elsewhere(tmp_path), world, in_processes())
     step.rows("a", "die once", "b")
@@ -328,6 +331,7 @@ def test_a_process_that_is_killed_repeats_its_row(world: World, tmp_path: Path) 
     assert pids[0] != pids[1] == pids[2]
 
 
+@pytest.mark.slow
 def test_a_row_that_kills_each_process_fails_by_name(world: World, tmp_path: Path) -> None:
     step = Step(Elsewhere(tmp_path), world, in_processes())
     step.rows("die")
@@ -337,6 +341,7 @@ def test_a_row_that_kills_each_process_fails_by_name(world: World, tmp_path: Pat
     step.close()
 
 
+@pytest.mark.slow
 def test_what_is_raised_in_a_process_comes_with_the_trace_from_there(
     world: World, tmp_path: Path
 ) -> None:

@@ -144,6 +144,7 @@ SLIDING = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(
     windows=TUMBLING | SLIDING,
     lateness_ms=st.sampled_from([0, 0, 3, 10]),
@@ -312,6 +313,7 @@ def test_an_unknown_column_and_a_changed_schema_are_refused() -> None:
         windowed.restored(1).process(pa.record_batch({"k": [1], "x": [0.5]}), [1])
 
 
+@pytest.mark.slow
 def test_many_keys_and_slices_at_once() -> None:
     chance = np.random.default_rng(5)
     keys, stamps = chance.integers(0, 3000, 50_000), chance.integers(0, 20_000, 50_000)

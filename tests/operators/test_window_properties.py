@@ -404,6 +404,7 @@ def test_sessions(
     agree(session_case(data.draw, by_clock=by_clock), actions, parallelism, batch_rows)
 
 
+@pytest.mark.slow
 @examples(150)
 @given(
     st.integers(1, 6),

@@ -106,6 +106,7 @@ def test_data_in_flight_and_the_coordinators_state_are_counted(tmp_path: Path) -
     assert summary.size_bytes == Snapshot.open(path).metadata.state_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["keyed-heapfile-savepoint-canonical", "keyed-rocks-savepoint-native", "pyflink-chk"]
 )

@@ -371,6 +371,7 @@ def test_panes_are_snapshotted_by_number_and_rescaled(keys: pa.Array) -> None:
         assert found == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
 def test_keys_that_no_pane_has_any_more_are_forgotten(kind: pa.DataType) -> None:
     subtask = Subtask()

@@ -485,6 +485,7 @@ class Driven(Job):
             self.subtask.backend.on_aborted(given_up.number)
 
 
+@pytest.mark.slow
 @examples(100)
 @given(
     script=st.lists(STEPS | STEPS | WRITES, min_size=20, max_size=60),

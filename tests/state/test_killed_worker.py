@@ -12,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 100.0
 
 
+@pytest.mark.slow
 @pytest.mark.feature("F104", "F108")
 def test_after_a_kill_state_is_what_it_was_at_the_barrier(tmp_path: Path) -> None:
     with start("take", tmp_path) as worker:

@@ -93,6 +93,7 @@ def test_adding_to_a_long_list_that_is_not_in_memory_reads_and_writes_nothing_of
         each.backend.close()
 
 
+@pytest.mark.slow
 def test_a_list_that_was_read_and_has_many_parts_becomes_one_as_it_is_added_to(
     disk: Disk,
 ) -> None:
@@ -203,6 +204,7 @@ def test_lists_are_as_in_memory_whatever_is_on_disk_of_them(
     disk.close()
 
 
+@pytest.mark.slow
 def test_parts_go_on_behind_those_of_other_subtasks_after_a_rescale(disk: Disk) -> None:
     subtasks = disk.begun(2)
     keys = [f"key {number}" for number in range(12)]

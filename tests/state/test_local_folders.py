@@ -250,6 +250,7 @@ def test_the_last_slot_of_a_job_that_needs_it_no_more_leaves_nothing(machine: Ma
     assert machine.everything() == []
 
 
+@pytest.mark.slow
 def test_slots_that_begin_while_others_end_never_meet_half_a_folder(machine: Machine) -> None:
     def live(name: str) -> None:
         for number in range(1_000):

@@ -10,6 +10,7 @@ import datetime
 from dataclasses import dataclass, field, make_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -192,6 +193,7 @@ EDITED = st.recursive(
 )
 
 
+@pytest.mark.slow
 @examples(400)
 @given(edited=EDITED, data=st.data())
 def test_each_value_of_an_old_type_is_read_right_or_none_is(

@@ -481,6 +481,7 @@ def test_a_dictionary_column_hashes_as_its_values() -> None:
     assert KeyHasher(None, 128).key_groups_of_column(column).tolist() == expected.tolist()
 
 
+@pytest.mark.slow
 def test_the_seed_of_pythons_hash_does_not_matter() -> None:
     program = (
         "from tidegate.typeinfo.key_hash import KeyHasher\n"

@@ -322,6 +322,7 @@ def test_properties_of_unknown_classes_are_refused(old: bytes, new: bytes, found
     assert caught.value.where == "checkpoint properties"
 
 
+@pytest.mark.slow
 def test_any_other_byte_in_properties_is_read_or_refused_with_its_place() -> None:
     whole = of_properties(lambda data: data + b"\0")
     begin = whole.index(b"\xac\xed\x00\x05")
