@@ -31,6 +31,7 @@ SPARK_TESTS = TESTS / "spark"
 SOCKETS_OF_PYSPARK = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 """It leaves sockets to its gateway open. Ours are an error in every other process of tests."""
 ENDS_WITHIN_S = 60.0
+LONG_VALUE = 100
 LINUX = sys.platform == "linux"
 
 
@@ -57,6 +58,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     name = b"house" if house else collection_path.relative_to(TESTS).as_posix().encode()
     if collection_path.suffix == ".py" and zlib.crc32(name) % parts != part - 1:
         return True
+    return None
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A short name for a long text: a test's name had megabytes. None leaves it to pytest."""
+    if isinstance(val, str | bytes) and len(val) > LONG_VALUE:
+        return f"{argname} of {len(val)}"
     return None
 
 
