@@ -12,6 +12,7 @@ hold for later windows, and a row is late after it where it would have been with
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING, Any, Final
@@ -71,10 +72,7 @@ class WindowAggregateBatchesOperator(Operator):
         lateness_ms: int = 0,
         late_tag: str | None = None,
     ) -> None:
-        self._size_ms = windows.size_ms
-        self._slide_ms = windows.slide_ms
-        self._offset_ms = windows.offset_ms
-        self._slice_ms = gcd(windows.size_ms, windows.slide_ms)
+        self._slices = _Slices(windows.size_ms, windows.slide_ms, windows.offset_ms)
         self._aggregates = aggregates
         self._key_column = key_column
         self.key_type = key_type
@@ -87,29 +85,17 @@ class WindowAggregateBatchesOperator(Operator):
         self._rows_max = context.settings.arrow_rows
         self._panes = context.keyed_panes(self.key_type)
         self._dropped = context.metrics.counter("numLateRecordsDropped")
-        self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
+        self._watermark_ms = MIN_TIMESTAMP_MS
+        self._fired = _Fired(context)
         self._columns: AggregatedColumns | None = None
-        self._watermark_ms = self._fired_by_ms = MIN_TIMESTAMP_MS
-        self._fired = context.operator_state(_FIRED)
-        self._fired_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
-        for first, last, fired_ms, schema in self._fired.get():
-            self._fired_ms[first : last + 1] = fired_ms
-            if schema is not None:
-                restored = pa.ipc.read_schema(pa.py_buffer(schema))
-                self._columns = AggregatedColumns(self._aggregates, restored, self._name)
-        self._fired_max_ms = int(self._fired_of_own().max())
+        if self._fired.schema is not None:
+            restored = pa.ipc.read_schema(pa.py_buffer(self._fired.schema))
+            self._columns = AggregatedColumns(self._aggregates, restored, self._name)
 
     def snapshot(self, context: SnapshotContext) -> None:
         """Put down how far windows have fired."""
         schema = None if self._columns is None else self._columns.schema.serialize().to_pybytes()
-        fired = np.maximum(self._fired_of_own(), self._fired_by_ms).tolist()
-        entries: list[tuple[int, int, int, bytes | None]] = []
-        first = self._own.first
-        for fired_ms, groups in groupby(fired):
-            last = first + len(list(groups)) - 1
-            entries.append((first, last, fired_ms, schema))
-            first = last + 1
-        self._fired.update(entries)
+        self._fired.note(schema)
 
     def process(self, batch: Batch, port: int, out: Output) -> None:
         """Add a batch to its slices; rows that are late go aside."""
@@ -142,7 +128,7 @@ class WindowAggregateBatchesOperator(Operator):
             yield from self._fire_due(watermark.ms, out)
             if watermark.ms < MAX_WATERMARK_MS:
                 # The end of the input is no time: a job that goes on from here takes rows in.
-                self._fired_by_ms = watermark.ms
+                self._fired.by_ms = watermark.ms
             self._watermark_ms = watermark.ms
             self._clean_up(watermark.ms)
         out.emit_watermark(watermark)
@@ -162,15 +148,13 @@ class WindowAggregateBatchesOperator(Operator):
 
     def _in_time(self, given: ArrowBatch, stamps: Longs, out: Output) -> NDArray[np.bool_] | None:
         """Which rows have a window that takes them in; None for all. Others go aside."""
-        in_window: NDArray[np.bool_] | None = None
-        if self._slide_ms > self._size_ms:
-            in_window = (stamps - self._offset_ms) % self._slide_ms < self._size_ms
+        in_window = self._slices.in_window(stamps)
         reached = self._reached(given)
         if isinstance(reached, int):
-            earliest = self._last_end(int(stamps.min())) - 1 + self._lateness_ms
+            earliest = self._slices.last_end(int(stamps.min())) - 1 + self._lateness_ms
             if earliest > reached:
                 return in_window
-        late = self._last_end(stamps) - 1 + self._lateness_ms <= reached
+        late = self._slices.last_end(stamps) - 1 + self._lateness_ms <= reached
         if in_window is not None:
             late &= in_window
         if late.any():
@@ -184,12 +168,12 @@ class WindowAggregateBatchesOperator(Operator):
         self, columns: AggregatedColumns, batch: pa.RecordBatch, rows: Longs, stamps: Longs
     ) -> None:
         values = columns.values(batch)
-        slices = self._slice(stamps)
+        slices = self._slices.starts_of(stamps)
         begin, end = int(slices.min()), int(slices.max())
         if begin == end:
             self._add_to_slice(columns, begin, rows, values, stamps)
             return
-        number = (slices - begin) // self._slice_ms
+        number = (slices - begin) // self._slices.length_ms
         groups = Groups.of(number, int(number.max()) + 1)
         order = groups.order
         rows, stamps = rows.take(order), stamps.take(order)
@@ -198,7 +182,7 @@ class WindowAggregateBatchesOperator(Operator):
         for slice_number, start, stop in pieces:
             self._add_to_slice(
                 columns,
-                begin + slice_number * self._slice_ms,
+                begin + slice_number * self._slices.length_ms,
                 rows[start:stop],
                 [None if each is None else each.piece(start, stop) for each in values],
                 stamps[start:stop],
@@ -232,9 +216,9 @@ class WindowAggregateBatchesOperator(Operator):
         for start in self._due(watermark_ms):
             pane = self._window(columns, start)
             rows = pane.rows()
-            last_ms = start + self._size_ms - 1
-            if last_ms <= self._fired_max_ms:
-                rows = rows[self._fired_ms[self._panes.key_groups(rows)] < last_ms]
+            last_ms = start + self._slices.size_ms - 1
+            if last_ms <= self._fired.restored_max_ms:
+                rows = rows[self._fired.restored_ms(self._panes.key_groups(rows)) < last_ms]
             gathered.add(self._results(columns, start, pane, rows), last_ms)
             if not out.has_room:
                 yield None
@@ -245,16 +229,23 @@ class WindowAggregateBatchesOperator(Operator):
     ) -> None:
         """Fire those windows of a batch that have fired before, for the keys that came late."""
         key_groups = self._panes.key_groups(rows)
-        reached = np.maximum(self._fired_ms[key_groups], self._watermark_ms)
-        first_end = self._last_end(stamps) - (self._size_ms - 1) // self._slide_ms * self._slide_ms
+        reached = np.maximum(self._fired.restored_ms(key_groups), self._watermark_ms)
+        first_end = (
+            self._slices.last_end(stamps)
+            - (self._slices.size_ms - 1) // self._slices.slide_ms * self._slices.slide_ms
+        )
         late = np.flatnonzero(first_end - 1 <= reached)
         if not len(late):
             return
         gathered = _Gathered(self._rows_max, out)
         stamps, reached = stamps.take(late), reached.take(late)
-        starts = {start for each in np.unique(self._slice(stamps)) for start in self._starts(each)}
+        starts = {
+            start
+            for each in np.unique(self._slices.starts_of(stamps))
+            for start in self._slices.windows(each)
+        }
         for start in sorted(starts):
-            last_ms = start + self._size_ms - 1
+            last_ms = start + self._slices.size_ms - 1
             inside = (stamps >= start) & (stamps <= last_ms)
             fired = (last_ms <= reached) & (last_ms + self._lateness_ms > reached)
             chosen = late.take(np.flatnonzero(inside & fired))
@@ -265,17 +256,19 @@ class WindowAggregateBatchesOperator(Operator):
 
     def _due(self, watermark_ms: int) -> list[int]:
         """Starts of the windows with rows that end after the last watermark, up to this one."""
-        from_ms, to_ms = (each + 1 - self._size_ms for each in (self._watermark_ms, watermark_ms))
+        from_ms, to_ms = (
+            each + 1 - self._slices.size_ms for each in (self._watermark_ms, watermark_ms)
+        )
         found: set[int] = set()
         for slice_start in self._panes.namespaces():
-            if slice_start - self._size_ms >= to_ms:
+            if slice_start - self._slices.size_ms >= to_ms:
                 break
-            found.update(self._starts(slice_start, from_ms, to_ms))
+            found.update(self._slices.windows(slice_start, from_ms, to_ms))
         return sorted(found)
 
     def _window(self, columns: AggregatedColumns, start: int) -> KeyedPane:
         """What the window's slices hold together."""
-        end = start + self._size_ms
+        end = start + self._slices.size_ms
         inside = [each for each in self._panes.namespaces() if start <= each < end]
         if len(inside) == 1:
             return self._panes.pane(inside[0])
@@ -292,7 +285,9 @@ class WindowAggregateBatchesOperator(Operator):
         self, columns: AggregatedColumns, start: int, pane: KeyedPane, rows: Longs
     ) -> pa.RecordBatch:
         keys = self._panes.keys(rows)
-        bounds = [pa.array(np.full(len(rows), each)) for each in (start, start + self._size_ms)]
+        bounds = [
+            pa.array(np.full(len(rows), each)) for each in (start, start + self._slices.size_ms)
+        ]
         results = [accumulator.result(pane, rows) for accumulator in columns.accumulators]
         key = pa.field(self._key_column, columns.key_type)
         times = [pa.field(name, pa.int64()) for name in (START, END)]
@@ -305,38 +300,89 @@ class WindowAggregateBatchesOperator(Operator):
         """Drop slices after their last window; pack those that only windows will read."""
         over: list[int] = []
         for start in self._panes.namespaces():
-            if self._last_end(start) - 1 + self._lateness_ms <= watermark_ms:
+            if self._slices.last_end(start) - 1 + self._lateness_ms <= watermark_ms:
                 over.append(start)
-            elif start + self._slice_ms - 1 <= watermark_ms:
+            elif start + self._slices.length_ms - 1 <= watermark_ms:
                 self._panes.pane(start).pack()
         self._panes.drop(over)
 
-    # Arithmetic of windows; for a number as for an array
+    def _reached(self, given: ArrowBatch) -> int | Longs:
+        """How far event time has come, for all rows or for each: at least to where it was."""
+        if self._watermark_ms >= self._fired.restored_max_ms:
+            return self._watermark_ms
+        return np.maximum(self._fired.restored_ms(given.key_groups), self._watermark_ms)
 
-    def _slice(self, stamps: Longs) -> Longs:
-        return stamps - (stamps - self._offset_ms) % self._slice_ms
 
-    def _last_end(self, stamps: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Slices:
+    """How windows cut time into slices; its arithmetic is for a number as for an array."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+
+    @property
+    def length_ms(self) -> int:
+        return gcd(self.size_ms, self.slide_ms)
+
+    def starts_of(self, stamps: Longs) -> Longs:
+        """Starts of the slices that hold these times."""
+        return stamps - (stamps - self.offset_ms) % self.length_ms
+
+    def last_end(self, stamps: Any) -> Any:
         """End of the last window that holds these times."""
-        return stamps - (stamps - self._offset_ms) % self._slide_ms + self._size_ms
+        return stamps - (stamps - self.offset_ms) % self.slide_ms + self.size_ms
 
-    def _starts(
+    def in_window(self, stamps: Longs) -> NDArray[np.bool_] | None:
+        """Times that lie in a window; None for all, where windows leave no gaps."""
+        if self.slide_ms <= self.size_ms:
+            return None
+        return (stamps - self.offset_ms) % self.slide_ms < self.size_ms
+
+    def windows(
         self, slice_start: int, from_ms: int = MIN_TIMESTAMP_MS, to_ms: int = MAX_WATERMARK_MS
     ) -> range:
         """Starts of the windows that hold a slice, above from_ms, up to to_ms; descending."""
-        last = self._last_end(slice_start) - self._size_ms
+        last = self.last_end(slice_start) - self.size_ms
         if last > to_ms:
-            last -= -((to_ms - last) // self._slide_ms) * self._slide_ms
-        return range(last, max(slice_start - self._size_ms, from_ms), -self._slide_ms)
+            last -= -((to_ms - last) // self.slide_ms) * self.slide_ms
+        return range(last, max(slice_start - self.size_ms, from_ms), -self.slide_ms)
 
-    def _reached(self, given: ArrowBatch) -> int | Longs:
-        """How far event time has come, for all rows or for each: at least to where it was."""
-        if self._watermark_ms >= self._fired_max_ms:
-            return self._watermark_ms
-        return np.maximum(self._fired_ms[given.key_groups], self._watermark_ms)
 
-    def _fired_of_own(self) -> Longs:
-        return self._fired_ms[self._own.first : self._own.last + 1]
+class _Fired:
+    """How far windows have fired, for each key group; part of every snapshot.
+
+    by_ms: up to where they have fired since the restore.
+    """
+
+    def __init__(self, context: OperatorContext) -> None:
+        self._own = KeyGroupRange.of(context.subtask, context.parallelism, context.max_parallelism)
+        self._entries = context.operator_state(_FIRED)
+        self._restored_ms = np.full(context.max_parallelism, MIN_TIMESTAMP_MS, np.int64)
+        self.schema: bytes | None = None
+        for first, last, fired_ms, schema in self._entries.get():
+            self._restored_ms[first : last + 1] = fired_ms
+            self.schema = schema or self.schema
+        self.by_ms = MIN_TIMESTAMP_MS
+        self.restored_max_ms = int(self._of_own().max())
+
+    def restored_ms(self, key_groups: Any) -> Longs:
+        """How far the windows of key groups had fired when the restored snapshot was taken."""
+        return self._restored_ms[key_groups]
+
+    def note(self, schema: bytes | None) -> None:
+        """Put into the state how far windows have fired. schema: of the batches, serialized."""
+        fired = np.maximum(self._of_own(), self.by_ms).tolist()
+        entries: list[tuple[int, int, int, bytes | None]] = []
+        first = self._own.first
+        for fired_ms, groups in groupby(fired):
+            last = first + len(list(groups)) - 1
+            entries.append((first, last, fired_ms, schema))
+            first = last + 1
+        self._entries.update(entries)
+
+    def _of_own(self) -> Longs:
+        return self._restored_ms[self._own.first : self._own.last + 1]
 
 
 class _Gathered:
