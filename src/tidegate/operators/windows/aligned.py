@@ -12,6 +12,7 @@ from the time each subtask had reached, which is kept where contents outlive the
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 from math import gcd
@@ -53,19 +54,65 @@ Keys = dict[object, int]
 """Keys with their key groups."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Panes:
+    """How windows cut time into panes. shared: True where overlapping windows share panes."""
+
+    windows: AlignedWindows
+    shared: bool
+
+    @property
+    def length_ms(self) -> int:
+        size_ms, slide_ms = self.windows.size_ms, self.windows.slide_ms
+        return gcd(size_ms, slide_ms) if self.shared else slide_ms
+
+    def in_window(self, stamp_ms: int) -> bool:
+        """True if a time lies in a window: it may lie between two of them."""
+        windows = self.windows
+        return (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
+
+    def start(self, stamp_ms: int) -> int:
+        """Start of the pane that holds a time."""
+        return stamp_ms - (stamp_ms - self.windows.offset_ms) % self.length_ms
+
+    def starts(self, stamps: Sequence[int], ago_ms: int) -> list[int]:
+        """Starts of the records' panes, or of the windows that began that long before."""
+        first, last = self.start(min(stamps)), self.start(max(stamps))
+        if first == last:
+            return [first - ago_ms] * len(stamps)
+        times = np.array(stamps, np.int64)
+        times -= (times - self.windows.offset_ms) % self.length_ms + ago_ms
+        return times.tolist()
+
+    def window(self, start: int) -> TimeWindow:
+        return TimeWindow(start, start + self.windows.size_ms)
+
+    def windows_of(self, start: int) -> list[TimeWindow]:
+        """The windows that a pane is part of."""
+        return self.windows.windows_of(start) if self.shared else [self.window(start)]
+
+    def of(self, window: TimeWindow) -> range:
+        """Starts of the panes of a window."""
+        end_ms = window.end if self.shared else window.start + 1
+        return range(window.start, end_ms, self.length_ms)
+
+    def left_by(self, window: TimeWindow) -> range:
+        """Starts of the panes of a window that no later window has."""
+        last = window.start + min(self.windows.slide_ms, self.windows.size_ms)
+        return range(window.start, last, self.length_ms)
+
+
 class AlignedWindowOperator(FiringOperator):
     """Windows of one size, the same for all keys. plan: with the assigner's own trigger."""
 
     def open(self, context: OperatorContext) -> None:
         """Take up what was gathered before, then open the functions."""
         self._open(context, WindowContents(self._plan, context.name))
-        self._windows = cast("AlignedWindows", self._plan.assigner)
-        size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
-        self._gaps = slide_ms > size_ms
-        self._shared = slide_ms < size_ms and self._contents.can_merge
-        self._pane_ms = gcd(size_ms, slide_ms) if self._shared else slide_ms
+        windows = cast("AlignedWindows", self._plan.assigner)
+        overlap = windows.slide_ms < windows.size_ms
+        self._cut = _Panes(windows, shared=overlap and self._contents.can_merge)
         # What windows held may be there still once they have fired.
-        self._outlived = self._shared or self._plan.lateness_ms > 0
+        self._outlived = self._cut.shared or self._plan.lateness_ms > 0
         # A function that is told of its start may have state of the current key.
         self._by_row = any(
             isinstance(function, AggregateFunction | ReduceFunction) and has_life(function)
@@ -117,7 +164,8 @@ class AlignedWindowOperator(FiringOperator):
             # A clock that was put back makes nobody late.
             reached_ms = max(self._time_ms, self._fired_until_ms)
             stamps = [max(self._context.processing_time(), reached_ms + 1)] * len(rows)
-        if min(stamps) >= self._ahead_ms and not self._gaps:
+        has_gaps = self._cut.windows.slide_ms > self._cut.windows.size_ms
+        if min(stamps) >= self._ahead_ms and not has_gaps:
             self._gather(keys, groups, rows.values, stamps)
             self._set_alarm()
             return None
@@ -130,9 +178,7 @@ class AlignedWindowOperator(FiringOperator):
 
     def _is_plain(self, stamp_ms: int) -> bool:
         """Whether the time is in windows, all of which are still to fire."""
-        windows = self._windows
-        in_window = (stamp_ms - windows.offset_ms) % windows.slide_ms < windows.size_ms
-        return in_window and stamp_ms >= self._ahead_ms
+        return self._cut.in_window(stamp_ms) and stamp_ms >= self._ahead_ms
 
     def _gather(
         self,
@@ -142,9 +188,9 @@ class AlignedWindowOperator(FiringOperator):
         stamps: Sequence[int],
     ) -> None:
         """Add records all of whose windows are still to fire."""
-        size_ms, pane_ms = self._windows.size_ms, self._pane_ms
-        for ago_ms in range(0, pane_ms if self._shared else size_ms, pane_ms):
-            starts = self._starts(stamps, ago_ms)
+        size_ms, pane_ms = self._cut.windows.size_ms, self._cut.length_ms
+        for ago_ms in range(0, pane_ms if self._cut.shared else size_ms, pane_ms):
+            starts = self._cut.starts(stamps, ago_ms)
             if not ago_ms or not size_ms % pane_ms:
                 self._add(keys, starts, groups, values)
                 continue
@@ -152,18 +198,6 @@ class AlignedWindowOperator(FiringOperator):
             kept = [row[:4] for row in found if row[4] < row[1] + size_ms]
             if kept:
                 self._add(*map(list, zip(*kept, strict=True)))
-
-    def _starts(self, stamps: Sequence[int], ago_ms: int) -> list[int]:
-        """The starts of the records' panes, or of the windows that began that long before."""
-        first, last = self._start(min(stamps)), self._start(max(stamps))
-        if first == last:
-            return [first - ago_ms] * len(stamps)
-        times = np.array(stamps, np.int64)
-        times -= (times - self._windows.offset_ms) % self._pane_ms + ago_ms
-        return times.tolist()
-
-    def _start(self, stamp_ms: int) -> int:
-        return stamp_ms - (stamp_ms - self._windows.offset_ms) % self._pane_ms
 
     def _add(
         self,
@@ -213,15 +247,17 @@ class AlignedWindowOperator(FiringOperator):
         for key, group, value, stamp_ms in rows:
             fired_ms = MIN_TIMESTAMP_MS if progress is None else progress.of(group)
             # A pane that is left of a window that was dropped cannot make it whole again.
-            over_ms = max(self._time_ms, fired_ms) if self._shared else self._time_ms
-            windows = self._windows.windows_of(stamp_ms)
+            over_ms = max(self._time_ms, fired_ms) if self._cut.shared else self._time_ms
+            windows = self._cut.windows.windows_of(stamp_ms)
             live = [each for each in windows if each.max_timestamp() + lateness_ms > over_ms]
             if not live:
                 if windows or stamp_ms + lateness_ms <= self._time_ms:
                     late[0].append(value)
                     late[1].append(stamp_ms)
                 continue
-            panes = [self._start(stamp_ms)] if self._shared else [each.start for each in live]
+            panes = (
+                [self._cut.start(stamp_ms)] if self._cut.shared else [each.start for each in live]
+            )
             for pane in panes:
                 self._add([key], [pane], [group], [value])
             self._cell.key, self._cell.group = key, group
@@ -231,7 +267,7 @@ class AlignedWindowOperator(FiringOperator):
                     gathered = self._contents.checked(self._put_together(panes))
                     yield from self._evaluated(window, gathered)
                 elif progress is not None and window.max_timestamp() <= fired_ms:
-                    self._stand_on(window.start)
+                    self._current.stand_on(window.start)
                     progress.fire_again()
         self._late.take(*late, out)
         self._set_alarm()
@@ -243,8 +279,7 @@ class AlignedWindowOperator(FiringOperator):
         keys = self._panes.get(start)
         if keys is None:
             keys = self._panes[start] = {}
-            windows = self._windows.windows_of(start) if self._shared else [self._window(start)]
-            for window in windows:
+            for window in self._cut.windows_of(start):
                 if window.start not in self._known:
                     self._known.add(window.start)
                     end_ms = window.max_timestamp()
@@ -255,14 +290,8 @@ class AlignedWindowOperator(FiringOperator):
                         heappush(self._due, (drop_ms, _DROP, window.start))
         return keys
 
-    def _window(self, start: int) -> TimeWindow:
-        return TimeWindow(start, start + self._windows.size_ms)
-
     def _panes_of(self, window: TimeWindow) -> list[int]:
-        if not self._shared:
-            return [window.start] if window.start in self._panes else []
-        starts = range(window.start, window.end, self._pane_ms)
-        return [start for start in starts if start in self._panes]
+        return [start for start in self._cut.of(window) if start in self._panes]
 
     def _keys_of(self, window: TimeWindow) -> Keys:
         panes = [self._panes[start] for start in self._panes_of(window)]
@@ -295,10 +324,10 @@ class AlignedWindowOperator(FiringOperator):
     def _pass_to(self, time_ms: int) -> None:
         """Time has come to there."""
         self._time_ms = max(self._time_ms, time_ms)
-        size_ms, slide_ms = self._windows.size_ms, self._windows.slide_ms
+        size_ms, slide_ms = self._cut.windows.size_ms, self._cut.windows.slide_ms
         before = max(self._time_ms, self._fired_until_ms) + 1 - size_ms
         # The first window that is still to fire; whatever comes after the ones before it is ahead.
-        first = before - (before - self._windows.offset_ms) % slide_ms + slide_ms
+        first = before - (before - self._cut.windows.offset_ms) % slide_ms + slide_ms
         self._ahead_ms = max(first, first - slide_ms + size_ms)
 
     @property
@@ -309,7 +338,7 @@ class AlignedWindowOperator(FiringOperator):
         due = self._due
         while self._is_due():
             _, what, start = due[0]
-            window = self._window(start)
+            window = self._cut.window(start)
             if what == _FIRE:
                 yield from self._results_of(window)
                 if self._left:
@@ -335,7 +364,7 @@ class AlignedWindowOperator(FiringOperator):
             ahead -= 1
             cell.key, cell.group = left.popleft()
             if not outlived:
-                self._stand_on(window.start)
+                self._current.stand_on(window.start)
                 gathered = checked(state.get())
                 state.clear()
                 yield from self._evaluated(window, gathered)
@@ -345,7 +374,7 @@ class AlignedWindowOperator(FiringOperator):
                 yield from self._evaluated(window, checked(self._put_together(panes)))
             # How far a key group has come can be noted, how far within it cannot.
             is_cut = left and (not outlived or left[0][1] != cell.group)
-            if is_cut and self._piece_is_over():
+            if is_cut and self._piece.is_over:
                 return
         if not outlived:
             self._known.discard(window.start)
@@ -368,7 +397,7 @@ class AlignedWindowOperator(FiringOperator):
         assert progress is not None, "windows that go once they fire have no progress to note"
         if window.max_timestamp() > progress.of(self._cell.group):
             return True
-        self._stand_on(window.start)
+        self._current.stand_on(window.start)
         return progress.is_to_fire()
 
     # --- contents ---
@@ -376,11 +405,11 @@ class AlignedWindowOperator(FiringOperator):
     def _put_together(self, panes: list[int]) -> object:
         """What the current key's window holds; of several panes, copied, since they stay."""
         if len(panes) == 1:
-            self._stand_on(panes[0])
+            self._current.stand_on(panes[0])
             return self._state.get()
         whole: object = None
         for pane in panes:
-            self._stand_on(pane)
+            self._current.stand_on(pane)
             part = self._state.get()
             if part is not None:
                 part = part if self._copy is None else self._copy(part)
@@ -392,12 +421,10 @@ class AlignedWindowOperator(FiringOperator):
         self._known.discard(window.start)
         if self._evaluation.clear is not None:
             self._clear_all(window)
-        last = window.start + min(self._windows.slide_ms, self._windows.size_ms)
-        over = range(window.start, last, self._pane_ms) if self._shared else (window.start,)
-        for start in over:
+        for start in self._cut.left_by(window):
             for key, group in self._panes.pop(start, {}).items():
                 self._cell.key, self._cell.group = key, group
-                self._stand_on(start)
+                self._current.stand_on(start)
                 self._state.clear()
 
     def _clear_all(self, window: TimeWindow) -> None:
@@ -406,7 +433,7 @@ class AlignedWindowOperator(FiringOperator):
         over_ms = window.max_timestamp() + self._plan.lateness_ms
         for key, group in self._keys_of(window).items():
             # Else a pane is left of it that later windows have as well.
-            if not self._shared or over_ms > progress.of(group):
+            if not self._cut.shared or over_ms > progress.of(group):
                 self._cell.key, self._cell.group = key, group
                 self._clear(window)
 

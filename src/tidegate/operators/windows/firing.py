@@ -334,6 +334,49 @@ class WindowStates:
         return self.state(state_descriptor)
 
 
+class CurrentWindow:
+    """The key and window that state and the context of the window function stand on.
+
+    timestamp_ms: event time of the window's results.
+    """
+
+    __slots__ = ("_cell", "_entered", "_namespace", "_pair", "context", "timestamp_ms")
+
+    def __init__(self, operator: OperatorContext, context: WindowContext) -> None:
+        self._cell, self._pair = operator.current_key, operator.current_pair
+        self._entered: Window | None = None
+        self._namespace: object = None
+        self.context = context
+        self.timestamp_ms = MIN_TIMESTAMP_MS
+
+    def stand_on(self, namespace: object) -> None:
+        """Let state with a namespace be that of the current key."""
+        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
+
+    def enter(self, window: Window) -> None:
+        """Let the window, of the current key, be that of the context and of results."""
+        if window is not self._entered:  # often it is the same for many keys
+            self._entered = self.context.current = window
+            self._namespace = namespace_of(window)
+            self.timestamp_ms = window.max_timestamp()
+        self._pair.key, self._pair.group = (self._cell.key, self._namespace), self._cell.group
+
+
+class Piece:
+    """A few milliseconds of firing, after which a checkpoint may come in between."""
+
+    def __init__(self, monotonic_ms: Callable[[], int]) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._end_ms = 0
+
+    def begin(self) -> None:
+        self._end_ms = self._monotonic_ms() + PIECE_MS
+
+    @property
+    def is_over(self) -> bool:
+        return self._monotonic_ms() >= self._end_ms
+
+
 class FiringOperator(FunctionOperator):
     """What operators of windows share: how a window fires, and that watermarks wait for it."""
 
@@ -355,14 +398,12 @@ class FiringOperator(FunctionOperator):
         assigner = self._plan.assigner
         self._context = context
         self._contents = contents
-        self._cell, self._pair = context.current_key, context.current_pair
+        self._cell = context.current_key
         self._event_time = assigner.is_event_time()
-        self._watermark_ms = self.timestamp_ms = MIN_TIMESTAMP_MS
-        self._entered: Window | None = None
-        self._namespace: object = None
-        self._monotonic_ms = context.monotonic_ms
-        self._piece_end_ms = 0
-        self._window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
+        self._watermark_ms = MIN_TIMESTAMP_MS
+        self._piece = Piece(context.monotonic_ms)
+        window_context = WindowContext(context, assigner, lambda: self._watermark_ms)
+        self._current = CurrentWindow(context, window_context)
         self._evaluation = Evaluation(self._plan.function, contents, context.name)
         self._late = LateRecords(context, self._plan.late_tag)
         self._rows = WindowInput(self._plan, context.name).rows
@@ -372,12 +413,12 @@ class FiringOperator(FunctionOperator):
     ) -> Steps:
         """Fire what is due, in pieces between which a checkpoint may come.
 
-        due: gives results of what is due, up to where ``_piece_is_over`` or nothing is left; called
+        due: gives results of what is due, up to where the piece is over or nothing is left; called
         at least once, and asks to be woken for what is due later.
         """
 
         def piece() -> Steps | None:
-            self._piece_end_ms = self._monotonic_ms() + PIECE_MS
+            self._piece.begin()
             return self._emit(due(), out)
 
         return in_pieces(piece, is_due)
@@ -395,30 +436,15 @@ class FiringOperator(FunctionOperator):
         out.emit_watermark(watermark)
         return None
 
-    def _piece_is_over(self) -> bool:
-        return self._monotonic_ms() >= self._piece_end_ms
-
     def _emit(self, results: Iterator[object], out: Output) -> Steps | None:
-        return emit_rows(results, self._draws, out, timed=self)
-
-    def _stand_on(self, namespace: object) -> None:
-        """Let state with a namespace be that of the current key."""
-        self._pair.key, self._pair.group = (self._cell.key, namespace), self._cell.group
-
-    def _enter(self, window: Window) -> None:
-        """Let the window, of the current key, be that of the context and of results."""
-        if window is not self._entered:  # often it is the same for many keys
-            self._entered = self._window_context.current = window
-            self._namespace = namespace_of(window)
-            self.timestamp_ms = window.max_timestamp()
-        self._pair.key, self._pair.group = (self._cell.key, self._namespace), self._cell.group
+        return emit_rows(results, self._draws, out, timed=self._current)
 
     def _evaluated(self, window: Window, gathered: object) -> Iterable[object]:
         """The results of a window of the current key, to be drawn before anything else is done."""
         key, own = self._cell.key, self._own
-        self._enter(window)
+        self._current.enter(window)
         try:
-            results = self._evaluation.results(key, window, self._window_context, gathered)
+            results = self._evaluation.results(key, window, self._current.context, gathered)
             if isinstance(results, list):
                 return results if own is None else list(map(own, results))
         except Exception as error:
@@ -441,8 +467,8 @@ class FiringOperator(FunctionOperator):
     def _clear(self, window: Window) -> None:
         """Tell the window function that a window of the current key is over."""
         if self._evaluation.clear is not None:
-            self._enter(window)
-            self._guarded(self._evaluation.clear, self._window_context)
+            self._current.enter(window)
+            self._guarded(self._evaluation.clear, self._current.context)
 
 
 class LateRecords:

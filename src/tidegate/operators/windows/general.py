@@ -136,7 +136,7 @@ class WindowOperator(FiringOperator):
         self, value: object, stamp_ms: int | None, window: Window, home: object
     ) -> Iterable[object]:
         contents = self._contents
-        self._stand_on(home)
+        self._current.stand_on(home)
         gathered = self._state.value()
         added = value if self._evictor is None else (value, stamp_ms)
         self._state.update(
@@ -168,15 +168,15 @@ class WindowOperator(FiringOperator):
                 context.stand_on(namespace_of(each))
                 trigger.clear(each, context)
                 self._forget_end(each)
-        self._stand_on(home)
+        self._current.stand_on(home)
         gathered = self._state.value()
         for other in others:
-            self._stand_on(other)
+            self._current.stand_on(other)
             part = self._state.value()
             self._state.clear()
             if part is not None:
                 gathered = part if gathered is None else self._contents.merge(gathered, part)
-        self._stand_on(home)
+        self._current.stand_on(home)
         self._state.update(gathered)
 
     def _forget_end(self, window: Window) -> None:
@@ -227,7 +227,7 @@ class WindowOperator(FiringOperator):
             yield from self._obey(result, window, home)
             if domain is self._domain and ms == self._cleanup_ms(window.max_timestamp()):
                 self._drop(window, home)
-            if self._piece_is_over():
+            if self._piece.is_over:
                 return
 
     # --- windows ---
@@ -247,11 +247,11 @@ class WindowOperator(FiringOperator):
         if isinstance(window, CountWindow):
             self._drop(window, home)  # it was full; no time ends it
         else:
-            self._stand_on(home)
+            self._current.stand_on(home)
             self._state.clear()
 
     def _results(self, window: Window, home: object) -> Iterator[object]:
-        self._stand_on(home)
+        self._current.stand_on(home)
         gathered = self._state.value()
         if gathered is None:
             return
@@ -262,13 +262,13 @@ class WindowOperator(FiringOperator):
         self._guarded(self._evictor.evict_before, kept, window, self._trigger)
         yield from self._evaluated(window, [each.value for each in kept])
         self._guarded(self._evictor.evict_after, kept, window, self._trigger)
-        self._stand_on(home)
+        self._current.stand_on(home)
         self._state.update([(each.value, each.timestamp) for each in kept] or None)
 
     def _drop(self, window: Window, home: object) -> None:
         """A window of the current key is over."""
         namespace = namespace_of(window)
-        self._stand_on(home)
+        self._current.stand_on(home)
         self._state.clear()
         self._trigger.stand_on(namespace)
         self._guarded(self._plan.trigger.clear, window, self._trigger)

@@ -177,7 +177,7 @@ class SessionOperator(FiringOperator):
     def _due_results(self) -> Iterator[object]:
         while self._is_due():
             yield from self._next_due()
-            if self._piece_is_over():
+            if self._piece.is_over:
                 break
         self._set_alarm()
 
