@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tidegate.config import changelog, checkpointing, execution, recovery
+from tidegate.config import changelog, checkpointing, execution
 from tidegate.config.configuration import Configuration
 from tidegate.config.spans import millis_of
+from tidegate.datastream import submission
 from tidegate.datastream.checking import checks, collections
-from tidegate.datastream.checking.notices import warn, warn_of_runtime
+from tidegate.datastream.checking.notices import warn_of_runtime
 from tidegate.datastream.checking.types import result_type
-from tidegate.datastream.process import dry_run, python_files
+from tidegate.datastream.process import python_files
 from tidegate.datastream.process.at_exit import tell_of_unexecuted
 from tidegate.datastream.process.interrupts import running_jobs
 from tidegate.datastream.process.outside import RUNTIME_VARIABLE, configuration_from_outside
-from tidegate.datastream.process.script import active_session, script_name
+from tidegate.datastream.process.script import active_session
 from tidegate.datastream.program import Program
 from tidegate.datastream.settings.checkpoint_config import CheckpointConfig
 from tidegate.datastream.settings.execution_config import ExecutionConfig
 from tidegate.datastream.steps import sources
-from tidegate.datastream.steps.dead_letters import send_failed_rows
-from tidegate.errors import ConfigError, GraphError, StorageFailed, UserError
-from tidegate.graph.explain import execution_plan, explain_mermaid, explain_text
-from tidegate.graph.job_graph import JobGraph, translate
-from tidegate.graph.runtime import load_check, load_frames, load_runtime, prepare_local
-from tidegate.graph.stream_graph import StreamGraph, build_stream_graph
+from tidegate.datastream.submission import Observers
+from tidegate.errors import ConfigError, StorageFailed, UserError
+from tidegate.graph.explain import execution_plan
+from tidegate.graph.runtime import load_frames, load_runtime, prepare_local
 from tidegate.graph.transformations import NodeKind
 from tidegate.typeinfo.hints import declared_type
 
@@ -50,16 +48,15 @@ if TYPE_CHECKING:
     from tidegate.datastream.settings.slot_sharing import SlotSharingGroup
     from tidegate.datastream.settings.state_backends import StateBackend
     from tidegate.datastream.stream import DataStream
+    from tidegate.graph.job_graph import JobGraph
     from tidegate.graph.runtime import Runtime
+    from tidegate.graph.stream_graph import StreamGraph
     from tidegate.graph.transformations import OperatorTransformation
     from tidegate.model.settings import CheckpointingMode
     from tidegate.typeinfo.hints import TypeHint
     from tidegate.typeinfo.types import TypeInformation
 
 T = TypeVar("T")
-
-CHECK_VARIABLE: Final = "TIDEGATE_CHECK"
-"""Path of the snapshot that programs are only laid over, by ``tidegate check``; nothing is run."""
 
 
 class StreamExecutionEnvironment:
@@ -82,9 +79,7 @@ class StreamExecutionEnvironment:
         self._configuration = configuration
         self._program = Program(configuration)
         tell_of_unexecuted(self._program, configuration)
-        self._hooks: dict[str, MasterTriggerRestoreHook[Any]] = {}
-        self._enrichers: list[FailureEnricher] = []
-        self._listeners: list[JobStatusChangedListener] = []
+        self._observers = Observers()
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
         self._default_local_parallelism = 1
 
@@ -512,7 +507,7 @@ class StreamExecutionEnvironment:
         JobSuspended for a job that did not finish. Ctrl-C and SIGTERM suspend the job behind a last
         checkpoint, and end the program with 130 and 143; a second Ctrl-C ends it at once.
         """
-        return running_jobs().result_of(self._started(job_name))
+        return running_jobs().result_of(self.execute_async(job_name))
 
     def execute_async(self, job_name: str | None = None) -> JobClient:
         """Starts the program built since the last execution.
@@ -520,46 +515,17 @@ class StreamExecutionEnvironment:
         If it still runs when this process ends, or is ended by Ctrl-C or SIGTERM, it is suspended
         behind a last checkpoint. Raises GraphError and ConfigError before anything is started.
         """
-        return self._started(job_name)
-
-    def _started(self, job_name: str | None) -> JobClient:
         if job_name is not None:
             checks.check_text(job_name, "execute")
         try:
-            client = self._submitted(job_name)
-            running_jobs().add(client, self._configuration)
-            return client
+            submission.send_failed_rows_where_asked(self._program, self._configuration)
+            translated = self._translated(self._program.take_for_execution(), job_name)
+            client = submission.submitted(*translated, self._configuration, self._make_runtime)
         except (UserError, StorageFailed) as error:
             # The error says all; a hundred lines of the engine's frames would hide it.
             raise error.with_traceback(None) from None
-
-    def _submitted(self, job_name: str | None) -> JobClient:
-        if (folder := self._configuration.get(execution.DEAD_LETTERS)) is not None:
-            send_failed_rows(self._program, folder)
-        stream_graph, graph = self._translated(self._taken(), job_name)
-        if dry_run.is_wanted():
-            raise dry_run.Planned(stream_graph, graph, self._configuration)
-        python_files.make_importable(self._configuration.get(execution.PYTHON_FILES))
-        if CHECK_VARIABLE in os.environ:
-            return load_check(os.environ[CHECK_VARIABLE]).submit(graph)
-        for node in stream_graph.nodes:
-            node.operator.check()
-        periodic = graph.settings.checkpoints.periodic
-        warn(stream_graph, self._configuration, checkpointing=periodic)
-        return self._make_runtime(self._configuration.copy()).submit(graph)
-
-    def _taken(self) -> tuple[OperatorTransformation, ...]:
-        taken = self._program.take()
-        if not taken and self._program.executed:
-            raise GraphError(
-                "No operators defined in streaming topology. Cannot execute: the execution before "
-                "has taken all steps",
-                remedy="Each of execute, execute_async, execute_and_collect, collect and to_arrow "
-                "runs what was built since the one before; call one of them, or build the steps "
-                "again.",
-            )
-        self._program.executed = True
-        return taken
+        running_jobs().add(client, self._configuration)
+        return client
 
     def add_master_hook(self, hook: MasterTriggerRestoreHook[Any]) -> bool:
         """Let something outside of the jobs take part in their checkpoints.
@@ -569,17 +535,7 @@ class StreamExecutionEnvironment:
 
         >>> env.add_master_hook(RemoteSnapshots())
         """
-        name = hook.get_identifier()
-        if not name.strip():
-            raise ConfigError(
-                "A master hook has a blank identifier",
-                where="add_master_hook",
-                remedy="Return a name from get_identifier; its state is found again by it.",
-            )
-        if name in self._hooks:
-            return False
-        self._hooks[name] = hook
-        return True
+        return self._observers.add_hook(hook)
 
     def add_failure_enricher(self, enricher: FailureEnricher) -> None:
         """Let something put labels on the failures of the jobs, as ``JobView.failures`` shows them.
@@ -588,16 +544,7 @@ class StreamExecutionEnvironment:
 
         >>> env.add_failure_enricher(BlamesStorage())
         """
-        keys = enricher.get_output_keys()
-        taken = {key for known in self._enrichers for key in known.get_output_keys()}
-        if not keys or not all(key.strip() for key in keys) or keys & taken:
-            raise ConfigError(
-                f"A failure enricher gives the keys {sorted(keys)}",
-                where="add_failure_enricher",
-                remedy="Return from get_output_keys at least one key, none of them blank"
-                f"{f' or among {sorted(taken)}' if taken else ''}.",
-            )
-        self._enrichers.append(enricher)
+        self._observers.add_enricher(enricher)
 
     def register_job_listener(self, listener: JobStatusChangedListener) -> None:
         """Have something told each change of the status of the jobs, in order, with its time.
@@ -606,13 +553,7 @@ class StreamExecutionEnvironment:
 
         >>> env.register_job_listener(Pager())
         """
-        if not callable(getattr(listener, "on_event", None)):
-            raise ConfigError(
-                f"{listener!r} is not a job status listener",
-                where="register_job_listener",
-                remedy="Give an instance of a class derived from JobStatusChangedListener.",
-            )
-        self._listeners.append(listener)
+        self._observers.add_listener(listener)
 
     def get_job_graph(self, job_name: str | None = None) -> JobGraph:
         """The job as it would be submitted."""
@@ -624,18 +565,7 @@ class StreamExecutionEnvironment:
 
         >>> print(env.explain())
         """
-        graph = self.get_job_graph()
-        match format:
-            case "text":
-                return explain_text(graph)
-            case "mermaid":
-                return explain_mermaid(graph)
-            case _:
-                raise GraphError(
-                    f"There is no form {format!r} of explain",
-                    where="explain",
-                    remedy="Ask for 'text' or 'mermaid'.",
-                )
+        return submission.explained(self.get_job_graph(), format)
 
     def get_execution_plan(self) -> str:
         """The operators as JSON in Flink's form (``nodes``), and the ``vertices`` made of them."""
@@ -673,19 +603,8 @@ class StreamExecutionEnvironment:
     def _translated(
         self, operators: tuple[OperatorTransformation, ...], job_name: str | None
     ) -> tuple[StreamGraph, JobGraph]:
-        max_parallelism = self.get_max_parallelism()
-        stream_graph = build_stream_graph(
-            operators, max_parallelism if max_parallelism > 0 else None
-        )
-        fork, named = map(self._configuration.get, (recovery.FORK_NAME, execution.JOB_NAME))
-        name = fork or job_name or named or script_name()
-        graph = translate(stream_graph, self._configuration, name)
-        return stream_graph, replace(
-            graph,
-            hooks=tuple(self._hooks.values()),
-            enrichers=tuple(self._enrichers),
-            listeners=tuple(self._listeners),
-        )
+        stream_graph, graph = submission.translated(operators, self._configuration, job_name)
+        return stream_graph, self._observers.attached_to(graph)
 
 
 def _local_runtime(configuration: Configuration) -> Runtime:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.config import execution
+from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, OperatorTransformation
 
 if TYPE_CHECKING:
@@ -70,4 +71,18 @@ class Program:
         """The operators, which then belong to whoever took them; a new program begins."""
         taken = self.operators
         self._operators.clear()
+        return taken
+
+    def take_for_execution(self) -> tuple[OperatorTransformation, ...]:
+        """Takes the operators. Raises GraphError where an execution before has taken all."""
+        taken = self.take()
+        if not taken and self.executed:
+            raise GraphError(
+                "No operators defined in streaming topology. Cannot execute: the execution before "
+                "has taken all steps",
+                remedy="Each of execute, execute_async, execute_and_collect, collect and to_arrow "
+                "runs what was built since the one before; call one of them, or build the steps "
+                "again.",
+            )
+        self.executed = True
         return taken

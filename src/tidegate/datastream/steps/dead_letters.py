@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, TypeGuard
 from tidegate.api.dead_letters import DeadLetter
 from tidegate.api.output_tag import OutputTag
 from tidegate.api.rows.batches import shown
-from tidegate.datastream.steps import sinks
 from tidegate.errors import GraphError
 from tidegate.graph.transformations import NodeKind, SideOutputTransformation, UnionTransformation
 from tidegate.operators.map import FilterOperator, FlatMapOperator, MapOperator
@@ -48,6 +47,7 @@ def tell_failed_rows(step: OperatorTransformation, tag: OutputTag[DeadLetter]) -
 def send_failed_rows(program: Program, folder: str) -> None:
     """Have each step that can, and does not do so yet, send rows that fail to a folder."""
     from tidegate.connectors.files.file_sink import FileSink
+    from tidegate.operators.sinks.sink import SinkOperator
 
     failing = [step for step in program.operators if _can_tell(step)]
     for step in failing:
@@ -57,7 +57,7 @@ def send_failed_rows(program: Program, folder: str) -> None:
         letters = sides[0] if len(sides) == 1 else UnionTransformation(sides)
         operator = MapOperator(_as_json)
         lines = program.add(NodeKind.OPERATOR, "Dead letters", operator, (letters,))
-        sink = sinks.of(FileSink.json(folder))
+        sink = SinkOperator(FileSink.json(folder))
         written = program.add(NodeKind.SINK, "FileSink", sink, (lines,), stateful=True)
         lines.uid, written.uid = "dead-letters", "dead-letters-sink"
 
